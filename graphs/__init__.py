@@ -1,0 +1,1 @@
+"""How the agents cooperate: the search as a LangGraph."""

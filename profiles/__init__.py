@@ -1,0 +1,1 @@
+"""Data: hardware and search profiles, and the loader that checks them."""

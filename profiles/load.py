@@ -1,0 +1,115 @@
+"""Reads profiles: hardware and search settings, each a TOML file checked when it is loaded.
+
+Errors name the file, the key and the value:
+`profiles/search/quick.toml: ideas_per_round must be at least 1, but it was 0`.
+Not here: detecting the device at hand (`tools.hardware`).
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+HERE = Path(__file__).parent
+
+
+class Hardware(BaseModel):
+    """A device as data. Rates are peaks of the data sheet unless `measured` says otherwise.
+
+    `architecture` is what the device compiler is asked for ("sm_90a"). Fields that do not exist
+    on a kind of device are None: a CPU has no multiprocessors, a GPU no SIMD width.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Literal["cuda", "cpu"]
+    source: str
+    architecture: str | None = None
+    sm_count: int | None = Field(default=None, ge=1)
+    shared_kib_per_sm: int | None = None
+    shared_kib_per_block: int | None = None
+    registers_per_sm: int | None = None
+    threads_per_sm: int | None = None
+    blocks_per_sm: int | None = None
+    cluster_size: int | None = None
+    cores: int | None = Field(default=None, ge=1)
+    simd_bits: int | None = None
+    l1_kib_per_core: int | None = None
+    l2_kib_per_core: int | None = None
+    cache_mib: float = Field(gt=0, description="last-level cache, shared by the device")
+    memory_gib: float = Field(gt=0)
+    bandwidth_gb_s: float = Field(gt=0, description="peak bandwidth of memory")
+    fp32_tflops: float = Field(gt=0)
+    tensor_tflops: float | None = None
+    launch_us: float = Field(default=3.0, gt=0, description="cost of one empty launch")
+    measured: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+class SearchProfile(BaseModel):
+    """How much a search may spend and how it spends it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    rounds: int = Field(ge=1)
+    ideas_per_round: int = Field(ge=1)
+    candidates_per_idea: int = Field(ge=1)
+    repairs: int = Field(ge=0)
+    patience: int = Field(ge=1, description="rounds without improvement before stopping")
+    seconds: float = Field(gt=0)
+    tuning_trials: int = Field(ge=0, description="settings tried by the tuner each round")
+    finalists: int = Field(ge=1)
+    stop_at_floor_fraction: float = Field(gt=0, le=1)
+    minimum_gain: float = Field(ge=1.0, description="best before / best after that counts")
+
+
+Profile = TypeVar("Profile", bound=BaseModel)
+
+
+def search_profile(name: str) -> SearchProfile:
+    """The search profile of that name; ValueError names the ones that exist."""
+    return _read(_find("search", name), SearchProfile)
+
+
+def hardware_profile(name: str) -> Hardware:
+    """The hardware of that name or alias, whatever its case and punctuation; ValueError if none."""
+    wanted = _plain(name)
+    every = all_hardware()
+    for hardware in every.values():
+        if wanted in {_plain(hardware.name), *map(_plain, hardware.aliases)}:
+            return hardware
+    raise ValueError(f"unknown hardware {name!r}; known are {', '.join(sorted(every))}")
+
+
+def all_hardware() -> Mapping[str, Hardware]:
+    """Every hardware profile by its file's name."""
+    return {path.stem: _read(path, Hardware) for path in sorted((HERE / "hardware").glob("*.toml"))}
+
+
+def _find(folder: str, name: str) -> Path:
+    path = HERE / folder / f"{name}.toml"
+    if path.is_file() and path.parent == HERE / folder:
+        return path
+    known = ", ".join(sorted(p.stem for p in (HERE / folder).glob("*.toml")))
+    raise ValueError(f"unknown {folder} profile {name!r}; known are {known}")
+
+
+def _read(path: Path, model: type[Profile]) -> Profile:
+    shown = f"profiles/{path.parent.name}/{path.name}"
+    try:
+        return model.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{shown}: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{shown}: {key}: {first['msg']}, but it was {first['input']!r}") from None
+
+
+def _plain(name: str) -> str:
+    """Lower case letters and digits only, so that "RTX 4090" and "rtx-4090" are the same."""
+    return "".join(c for c in name.lower() if c.isalnum())

@@ -1,0 +1,1 @@
+"""What the agents use: tasks, candidates, compilers, the judge, the archive, exports."""

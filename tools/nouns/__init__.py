@@ -1,0 +1,79 @@
+"""The nouns of the house: every value that crosses a seam between two rooms.
+
+All are frozen pydantic models without behaviour beyond reading themselves; units stand in
+names. A failed candidate is one of these values; an exception means Kernelwright is broken.
+"""
+
+from tools.nouns.candidate import Candidate, Language, Setting
+from tools.nouns.evidence import Evidence, Rank, Symptom
+from tools.nouns.graph import (
+    Arg,
+    DType,
+    DTypeArg,
+    Graph,
+    ListArg,
+    Mutation,
+    Node,
+    Ref,
+    Scalar,
+    TensorSpec,
+)
+from tools.nouns.idea import Analysis, Claim, Idea, LedgerEntry, Prediction
+from tools.nouns.measurement import (
+    Baseline,
+    Baselines,
+    Comparison,
+    Conditions,
+    Measurement,
+)
+from tools.nouns.task import InputSpec, Refusal, Task, TracePolicy, WeightSpec
+from tools.nouns.value import Value
+from tools.nouns.verdict import (
+    CompileReport,
+    Evaluation,
+    OutputError,
+    StageTimes,
+    Verdict,
+    Verification,
+)
+
+__all__ = [
+    "Analysis",
+    "Arg",
+    "Baseline",
+    "Baselines",
+    "Candidate",
+    "Claim",
+    "Comparison",
+    "CompileReport",
+    "Conditions",
+    "DType",
+    "DTypeArg",
+    "Evaluation",
+    "Evidence",
+    "Graph",
+    "Idea",
+    "InputSpec",
+    "Language",
+    "LedgerEntry",
+    "ListArg",
+    "Measurement",
+    "Mutation",
+    "Node",
+    "OutputError",
+    "Prediction",
+    "Rank",
+    "Ref",
+    "Refusal",
+    "Scalar",
+    "Setting",
+    "StageTimes",
+    "Symptom",
+    "Task",
+    "TensorSpec",
+    "TracePolicy",
+    "Value",
+    "Verdict",
+    "Verification",
+    "WeightSpec",
+]

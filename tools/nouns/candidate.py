@@ -1,0 +1,42 @@
+"""One implementation: device code plus a plan."""
+
+from enum import StrEnum
+from typing import Literal
+
+from tools.nouns.value import Value
+
+
+class Language(StrEnum):
+    """What the kernel source is written in."""
+
+    CUDA = "cuda"
+    CPP = "cpp"
+
+
+class Setting(Value):
+    """One tunable and the value chosen for it."""
+
+    name: str
+    value: int
+
+
+class Candidate(Value):
+    """One implementation of a task.
+
+    `kernel` declares its tunables (`// tune: THREADS in 128, 256`) and requirements
+    (`// require: THREADS * VECTOR <= 4096`) in comments; `settings` are the values chosen, the
+    first declared value standing in for any that is missing. `plan` is the host side in the
+    subset of Python that `tools.candidates` validates. `key` names the implementation whatever
+    its settings are; `id` includes them.
+    """
+
+    id: str
+    language: Language
+    kernel: str
+    plan: str
+    settings: tuple[Setting, ...] = ()
+    idea: str = ""
+    parents: tuple[str, ...] = ()
+    origin: Literal["playbook", "model", "person"] = "playbook"
+    strategies: tuple[str, ...] = ()
+    note: str = ""

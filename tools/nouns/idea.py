@@ -1,0 +1,82 @@
+"""Ideas before code, what they really brought, and the critic's contrast of candidates."""
+
+from tools.nouns.value import Value
+
+
+class Idea(Value):
+    """One optimisation in plain words.
+
+    `recipe` is for the mind that wrote it (the playbook keeps the strategy it would emit there);
+    nobody else reads it. `predicted_ms` comes from the roofline and the ledger.
+    """
+
+    id: str
+    title: str
+    mechanism: str
+    reason: str
+    category: str
+    metric: str
+    predicted_ms: float | None = None
+    risk: str = ""
+    round: int = 0
+    recipe: str = ""
+    origin: str = "playbook"
+    parent: str | None = None
+
+
+class LedgerEntry(Value):
+    """What an idea really did: the best candidate it led to, against the best before it."""
+
+    idea: str
+    category: str
+    predicted_ms: float | None
+    measured_ms: float | None
+    best_before_ms: float | None
+    candidates: int
+    correct: int
+    round: int
+
+    @property
+    def gain(self) -> float | None:
+        """Best time before / time it reached; above 1 is an improvement. None if nothing ran."""
+        if self.measured_ms is None or self.best_before_ms is None:
+            return None
+        return self.best_before_ms / self.measured_ms
+
+
+class Claim(Value):
+    """A difference between fast and slow candidates and the numbers that show it."""
+
+    words: str
+    faster: str
+    slower: str
+    numbers: tuple[str, ...]
+
+
+class Prediction(Value):
+    """What should happen if the analysis is right; scored one round later.
+
+    The claim is that candidates whose `attribute` equals `value` have a median time below
+    `below_ms`. `held` is None until checked.
+    """
+
+    words: str
+    attribute: str
+    value: str
+    below_ms: float
+    made_in_round: int
+    held: bool | None = None
+    measured_ms: float | None = None
+
+
+class Analysis(Value):
+    """The critic's contrast of one round: what explains the gap, what follows, what to try next."""
+
+    round: int
+    claims: tuple[Claim, ...]
+    implies: str
+    prefer: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
+    predictions_held: int = 0
+    predictions_checked: int = 0

@@ -1,0 +1,92 @@
+"""Timings with the conditions they were taken under."""
+
+from pydantic import Field
+
+from tools.nouns.value import Value
+
+
+class Conditions(Value):
+    """What the device was doing while it was timed; None where it cannot be read."""
+
+    device: str
+    l2_flushed: bool
+    input_sets: int
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    other_processes: int | None = None
+    threads: int | None = None
+    load_average: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Measurement(Value):
+    """Timings of one implementation on one device, after warm-up."""
+
+    median_ms: float = Field(gt=0)
+    p10_ms: float
+    p90_ms: float
+    samples_ms: tuple[float, ...]
+    conditions: Conditions
+
+    @property
+    def spread(self) -> float:
+        """Width of the 10-90 % band as a fraction of the median."""
+        return (self.p90_ms - self.p10_ms) / self.median_ms
+
+
+class Comparison(Value):
+    """A candidate against one baseline, interleaved in one process.
+
+    `ratio` is the median over pairs of baseline time / candidate time; the interval is a
+    bootstrap 95 % one of that median. `distinguishable` is False when it contains 1.
+    """
+
+    baseline: str
+    candidate_ms: float
+    baseline_ms: float
+    ratio: float
+    ci95_low: float
+    ci95_high: float
+    pairs: int
+    candidate_samples_ms: tuple[float, ...]
+    baseline_samples_ms: tuple[float, ...]
+    conditions: Conditions
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the interval excludes 1."""
+        return self.ci95_low > 1.0 or self.ci95_high < 1.0
+
+
+class Baseline(Value):
+    """One way PyTorch itself does the task: `eager` or `compile` (or another mode).
+
+    `failure` says why there is no measurement; that torch.compile cannot compile a module is a
+    fact about the module, not an error of ours.
+    """
+
+    name: str
+    measurement: Measurement | None = None
+    failure: str = ""
+    setup_s: float = 0.0
+
+
+class Baselines(Value):
+    """All baselines of a task on this device, and the ceilings that give its floor."""
+
+    items: tuple[Baseline, ...]
+
+    @property
+    def best(self) -> Baseline:
+        """The fastest baseline that ran; LookupError when none did."""
+        ran = [item for item in self.items if item.measurement is not None]
+        if not ran:
+            raise LookupError("no baseline could be measured")
+        return min(ran, key=lambda item: item.measurement.median_ms if item.measurement else 0.0)
+
+    def named(self, name: str) -> Baseline | None:
+        """The baseline of that name, or None."""
+        return next((item for item in self.items if item.name == name), None)

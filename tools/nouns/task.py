@@ -1,0 +1,84 @@
+"""A reference to beat, as data: nothing here holds code of the user's that could run."""
+
+from typing import Literal
+
+from tools.nouns.graph import Graph, TensorSpec
+from tools.nouns.value import Value
+
+
+class InputSpec(Value):
+    """One forward argument: a tensor, or a plain Python scalar that stays fixed.
+
+    For tensors, the statistics of the values that the task itself drew: fresh integers come from
+    the closed range [minimum, maximum], so that indices stay valid.
+    """
+
+    name: str
+    tensor: TensorSpec | None = None
+    scalar: bool | int | float | str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    mean: float | None = None
+    standard_deviation: float | None = None
+
+
+class WeightSpec(Value):
+    """A parameter or buffer, by its state-dict name."""
+
+    name: str
+    tensor: TensorSpec
+    is_buffer: bool = False
+
+
+class TracePolicy(Value):
+    """How a file becomes a task; what the person may override on the command line.
+
+    `inputs` overrides `get_inputs`: one text an argument, such as `4096x4096:float32`.
+    """
+
+    entry: str | None = None
+    inputs: tuple[str, ...] = ()
+    device: Literal["cpu", "cuda"] = "cpu"
+    timeout_s: float = 120.0
+
+
+class Refusal(Value):
+    """Why a file cannot be a task: one clear sentence for the person, and detail for the curious.
+
+    `exit_status` is 2 when the input is unusable and 3 when the environment lacks something.
+    """
+
+    sentence: str
+    detail: str = ""
+    exit_status: Literal[2, 3] = 2
+
+
+class Task(Value):
+    """A reference to beat.
+
+    `source` is the text of the user's file; it is executed in workers only. `bytes_moved` counts
+    every input, parameter and buffer that is read once and every output written once; `flops`
+    follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
+    """
+
+    name: str
+    path: str
+    source: str
+    source_sha256: str
+    entry: str
+    entry_kind: Literal["kernelbench", "module", "function"]
+    input_override: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    weights: tuple[WeightSpec, ...] = ()
+    graph: Graph
+    bytes_moved: int
+    flops: int
+    training: bool = False
+    draws_random: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def tensor_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs that are tensors, in order."""
+        return tuple(spec for spec in self.inputs if spec.tensor is not None)

@@ -1,0 +1,111 @@
+"""What the judge concluded about one candidate."""
+
+from enum import StrEnum
+
+from tools.nouns.measurement import Comparison, Measurement
+from tools.nouns.value import Value
+
+
+class Verdict(StrEnum):
+    """The conclusion; everything but CORRECT ends the ladder for that candidate."""
+
+    CORRECT = "correct"
+    INVALID_PLAN = "invalid_plan"
+    COMPILE_ERROR = "compile_error"
+    LAUNCH_ERROR = "launch_error"
+    ILLEGAL_ACCESS = "illegal_access"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_RESULT = "wrong_result"
+    NOT_WRITTEN = "not_written"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    INPUT_MUTATED = "input_mutated"
+    NONDETERMINISTIC = "nondeterministic"
+    STALE_RESULT = "stale_result"
+    BELOW_FLOOR = "below_floor"
+    CHEATING = "cheating"
+
+
+class CompileReport(Value):
+    """What the compiler said: per-kernel resources where the language has them."""
+
+    kernel: str
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    stack_bytes: int | None = None
+
+
+class OutputError(Value):
+    """How far one output is from the float64 truth, on one distribution of inputs.
+
+    `error` and `reference_error` are norm-wise relative errors of the candidate and of PyTorch's
+    own result in the task's dtype; `error_ratio` the larger of the norm-wise and worst-element
+    ratios after both were floored at the output dtype's rounding.
+    """
+
+    output: int
+    distribution: str
+    error: float
+    reference_error: float
+    error_ratio: float
+    worst_index: tuple[int, ...] = ()
+    worst_got: float | None = None
+    worst_expected: float | None = None
+
+
+class StageTimes(Value):
+    """Where one evaluation's time went."""
+
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    screen_s: float = 0.0
+    time_s: float = 0.0
+
+
+class Verification(Value):
+    """The judge's finding on correctness, with the numbers behind it."""
+
+    verdict: Verdict
+    reason: str
+    error_ratio: float | None = None
+    errors: tuple[OutputError, ...] = ()
+    allclose_1e4: bool | None = None
+    allclose_1e2: bool | None = None
+    coverage: float | None = None
+    method: str = ""
+    precision: str = ""
+    distributions: tuple[str, ...] = ()
+    not_verified: tuple[str, ...] = ()
+    isolation: str = "not isolated"
+
+
+class Evaluation(Value):
+    """Everything known about one candidate after one trip up the ladder.
+
+    `screen` is the short timing that every correct candidate gets; `comparisons` the precise
+    interleaved ones, one a baseline, that only promising candidates get.
+    """
+
+    candidate: str
+    verification: Verification
+    reports: tuple[CompileReport, ...] = ()
+    compiler_log: str = ""
+    screen: Measurement | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    prepare_ms: float | None = None
+    stages: StageTimes = StageTimes()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Short for `verification.verdict`."""
+        return self.verification.verdict
+
+    @property
+    def median_ms(self) -> float | None:
+        """The best known time: the precise one where it exists, else the screened one."""
+        if self.comparisons:
+            return min(item.candidate_ms for item in self.comparisons)
+        return self.screen.median_ms if self.screen else None

@@ -1,0 +1,1 @@
+"""How people meet Kernelwright: the command line and what it prints."""
