@@ -17,7 +17,7 @@ class Executor(Protocol):
     """Evaluates candidates against one task at a time.
 
     Failures of a candidate, of the user's module or of a compiler are values. An exception
-    means that Kernelwright is broken, or `EnvironmentLacks` that this machine cannot do it.
+    means that Kernelwright is broken, or `EnvironmentLacksError` that this machine cannot do it.
     """
 
     @property
@@ -51,5 +51,5 @@ class Executor(Protocol):
         ...
 
 
-class EnvironmentLacks(Exception):
+class EnvironmentLacksError(Exception):
     """This machine lacks something needed; the message names the command that would fix it."""
