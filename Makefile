@@ -1,0 +1,37 @@
+# The five commands of a developer, and `make demo` for everyone else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+EXAMPLE ?= examples/softmax.py
+
+.PHONY: setup demo test check format clean
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	@# An index may serve newer versions than were tested; constraints.txt pins what was.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	@touch $@
+
+setup: $(BIN)/.installed  ## Create the environment with the pinned versions.
+
+demo: setup  ## Set everything up and make one module faster.
+	$(BIN)/kernelwright optimize $(EXAMPLE) --search quick --export kernelwright-export/$(notdir $(basename $(EXAMPLE)))
+
+test: setup  ## Run every test that needs no GPU.
+	$(BIN)/python -m pytest -q
+
+check: setup  ## What must be clean before a commit.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
