@@ -1,0 +1,34 @@
+"""Chooses the device to optimise for and describes it.
+
+A GPU is found through NVML and described by the driver's attributes; a profile of the same name
+contributes what the driver does not tell (peak rates). Not covered: several GPUs of different
+kinds (the first visible one is taken) and MIG slices.
+"""
+
+from typing import Literal
+
+from profiles.load import Hardware
+from tools.evaluate.executor import EnvironmentLacksError
+from tools.hardware.cpu import detect_cpu
+from tools.hardware.gpu import detect_gpu
+
+Target = Literal["auto", "cuda", "cpu"]
+
+
+def detect(target: str = "auto") -> Hardware:
+    """The device for `auto` (a GPU if there is one), `cuda` or `cpu`.
+
+    Raises:
+        ValueError: the target is none of the three.
+        EnvironmentLacksError: `cuda` was asked for and no GPU answers.
+    """
+    if target not in ("auto", "cuda", "cpu"):
+        raise ValueError(f"unknown target {target!r}; known are auto, cuda, cpu")
+    if target == "cpu":
+        return detect_cpu()
+    gpu, why_not = detect_gpu()
+    if gpu is not None:
+        return gpu
+    if target == "cuda":
+        raise EnvironmentLacksError(f"no CUDA device can be used: {why_not}; try --target cpu")
+    return detect_cpu()

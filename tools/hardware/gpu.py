@@ -1,0 +1,108 @@
+"""Describes the first visible NVIDIA GPU without creating a context on it."""
+
+from profiles.load import Hardware, hardware_profile
+
+# Peak bandwidth and rate of a GPU that has no profile: DDR moves two words a clock, and every
+# multiprocessor since Ampere's GA10x retires 128 fused multiply-adds a clock.
+_TRANSFERS_PER_CLOCK = 2
+_FMA_PER_SM_AND_CLOCK = 128
+_ATTRIBUTES = (
+    "COMPUTE_CAPABILITY_MAJOR",
+    "COMPUTE_CAPABILITY_MINOR",
+    "MULTIPROCESSOR_COUNT",
+    "L2_CACHE_SIZE",
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "MAX_REGISTERS_PER_MULTIPROCESSOR",
+    "MAX_THREADS_PER_MULTIPROCESSOR",
+    "MAX_BLOCKS_PER_MULTIPROCESSOR",
+    "CLOCK_RATE",
+    "MEMORY_CLOCK_RATE",
+    "GLOBAL_MEMORY_BUS_WIDTH",
+)
+_ARCHITECTURE_SPECIFIC = {(9, 0), (10, 0), (10, 3), (12, 0)}
+
+
+def detect_gpu() -> tuple[Hardware | None, str]:
+    """The first visible GPU, or None and why there is none, in a few words."""
+    try:
+        name = _nvml_name()
+    except Exception as error:  # NVML has one exception class per return code
+        return None, f"NVML says {str(error) or type(error).__name__!r}"
+    try:
+        return _describe(name), ""
+    except RuntimeError as error:
+        return None, str(error)
+
+
+def _nvml_name() -> str:
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        if pynvml.nvmlDeviceGetCount() == 0:
+            raise RuntimeError("no device")
+        name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))
+    finally:
+        pynvml.nvmlShutdown()
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _describe(name: str) -> Hardware:
+    """The driver's attributes over the profile of that name, or over datasheet arithmetic."""
+    read = _attributes()
+    capability = (read["COMPUTE_CAPABILITY_MAJOR"], read["COMPUTE_CAPABILITY_MINOR"])
+    try:
+        base = hardware_profile(name).model_dump()
+    except ValueError:
+        base = _from_clocks(read)
+    base |= {
+        "name": name,
+        "architecture": architecture_of(*capability),
+        "sm_count": read["MULTIPROCESSOR_COUNT"],
+        "shared_kib_per_sm": read["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"] // 1024,
+        "shared_kib_per_block": read["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"] // 1024,
+        "registers_per_sm": read["MAX_REGISTERS_PER_MULTIPROCESSOR"],
+        "threads_per_sm": read["MAX_THREADS_PER_MULTIPROCESSOR"],
+        "blocks_per_sm": read["MAX_BLOCKS_PER_MULTIPROCESSOR"],
+        "cache_mib": read["L2_CACHE_SIZE"] / 2**20,
+        "memory_gib": read["total_bytes"] / 2**30,
+    }
+    return Hardware.model_validate(base)
+
+
+def architecture_of(major: int, minor: int) -> str:
+    """What the device compiler is asked for: `sm_90a` where the specific variant exists."""
+    suffix = "a" if (major, minor) in _ARCHITECTURE_SPECIFIC else ""
+    return f"sm_{major}{minor}{suffix}"
+
+
+def _attributes() -> dict[str, int]:
+    from cuda.bindings import driver
+
+    def ask(result: tuple[object, ...], what: str) -> object:
+        if result[0] != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"the CUDA driver answered {result[0]!s} to {what}")
+        return result[1] if len(result) > 1 else None
+
+    ask(driver.cuInit(0), "cuInit")
+    device = ask(driver.cuDeviceGet(0), "cuDeviceGet")
+    prefix = "CU_DEVICE_ATTRIBUTE_"
+    read: dict[str, int] = {}
+    for key in _ATTRIBUTES:
+        attribute = getattr(driver.CUdevice_attribute, prefix + key)
+        read[key] = int(str(ask(driver.cuDeviceGetAttribute(attribute, device), key)))
+    read["total_bytes"] = int(str(ask(driver.cuDeviceTotalMem(device), "cuDeviceTotalMem")))
+    return read
+
+
+def _from_clocks(read: dict[str, int]) -> dict[str, object]:
+    bytes_per_clock = _TRANSFERS_PER_CLOCK * read["GLOBAL_MEMORY_BUS_WIDTH"] / 8
+    flops_per_clock = 2 * _FMA_PER_SM_AND_CLOCK * read["MULTIPROCESSOR_COUNT"]
+    return {
+        "kind": "cuda",
+        "source": "clocks and widths reported by the driver",
+        "bandwidth_gb_s": max(bytes_per_clock * read["MEMORY_CLOCK_RATE"] / 1e6, 1.0),
+        "fp32_tflops": flops_per_clock * read["CLOCK_RATE"] / 1e9,
+        "cluster_size": 16 if read["COMPUTE_CAPABILITY_MAJOR"] in (9, 10) else 1,
+    }
