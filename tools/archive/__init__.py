@@ -1,0 +1,40 @@
+"""The archive: one folder and one SQLite database a run, durable before anyone acts upon it.
+
+`Archive.create` and `Archive.open` are the doors; `list_runs` shows what there is. Events are kept
+as text, for what they mean is said in `graphs.events`.
+"""
+
+from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
+from tools.archive.listing import list_runs
+from tools.archive.places import default_home
+from tools.archive.records import (
+    Author,
+    Effort,
+    RunInfo,
+    RunRecord,
+    RunStatus,
+    Standing,
+    StoredEvent,
+    Target,
+    Written,
+)
+from tools.archive.store import Archive
+
+__all__ = [
+    "Archive",
+    "Author",
+    "CorruptRunError",
+    "Effort",
+    "RunBusyError",
+    "RunError",
+    "RunInfo",
+    "RunRecord",
+    "RunStatus",
+    "Standing",
+    "StoredEvent",
+    "Target",
+    "UnknownRunError",
+    "Written",
+    "default_home",
+    "list_runs",
+]

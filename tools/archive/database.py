@@ -1,0 +1,87 @@
+"""A run's database as a thing to hold: its session, its lock, the time it has spent.
+
+What stands in the tables is for the modules beside this one.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+from sqlalchemy import Connection, Row, Select, Table, func, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from tools.archive import lock, schema
+from tools.archive.places import DATABASE
+
+
+class Database:
+    """One run's folder and database.
+
+    Args:
+        folder: `<home>/runs/<run id>`, holding `run.db`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._engine = schema.connect(folder / DATABASE)
+        self._session: int | None = None
+        self._began = 0.0
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is its folder's name."""
+        return self.folder.name
+
+    def close(self) -> None:
+        """End the session, give the lock back and close the database."""
+        if self._session is not None:
+            self.tick()
+            self._session = None
+            lock.release(self.folder)
+        self._engine.dispose()
+
+    def claim(self) -> None:
+        """Begin a session: nobody else may search this run until `close`.
+
+        Raises:
+            RunBusyError: When somebody does.
+        """
+        lock.claim(self.folder)
+        self._began = monotonic()
+        with self._engine.begin() as connection:
+            row = connection.execute(
+                insert(schema.sessions).values(started_at=datetime.now(UTC).isoformat(), seconds=0)
+            )
+            self._session = int(row.lastrowid)
+
+    def tick(self) -> None:
+        """Write down how long this session has lasted; every event does so too."""
+        with self._engine.begin() as connection:
+            self._tick(connection)
+
+    def spent_s(self) -> float:
+        """Seconds of wall time that all sessions took, the present one included."""
+        earlier = select(func.coalesce(func.sum(schema.sessions.c.seconds), 0.0)).where(
+            schema.sessions.c.id != (self._session or 0)
+        )
+        with self._engine.connect() as connection:
+            before = float(connection.execute(earlier).scalar_one())
+        return before + (monotonic() - self._began if self._session is not None else 0.0)
+
+    def _insert(self, table: Table, **values: object) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(insert(table).values(values).on_conflict_do_nothing())
+
+    def _set_run(self, **values: object) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(update(schema.runs).values(values))
+
+    def _rows(self, query: Select[tuple[object, ...]]) -> list[Row[tuple[object, ...]]]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(query))
+
+    def _tick(self, connection: Connection) -> None:
+        if self._session is not None:
+            mine = schema.sessions.c.id == self._session
+            spent = monotonic() - self._began
+            connection.execute(update(schema.sessions).where(mine).values(seconds=spent))

@@ -1,0 +1,135 @@
+"""The tables of a run's database.
+
+Values are kept as the JSON of the nouns they are, beside the few columns that queries need, so
+that a noun may grow a field without a migration. Rows are only ever added or, where a primary key
+repeats, left as they were: what was measured once stays as it was measured.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import (
+    Column,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+)
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+VERSION = 1
+
+metadata = MetaData()
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("hardware", Text, nullable=False),
+    Column("baselines", Text),
+    Column("summary", Text),
+)
+
+# One row for each process that worked on the run; together they are the time it has spent.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("started_at", String, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("key", String, unique=True),
+    Column("kind", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("at", String, nullable=False),
+    Column("payload", Text, nullable=False),
+)
+
+candidates = Table(
+    "candidates",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("idea", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("author", String, nullable=False),
+    Column("json", Text, nullable=False),
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("candidate", String, nullable=False, index=True),
+    Column("effort", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("verdict", String, nullable=False),
+    Column("median_ms", Float),
+    Column("json", Text, nullable=False),
+    UniqueConstraint("candidate", "effort"),
+)
+
+ideas = Table(
+    "ideas",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("json", Text, nullable=False),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("idea", String, primary_key=True),
+    Column("round", Integer, nullable=False),
+    Column("json", Text, nullable=False),
+)
+
+analyses = Table(
+    "analyses",
+    metadata,
+    Column("round", Integer, primary_key=True),
+    Column("json", Text, nullable=False),
+)
+
+profiles = Table(
+    "profiles",
+    metadata,
+    Column("candidate", String, primary_key=True),
+    Column("evidence", Text, nullable=False),
+    Column("symptoms", Text, nullable=False),
+)
+
+
+def connect(path: Path) -> Engine:
+    """An engine over one SQLite file: write-ahead log, and commits that reach the disk."""
+    engine = create_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=15000"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return engine

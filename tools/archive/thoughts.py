@@ -1,0 +1,71 @@
+"""What the agents thought in a run: ideas, what they brought, analyses, profiles."""
+
+from collections.abc import Iterable
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.dialects.sqlite import insert
+
+from tools.archive import schema
+from tools.archive.database import Database
+from tools.nouns import Analysis, Evidence, Idea, LedgerEntry, Symptom
+
+EVIDENCE = TypeAdapter(tuple[Evidence, ...])
+SYMPTOMS = TypeAdapter(tuple[Symptom, ...])
+
+
+class Thoughts(Database):
+    """What was thought, and how it turned out."""
+
+    def record_ideas(self, ideas: Iterable[Idea]) -> None:
+        """Keep the ideas of a round, all of them or none."""
+        with self._engine.begin() as connection:
+            for idea in ideas:
+                values = {"id": idea.id, "round": idea.round, "json": idea.model_dump_json()}
+                connection.execute(insert(schema.ideas).values(values).on_conflict_do_nothing())
+
+    def ideas(self, round: int | None = None) -> tuple[Idea, ...]:
+        """Ideas in the order they were proposed, of one round or of all."""
+        query = select(schema.ideas).order_by("seq")
+        if round is not None:
+            query = query.where(schema.ideas.c.round == round)
+        return tuple(Idea.model_validate_json(row.json) for row in self._rows(query))
+
+    def record_ledger(self, entry: LedgerEntry) -> None:
+        """Keep what an idea really did."""
+        self._insert(
+            schema.ledger, idea=entry.idea, round=entry.round, json=entry.model_dump_json()
+        )
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """What every idea really did, in order of rounds."""
+        rows = self._rows(select(schema.ledger).order_by("round", "idea"))
+        return tuple(LedgerEntry.model_validate_json(row.json) for row in rows)
+
+    def record_analysis(self, analysis: Analysis) -> None:
+        """Keep the critic's contrast of a round."""
+        self._insert(schema.analyses, round=analysis.round, json=analysis.model_dump_json())
+
+    def analyses(self) -> tuple[Analysis, ...]:
+        """The critic's contrasts, in order of rounds."""
+        rows = self._rows(select(schema.analyses).order_by("round"))
+        return tuple(Analysis.model_validate_json(row.json) for row in rows)
+
+    def record_profile(
+        self, candidate: str, evidence: tuple[Evidence, ...], symptoms: tuple[Symptom, ...]
+    ) -> None:
+        """Keep what bounds a candidate."""
+        self._insert(
+            schema.profiles,
+            candidate=candidate,
+            evidence=EVIDENCE.dump_json(evidence).decode(),
+            symptoms=SYMPTOMS.dump_json(symptoms).decode(),
+        )
+
+    def profile(self, candidate: str) -> tuple[tuple[Evidence, ...], tuple[Symptom, ...]] | None:
+        """What bounds a candidate; None when it was never profiled."""
+        table = schema.profiles
+        rows = self._rows(select(table).where(table.c.candidate == candidate))
+        if not rows:
+            return None
+        return EVIDENCE.validate_json(rows[0].evidence), SYMPTOMS.validate_json(rows[0].symptoms)
