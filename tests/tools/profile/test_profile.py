@@ -1,0 +1,71 @@
+import pytest
+
+from tools.nouns import CompileReport, Rank
+from tools.profile import evidence_for, occupancy, symptoms
+from tools.profile.evidence import block_threads
+
+
+def named(values, name):
+    return next(value for value in values if value.name == name)
+
+
+def test_bandwidth_is_the_tasks_bytes_over_the_median(evaluation, candidate, task, h200):
+    readings = evidence_for(evaluation(1.0), candidate, task, h200)
+    assert named(readings, "achieved_bandwidth").value == pytest.approx(2147.48, abs=0.01)
+    assert named(readings, "bandwidth_fraction").rank is Rank.DERIVED
+
+
+def test_a_kernel_near_the_ceiling_is_at_the_roof(evaluation, candidate, task, h200):
+    readings = evidence_for(evaluation(0.47), candidate, task, h200)
+    found = [symptom.name for symptom in symptoms(readings, h200)]
+    assert "at the roof" in found
+    assert "far from both roofs" not in found
+
+
+def test_a_slow_kernel_is_far_from_both_roofs(evaluation, candidate, task, h200):
+    readings = evidence_for(evaluation(5.0), candidate, task, h200)
+    slow = named(symptoms(readings, h200), "far from both roofs")
+    assert "memory" in slow.points_to
+    assert slow.evidence
+
+
+def test_spills_and_low_occupancy_come_from_the_compilers_report(evaluation, candidate, task, h200):
+    readings = evidence_for(evaluation(2.0, registers=255, spill_bytes=96), candidate, task, h200)
+    found = {symptom.name: symptom for symptom in symptoms(readings, h200)}
+    assert "96 bytes" in found["spills"].words
+    assert "limited by registers at 512 threads" in named(readings, "k.occupancy").source
+
+
+def test_missing_counters_are_a_reading_with_a_remedy(evaluation, candidate, task, h200):
+    missing = named(evidence_for(evaluation(1.0), candidate, task, h200), "counters")
+    assert missing.rank is Rank.UNAVAILABLE
+    assert "ncu" in missing.source
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "threads", "fraction", "limit"),
+    [
+        (32, 0, 256, 1.0, "threads"),
+        (128, 0, 256, 0.25, "registers"),
+        (32, 100 * 1024, 256, 0.25, "shared memory"),
+        (16, 0, 32, 0.5, "blocks"),
+    ],
+)
+def test_occupancy_names_the_resource_that_runs_out(
+    h200, registers, shared, threads, fraction, limit
+):
+    report = CompileReport(kernel="k", registers=registers, shared_bytes=shared)
+    held = occupancy(report, threads, h200)
+    assert (held.fraction, held.limit) == (fraction, limit)
+
+
+def test_the_block_is_read_from_the_plan_and_its_settings(candidate):
+    assert block_threads(candidate, "k") == 512
+    assert block_threads(candidate, "other") is None
+    unknown = candidate.model_copy(update={"settings": ()})
+    assert block_threads(unknown, "k") is None
+
+
+def test_a_candidate_that_was_not_timed_has_no_evidence(evaluation, candidate, task, h200):
+    untimed = evaluation(1.0).model_copy(update={"screen": None})
+    assert evidence_for(untimed, candidate, task, h200) == ()

@@ -1,0 +1,11 @@
+"""Why a candidate is as fast as it is: readings with their rank, and symptoms named from them.
+
+Symptoms are worked out here, before any model reads a number. What this covers now is what needs
+no counters: the roofline, the compiler's resource report, occupancy and telemetry.
+"""
+
+from tools.profile.evidence import evidence_for
+from tools.profile.occupancy import Occupancy, occupancy
+from tools.profile.symptoms import symptoms
+
+__all__ = ["Occupancy", "evidence_for", "occupancy", "symptoms"]

@@ -1,0 +1,125 @@
+"""Readings about one evaluated candidate, each with its rank and its source.
+
+Not covered yet: hardware counters. Their absence is itself a reading, with what would help.
+"""
+
+import re
+
+from profiles.load import Hardware
+from tools.nouns import Candidate, CompileReport, Evaluation, Evidence, Rank, Task
+from tools.profile.occupancy import occupancy
+
+_BYTES_PER_GB = 1e9
+
+
+def evidence_for(
+    evaluation: Evaluation, candidate: Candidate, task: Task, hardware: Hardware
+) -> tuple[Evidence, ...]:
+    """Every reading that can be made without counters; () for a candidate that was not timed."""
+    if evaluation.median_ms is None:
+        return ()
+    return (
+        *_roofline(evaluation.median_ms, task, hardware),
+        *_resources(evaluation.reports, candidate, hardware),
+        *_telemetry(evaluation),
+        _counters_missing(hardware),
+    )
+
+
+def _roofline(median_ms: float, task: Task, hardware: Hardware) -> tuple[Evidence, ...]:
+    seconds = median_ms / 1e3
+    bandwidth = task.bytes_moved / seconds / _BYTES_PER_GB
+    rate = task.flops / seconds / 1e12
+    ceiling = "measured ceiling" if hardware.measured else "data sheet's ceiling"
+    working_set_mib = task.bytes_moved / 2**20
+    return (
+        _derived("achieved_bandwidth", bandwidth, "GB/s", "task bytes / median time"),
+        _derived(
+            "bandwidth_fraction", bandwidth / hardware.bandwidth_gb_s, "", f"against the {ceiling}"
+        ),
+        _derived("achieved_rate", rate, "TFLOP/s", "task FLOPs / median time"),
+        _derived("rate_fraction", rate / hardware.fp32_tflops, "", f"against the {ceiling}"),
+        _derived(
+            "working_set_per_cache",
+            working_set_mib / hardware.cache_mib,
+            "",
+            "task bytes / last-level cache",
+        ),
+    )
+
+
+def _resources(
+    reports: tuple[CompileReport, ...], candidate: Candidate, hardware: Hardware
+) -> tuple[Evidence, ...]:
+    readings: list[Evidence] = []
+    for report in reports:
+        for name, value, unit in (
+            ("registers", report.registers, "per thread"),
+            ("spills", report.spill_bytes, "bytes"),
+            ("shared_memory", report.shared_bytes, "bytes per block"),
+        ):
+            if value is not None:
+                readings.append(_static(f"{report.kernel}.{name}", value, unit, "compiler report"))
+        threads = block_threads(candidate, report.kernel)
+        if threads and (held := occupancy(report, threads, hardware)):
+            source = f"limited by {held.limit} at {threads} threads a block"
+            readings.append(_static(f"{report.kernel}.occupancy", held.fraction, "", source))
+    return tuple(readings)
+
+
+def block_threads(candidate: Candidate, kernel: str) -> int | None:
+    """Threads of a block as the plan launches `kernel`; None when it is not a plain product."""
+    launch = re.search(rf"launch\(\s*[\"']{re.escape(kernel)}[\"'](.*)", candidate.plan)
+    block = (
+        re.search(r"block=([A-Za-z0-9_*() ,]+?)(?:,\s*\w+=|\)\s*$)", launch[1]) if launch else None
+    )
+    if block is None:
+        return None
+    settings = {setting.name: setting.value for setting in candidate.settings}
+    total = 1
+    for factor in re.findall(r"[A-Za-z_]\w*|\d+", block[1]):
+        value = int(factor) if factor.isdigit() else settings.get(factor)
+        if value is None:
+            return None
+        total *= value
+    return total
+
+
+def _telemetry(evaluation: Evaluation) -> tuple[Evidence, ...]:
+    timed = evaluation.screen.conditions if evaluation.screen else None
+    if timed is None and evaluation.comparisons:
+        timed = evaluation.comparisons[0].conditions
+    if timed is None:
+        return ()
+    readings = []
+    for name, value, unit in (
+        ("sm_clock", timed.sm_clock_mhz, "MHz"),
+        ("memory_clock", timed.memory_clock_mhz, "MHz"),
+        ("power", timed.power_w, "W"),
+        ("temperature", timed.temperature_c, "C"),
+    ):
+        if value is not None:
+            readings.append(
+                Evidence(name=name, rank=Rank.MEASURED, value=value, unit=unit, source="NVML")
+            )
+    if evaluation.screen is not None:
+        spread = evaluation.screen.spread
+        readings.append(_derived("spread", spread, "", "10-90 % band / median of the screening"))
+    return tuple(readings)
+
+
+def _counters_missing(hardware: Hardware) -> Evidence:
+    remedy = (
+        "counters are not read yet; Nsight Compute shows them: ncu --clock-control none"
+        if hardware.kind == "cuda"
+        else "hardware counters are not read yet; perf stat shows them where the kernel allows it"
+    )
+    return Evidence(name="counters", rank=Rank.UNAVAILABLE, value=None, unit="", source=remedy)
+
+
+def _derived(name: str, value: float, unit: str, source: str) -> Evidence:
+    return Evidence(name=name, rank=Rank.DERIVED, value=value, unit=unit, source=source)
+
+
+def _static(name: str, value: float, unit: str, source: str) -> Evidence:
+    return Evidence(name=name, rank=Rank.STATIC, value=value, unit=unit, source=source)
