@@ -6,7 +6,6 @@ as text, for what they mean is said in `graphs.events`.
 
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
 from tools.archive.listing import list_runs
-from tools.archive.places import default_home
 from tools.archive.records import (
     Author,
     Effort,
@@ -19,6 +18,7 @@ from tools.archive.records import (
     Written,
 )
 from tools.archive.store import Archive
+from tools.home import home as default_home
 
 __all__ = [
     "Archive",

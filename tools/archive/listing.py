@@ -4,9 +4,10 @@ from pathlib import Path
 
 from tools.archive.errors import RunError
 from tools.archive.lock import is_held
-from tools.archive.places import default_home, run_folders
+from tools.archive.places import run_folders
 from tools.archive.records import RunInfo
 from tools.archive.store import Archive
+from tools.home import home as default_home
 
 
 def list_runs(home: Path | None = None) -> tuple[RunInfo, ...]:

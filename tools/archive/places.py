@@ -5,25 +5,17 @@ that make it unique: `softmax-1121-k3f9`.
 """
 
 import difflib
-import os
 import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
-from platformdirs import user_data_path
-
 from tools.archive.errors import UnknownRunError
+from tools.home import home as default_home
 
 # No vowels, so that no words appear, and nothing that reads as something else.
 LETTERS = "bcdfghjkmnpqrstvwxz23456789"
 DATABASE = "run.db"
-
-
-def default_home() -> Path:
-    """`KERNELWRIGHT_HOME`, or else the user's data folder."""
-    named = os.environ.get("KERNELWRIGHT_HOME")
-    return Path(named).expanduser() if named else user_data_path("kernelwright")
 
 
 def new_run_folder(home: Path, task: str) -> Path:
