@@ -1,0 +1,431 @@
+// The prelude of C++ kernels: element types, maths that vectorises, and accumulators.
+//
+// Everything is written for the compiler's vectoriser: functions are branch-free, take and return
+// scalars, and are meant to be called from the bodies of `kw::lanes`, which walks a row a fixed
+// number of elements at a time. An accumulator keeps one partial result for each of those lanes,
+// so its additions are independent and need no licence to reassociate: -ffast-math stays off and
+// infinities and NaN behave as in PyTorch. Partial results are combined in double and always in
+// the same order, so a result never differs from run to run.
+//
+// Errors are stated in units in the last place (ulp) of float, over all finite arguments unless
+// said otherwise; the tests measure them. Functions of double go to the mathematical library.
+#pragma once
+
+#include <bit>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#define KW_INLINE inline __attribute__((always_inline))
+
+namespace kw {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+KW_INLINE uint32_t bits(float x) { return std::bit_cast<uint32_t>(x); }
+KW_INLINE float from_bits(uint32_t x) { return std::bit_cast<float>(x); }
+
+// ---- 16-bit floats, passed as their bits -------------------------------------------------------
+
+KW_INLINE float half_to_float(uint16_t h) {
+    const uint32_t magnitude = h & 0x7fffu;
+    // Moving the fields into place leaves the exponent 112 too small; a product corrects it and
+    // normalises subnormals at the same time.
+    uint32_t result = bits(from_bits(magnitude << 13) * 0x1p112f);
+    result |= magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+    return from_bits(result | (uint32_t(h & 0x8000u) << 16));
+}
+
+KW_INLINE uint16_t float_to_half(float x) {  // to nearest, ties to even
+    const uint32_t sign = bits(x) & 0x80000000u;
+    const uint32_t magnitude = bits(x) ^ sign;
+    // Below the smallest normal half, adding 0.5 lets the hardware round at the right bit.
+    const uint32_t subnormal = bits(from_bits(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
+    result = magnitude >= 0x477ff000u ? special : result;
+    return uint16_t(result | (sign >> 16));
+}
+
+KW_INLINE float bfloat16_to_float(uint16_t h) { return from_bits(uint32_t(h) << 16); }
+
+KW_INLINE uint16_t float_to_bfloat16(float x) {  // to nearest, ties to even
+    const uint32_t rounded = (bits(x) + 0x7fffu + ((bits(x) >> 16) & 1u)) >> 16;
+    return uint16_t(x != x ? 0x7fc0u : rounded);
+}
+
+// ---- comparisons as PyTorch makes them: NaN wins -----------------------------------------------
+
+template <class T> KW_INLINE bool is_nan(T x) { return x != x; }
+template <class T> KW_INLINE T maximum(T a, T b) { return bool((b > a) | is_nan(b)) ? b : a; }
+template <class T> KW_INLINE T minimum(T a, T b) { return bool((b < a) | is_nan(b)) ? b : a; }
+template <class T> KW_INLINE T relu(T x) { return x < T(0) ? T(0) : x; }
+template <class T> KW_INLINE T sign(T x) { return T(int(T(0) < x) - int(x < T(0))); }
+template <class T> KW_INLINE T square(T x) { return x * x; }
+template <class T> KW_INLINE T reciprocal(T x) { return T(1) / x; }
+KW_INLINE bool is_inf(float x) { return std::fabs(x) == kInfinity; }
+KW_INLINE bool is_inf(double x) { return std::fabs(x) == double(kInfinity); }
+KW_INLINE bool is_inf(int64_t) { return false; }
+
+// ---- float functions ---------------------------------------------------------------------------
+// Polynomials are minimax fits on the stated interval, their coefficients rounded one by one from
+// the lowest order and the rest fitted again after each. `p = p * x + c` contracts to a fused
+// multiply-add.
+
+// 2^n for -252 <= n <= 254, as two factors so that results may be subnormal.
+KW_INLINE float scale(float x, int32_t n) {
+    const int32_t half = n >> 1;
+    return x * from_bits(uint32_t(half + 127) << 23) * from_bits(uint32_t(n - half + 127) << 23);
+}
+
+// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+constexpr float kRound = 12582912.0f;
+KW_INLINE int32_t rounded_bits(float shifted) {
+    return std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
+}
+
+// (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, relative error of e^r below 2^-31.
+KW_INLINE float exp_tail(float r) {
+    float p = 0.000199442584f;
+    p = p * r + 0.00139326742f;
+    p = p * r + 0.00833320804f;
+    p = p * r + 0.0416664891f;
+    p = p * r + 0.166666672f;
+    return p * r + 0.5f;
+}
+
+// x - n ln(2) in two steps; the first product is exact because the constant ends in zeros.
+KW_INLINE float reduce_ln2(float x, float n) {
+    return std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, x));
+}
+
+KW_INLINE float exp(float x) {  // 1 ulp
+    const float shifted = std::fma(x, 1.44269504f, kRound);
+    const float r = reduce_ln2(x, shifted - kRound);
+    float result = scale(std::fma(exp_tail(r) * r, r, r) + 1.0f, rounded_bits(shifted));
+    result = x > 88.7228394f ? kInfinity : result;
+    return x < -103.972084f ? 0.0f : result;
+}
+
+KW_INLINE float exp2(float x) {  // 1 ulp
+    const float shifted = x + kRound;
+    const float f = x - (shifted - kRound);
+    // f ln(2), with the rounding error of the product carried along.
+    const float r = f * 0.693147182f;
+    const float low = std::fma(f, 0.693147182f, -r) + f * -1.90465421e-9f;
+    float result = std::fma(exp_tail(r) * r, r, low + r) + 1.0f;
+    result = scale(result, rounded_bits(shifted));
+    result = x >= 128.0f ? kInfinity : result;
+    return x < -150.0f ? 0.0f : result;
+}
+
+KW_INLINE float expm1(float x) {  // 1.5 ulp
+    const float shifted = std::fma(x, 1.44269504f, kRound);
+    const float n = shifted - kRound;
+    const float r = reduce_ln2(x, n);
+    const float small = std::fma(exp_tail(r) * r, r, r);
+    const float power = scale(1.0f, rounded_bits(shifted));
+    // 2^n (small + 1) - 1; 2^128 does not exist, so the product is made of halves there.
+    const float half = scale(0.5f, rounded_bits(shifted));
+    float result = n > 127.0f ? (small * half + half) * 2.0f : small * power + (power - 1.0f);
+    result = x > 88.7228394f ? kInfinity : result;
+    result = x < -17.5f ? -1.0f : result;
+    return x == 0.0f ? x : result;
+}
+
+// ln(m 2^e) for m = 1 + f in [sqrt(1/2), sqrt(2)); relative error of the polynomial 2^-30.
+KW_INLINE float log_tail(float f) {
+    float p = 0.069148019f;
+    p = p * f - 0.117895156f;
+    p = p * f + 0.118729539f;
+    p = p * f - 0.123843737f;
+    p = p * f + 0.142186761f;
+    p = p * f - 0.16669251f;
+    p = p * f + 0.20002225f;
+    p = p * f - 0.249999866f;
+    p = p * f + 0.333333105f;
+    return p;
+}
+
+struct Split {
+    float f;  // mantissa - 1
+    float e;  // exponent
+};
+
+KW_INLINE Split split(float x) {
+    const bool tiny = x < 1.17549435e-38f;
+    const int32_t u = std::bit_cast<int32_t>(tiny ? x * 0x1p24f : x) - 0x3f3504f3;
+    const float m = std::bit_cast<float>((u & 0x007fffff) + 0x3f3504f3);
+    return {m - 1.0f, float(u >> 23) - (tiny ? 24.0f : 0.0f)};
+}
+
+KW_INLINE float log_ends(float x, float result) {
+    result = x == kInfinity ? x : result;
+    result = x == 0.0f ? -kInfinity : result;
+    return x >= 0.0f ? result : kNaN;
+}
+
+KW_INLINE float log_of(Split s) {
+    const float square = s.f * s.f;
+    float tail = log_tail(s.f) * s.f * square;
+    tail = std::fma(s.e, -2.12194440e-4f, tail);
+    tail = std::fma(square, -0.5f, tail);
+    return std::fma(s.e, 0.693359375f, s.f + tail);
+}
+
+KW_INLINE float log(float x) { return log_ends(x, log_of(split(x))); }  // 1 ulp
+
+KW_INLINE float log1p(float x) {  // 1.5 ulp
+    const float u = 1.0f + x;
+    Split s = split(u);
+    // What 1 + x lost, brought to the scale of the mantissa.
+    const float lost = u - 1.0f > x ? x - (u - 1.0f) : (x - (u - 1.0f));
+    s.f += (std::fabs(x) < 0x1p60f ? lost : 0.0f) * scale(1.0f, -int32_t(s.e));
+    const float result = log_ends(u, log_of(s));
+    return std::fabs(x) < 0x1p-24f ? x : result;
+}
+
+// log(x) in base b, the exponent's part kept exact: `inverse` is 1 / ln(b), `e_high + e_low` is log_b(2).
+KW_INLINE float log_base(float x, float inverse, float inverse_low, float e_high, float e_low) {
+    const Split s = split(x);
+    const float square = s.f * s.f;
+    const float tail = std::fma(square, -0.5f, log_tail(s.f) * s.f * square);
+    // ln = f + tail; multiply the pair by the pair (inverse + inverse_low).
+    const float high = s.f * inverse;
+    float low = std::fma(s.f, inverse, -high) + s.f * inverse_low;
+    low = std::fma(tail, inverse, low) + s.e * e_low;
+    const float exponent = s.e * e_high;
+    // The larger of the two goes first, so that what the sum loses can be seen.
+    const float sum = exponent + high;
+    const float lost = s.e == 0.0f ? 0.0f : high - (sum - exponent);
+    return log_ends(x, sum + (low + lost));
+}
+
+KW_INLINE float log2(float x) {  // 1.5 ulp
+    return log_base(x, 1.44269502f, 1.92596303e-8f, 1.0f, 0.0f);
+}
+
+KW_INLINE float log10(float x) {  // 2 ulp
+    return log_base(x, 0.434294492f, -1.01003097e-8f, 0.301025391f, 4.60503907e-6f);
+}
+
+KW_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }  // 2 ulp for x > -88
+
+KW_INLINE float tanh(float x) {  // 2 ulp
+    const float e = expm1(-2.0f * std::fabs(x));
+    return std::copysign(e / (2.0f + e), x);
+}
+
+// Below 0.92 erf(x) = x + x P(x^2); above, 1 - exp(Q(x)) with Q fitted to ln(erfc(x)).
+KW_INLINE float erf(float x) {  // 1.5 ulp
+    const float a = std::fabs(x);
+    const float s = x * x;
+    float p = 7.99249465e-05f;
+    p = p * s - 0.000804914627f;
+    p = p * s + 0.00519237667f;
+    p = p * s - 0.0268557277f;
+    p = p * s + 0.112836257f;
+    p = p * s - 0.376126289f;
+    p = p * s + 0.128379166f;
+    const float small = std::fma(p, x, x);
+    float q = -2.10925773e-05f;
+    q = q * a + 0.000434442423f;
+    q = q * a - 0.00417100079f;
+    q = q * a + 0.0251193382f;
+    q = q * a - 0.108280033f;
+    q = q * a - 0.633346915f;
+    q = q * a - 1.12951493f;
+    q = q * a + 0.000174683679f;
+    float large = 1.0f - exp(q);
+    large = a > 3.92f ? 1.0f : large;
+    return a < 0.92f ? small : is_nan(x) ? x : std::copysign(large, x);
+}
+
+// Sine and cosine reduce in double: exact enough for |x| < 2^45; beyond, see `reduce_large`.
+struct Quadrant {
+    float r;  // in [-pi/4, pi/4]
+    int32_t n;
+};
+
+KW_INLINE Quadrant quadrant(float x) {
+    const double shifted = std::fma(double(x), 0.63661977236758134308, 6755399441055744.0);
+    const double n = shifted - 6755399441055744.0;
+    double r = std::fma(n, -1.5707963267948966192, double(x));
+    r = std::fma(n, -6.123233995736766036e-17, r);
+    return {float(r), int32_t(std::bit_cast<int64_t>(shifted))};
+}
+
+KW_INLINE float sine(Quadrant q) {
+    const float s = q.r * q.r;
+    float odd = 2.83724717e-06f;
+    odd = odd * s - 0.000198534981f;
+    odd = odd * s + 0.00833338033f;
+    odd = odd * s - 0.166666672f;
+    odd = std::fma(odd * s, q.r, q.r);
+    float even = 2.44306684e-05f;
+    even = even * s - 0.00138873013f;
+    even = even * s + 0.0416666456f;
+    even = std::fma(even, s * s, std::fma(s, -0.5f, 1.0f));
+    const float result = q.n & 1 ? even : odd;
+    return from_bits(bits(result) ^ (uint32_t(q.n & 2) << 30));
+}
+
+KW_INLINE float sin(float x) {  // 1 ulp for |x| < 2^45
+    return x == 0.0f ? x : sine(quadrant(x));
+}
+
+KW_INLINE float cos(float x) {  // 1 ulp for |x| < 2^45
+    Quadrant q = quadrant(x);
+    q.n += 1;
+    return sine(q);
+}
+
+KW_INLINE float tan(float x) { return x == 0.0f ? x : sin(x) / cos(x); }  // 3 ulp, |x| < 2^45
+
+// |x|^y through double logarithm and exponential, then the signs and ends of IEEE 754.
+KW_INLINE float pow(float x, float y) {  // 1 ulp
+    const double a = std::fabs(double(x));
+    const int64_t u = std::bit_cast<int64_t>(a) - 0x3fe6a09e667f3bcd;
+    const double m = std::bit_cast<double>((u & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd);
+    const double e = double(int32_t(u >> 52));
+    const double t = (m - 1.0) / (m + 1.0);
+    const double s = t * t;
+    double p = 1.0 / 15.0;
+    p = p * s + 1.0 / 13.0;
+    p = p * s + 1.0 / 11.0;
+    p = p * s + 1.0 / 9.0;
+    p = p * s + 1.0 / 7.0;
+    p = p * s + 1.0 / 5.0;
+    p = p * s + 1.0 / 3.0;
+    const double ln = 2.0 * (t + t * s * p);
+    double power = double(y) * (e + ln * 1.4426950408889634074);
+    power = power > 160.0 ? 160.0 : power;
+    power = power < -180.0 ? -180.0 : power;
+    const double shifted = power + 6755399441055744.0;
+    const double r = (power - (shifted - 6755399441055744.0)) * 0.69314718055994530942;
+    double q = 1.0 / 362880.0;
+    q = q * r + 1.0 / 40320.0;
+    q = q * r + 1.0 / 5040.0;
+    q = q * r + 1.0 / 720.0;
+    q = q * r + 1.0 / 120.0;
+    q = q * r + 1.0 / 24.0;
+    q = q * r + 1.0 / 6.0;
+    q = q * r + 0.5;
+    q = q * r * r + r + 1.0;
+    const int64_t biased = (std::bit_cast<int64_t>(shifted) + 1023) << 52;
+    float result = float(q * std::bit_cast<double>(biased));
+    const float ay = std::fabs(y);
+    const bool integer = std::trunc(y) == y;
+    const bool odd = integer & (std::trunc(y * 0.5f) != y * 0.5f) & (ay < 0x1p24f);
+    result = x == 0.0f ? (y < 0.0f ? kInfinity : 0.0f) : result;
+    result = a == double(kInfinity) ? (y < 0.0f ? 0.0f : kInfinity) : result;
+    const float end = bool((a > 1.0) == (y > 0.0f)) ? kInfinity : 0.0f;
+    result = ay == kInfinity ? (a == 1.0 ? 1.0f : end) : result;
+    result = bool((x < 0.0f) & !integer & (a != double(kInfinity))) ? kNaN : result;
+    result = bool(is_nan(x) | is_nan(y)) ? kNaN : result;
+    result = bool((y == 0.0f) | (x == 1.0f)) ? 1.0f : result;
+    return odd ? std::copysign(result, x) : result;
+}
+
+// Not worth a polynomial: the mathematical library, one element at a time.
+#define KW_LIBRARY_1(name) \
+    KW_INLINE float name(float x) { return std::name(x); } \
+    KW_INLINE double name(double x) { return std::name(x); }
+KW_LIBRARY_1(asin)
+KW_LIBRARY_1(acos)
+KW_LIBRARY_1(atan)
+KW_LIBRARY_1(sinh)
+KW_LIBRARY_1(cosh)
+KW_LIBRARY_1(asinh)
+KW_LIBRARY_1(acosh)
+KW_LIBRARY_1(atanh)
+KW_LIBRARY_1(erfc)
+KW_LIBRARY_1(lgamma)
+KW_LIBRARY_1(sqrt)
+KW_LIBRARY_1(floor)
+KW_LIBRARY_1(ceil)
+KW_LIBRARY_1(trunc)
+#undef KW_LIBRARY_1
+#define KW_LIBRARY_DOUBLE(name) KW_INLINE double name(double x) { return std::name(x); }
+KW_LIBRARY_DOUBLE(exp)
+KW_LIBRARY_DOUBLE(exp2)
+KW_LIBRARY_DOUBLE(expm1)
+KW_LIBRARY_DOUBLE(log)
+KW_LIBRARY_DOUBLE(log2)
+KW_LIBRARY_DOUBLE(log10)
+KW_LIBRARY_DOUBLE(log1p)
+KW_LIBRARY_DOUBLE(sin)
+KW_LIBRARY_DOUBLE(cos)
+KW_LIBRARY_DOUBLE(tan)
+KW_LIBRARY_DOUBLE(tanh)
+KW_LIBRARY_DOUBLE(erf)
+#undef KW_LIBRARY_DOUBLE
+#define KW_LIBRARY_2(name) \
+    KW_INLINE float name(float x, float y) { return std::name(x, y); } \
+    KW_INLINE double name(double x, double y) { return std::name(x, y); }
+KW_LIBRARY_2(atan2)
+KW_LIBRARY_2(fmod)
+KW_LIBRARY_2(hypot)
+KW_LIBRARY_2(copysign)
+#undef KW_LIBRARY_2
+KW_INLINE double pow(double x, double y) { return std::pow(x, y); }
+KW_INLINE double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+KW_INLINE float rsqrt(float x) { return 1.0f / std::sqrt(x); }
+KW_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+KW_INLINE float abs(float x) { return std::fabs(x); }
+KW_INLINE double abs(double x) { return std::fabs(x); }
+// Ties to even, in whatever order the compiler likes: the rounding mode is never changed.
+KW_INLINE float round(float x) { return std::nearbyint(x); }
+KW_INLINE double round(double x) { return std::nearbyint(x); }
+
+// Division that rounds down, and its remainder, which takes the divisor's sign.
+template <class T> KW_INLINE T remainder(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+        const T r = b == 0 ? 0 : a % b;
+        return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+    } else {
+        const T r = fmod(a, b);
+        return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+    }
+}
+template <class T> KW_INLINE T floordiv(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+        const T q = b == 0 ? 0 : a / b;
+        return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+    } else {
+        // As PyTorch: from the exact remainder, so that the quotient never rounds up across a step.
+        T r = fmod(a, b);
+        T q = (a - r) / b;
+        q = r != 0 && ((b < 0) != (r < 0)) ? q - T(1) : q;
+        T down = floor(q);
+        down = q - down > T(0.5) ? down + T(1) : down;
+        down = q == 0 ? copysign(T(0), a / b) : down;
+        return b == 0 ? a / b : down;
+    }
+}
+template <class T> KW_INLINE T truncdiv(T a, T b) {
+    if constexpr (std::is_integral_v<T>) return b == 0 ? 0 : a / b;
+    else return trunc(a / b);
+}
+KW_INLINE int64_t fmod(int64_t a, int64_t b) { return b == 0 ? 0 : a % b; }
+KW_INLINE int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+KW_INLINE int64_t pow(int64_t x, int64_t y) {
+    if (y < 0) return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
+    uint64_t result = 1;
+    for (uint64_t base = uint64_t(x), rest = uint64_t(y); rest; rest >>= 1, base *= base)
+        if (rest & 1) result *= base;
+    return int64_t(result);
+}
+KW_INLINE int64_t shift_left(int64_t a, int64_t b) {
+    return b < 0 || b >= 64 ? 0 : int64_t(uint64_t(a) << b);
+}
+KW_INLINE int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b >= 64 ? 63 : b); }
+
+}  // namespace kw
