@@ -4,6 +4,8 @@
 as text, for what they mean is said in `graphs.events`.
 """
 
+from tools.archive.behaviour import Behaviour, behaviour
+from tools.archive.elites import Elite, elites, parents
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
 from tools.archive.listing import list_runs
 from tools.archive.records import (
@@ -23,8 +25,10 @@ from tools.home import home as default_home
 __all__ = [
     "Archive",
     "Author",
+    "Behaviour",
     "CorruptRunError",
     "Effort",
+    "Elite",
     "RunBusyError",
     "RunError",
     "RunInfo",
@@ -35,6 +39,9 @@ __all__ = [
     "Target",
     "UnknownRunError",
     "Written",
+    "behaviour",
     "default_home",
+    "elites",
     "list_runs",
+    "parents",
 ]

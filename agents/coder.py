@@ -1,0 +1,195 @@
+"""The coder: turns an idea into candidates, and answers a failure with something else to try.
+
+The playbook's mind writes the idea's recipe down once and spreads settings over its tunables. It
+cannot reason about a compiler's message, so its repair is a fallback: other settings where
+resources were the trouble, else the next strategy of the same loop; the real message is kept in
+the note.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+from agents.attributes import agreement, choices
+from agents.playbook.ideas import Option, Recipe, Repertoire
+from tools.candidates import ContractError, new_candidate, parse_kernel, valid_settings
+from tools.nouns import Analysis, Candidate, Evaluation, Idea, Setting, Value, Verdict
+
+Settings = tuple[Setting, ...]
+
+# Verdicts that other settings of the same kernel may cure.
+RESOURCES = frozenset({
+    Verdict.COMPILE_ERROR, Verdict.LAUNCH_ERROR, Verdict.OUT_OF_MEMORY, Verdict.TIMED_OUT,
+})  # fmt: skip
+
+
+class Order(Value):
+    """What the coder is asked for: an idea, how many candidates, and what it may learn from.
+
+    `written` are the candidates there are already, so that none is written twice.
+    """
+
+    idea: Idea
+    count: int
+    written: tuple[Candidate, ...] = ()
+    analysis: Analysis | None = None
+    seed: int = 0
+
+
+class Failure(Value):
+    """A candidate that did not hold, and what the judge said of it."""
+
+    candidate: Candidate
+    evaluation: Evaluation
+
+
+class Answer(Value):
+    """Candidates, the most promising first; `notes` say what could not be written, and why."""
+
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Coder(Protocol):
+    """Writes candidates."""
+
+    async def write(self, order: Order) -> Answer:
+        """Write an idea down."""
+        ...
+
+    async def repair(self, order: Order, failure: Failure) -> Answer:
+        """Answer a failure; no candidates means that nothing better is known."""
+        ...
+
+
+class PlaybookCoder:
+    """Writes from a repertoire's drafts."""
+
+    def __init__(self, repertoire: Repertoire) -> None:
+        self._repertoire = repertoire
+
+    async def write(self, order: Order) -> Answer:
+        """The idea's recipe under settings that lie far apart."""
+        recipe = Recipe.from_idea(order.idea)
+        if recipe is None:
+            return Answer(candidates=(), notes=("the playbook cannot write another mind's idea",))
+        return self._write(order, recipe.choices, parents=_parents(order.idea), note="")
+
+    async def repair(self, order: Order, failure: Failure) -> Answer:
+        """Other settings where resources were the trouble, else another strategy of the loop."""
+        failed, verdict = failure.candidate, failure.evaluation.verdict
+        message = _message(failure.evaluation)
+        note = f"instead of {failed.id}, which was {verdict.value.replace('_', ' ')}: {message}"
+        chosen = choices(failed)
+        if verdict in RESOURCES:
+            answer = self._write(order, chosen, parents=(failed.id,), note=note)
+            if answer.candidates:
+                return answer
+        other = self._other(chosen, order)
+        if other is None:
+            return Answer(candidates=(), notes=(f"nothing to put {note}",))
+        return self._write(order, other, parents=(failed.id,), note=note)
+
+    def _write(
+        self, order: Order, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
+    ) -> Answer:
+        try:
+            draft = self._repertoire.draft(chosen)
+            source = parse_kernel(draft.kernel, self._repertoire.language)
+        except (ValueError, ContractError) as error:
+            return Answer(candidates=(), notes=(f"{order.idea.id} could not be written: {error}",))
+        used = {item.settings for item in order.written if item.kernel == draft.kernel}
+        settings = spread(
+            valid_settings(source), order.count, used, _preferences(order.analysis), order.seed
+        )
+        return Answer(
+            candidates=tuple(
+                new_candidate(
+                    self._repertoire.language,
+                    draft.kernel,
+                    draft.plan,
+                    settings=chosen_settings,
+                    idea=order.idea.id,
+                    parents=parents,
+                    strategies=draft.strategies,
+                    note=note,
+                )
+                for chosen_settings in settings
+            )
+        )
+
+    def _other(self, chosen: dict[str, str], order: Order) -> dict[str, str] | None:
+        """The next strategy of the loop that the idea changed, or of the dominant one."""
+        recipe = Recipe.from_idea(order.idea)
+        loops = [option.loop for option in self._repertoire.options()]
+        loop = (recipe.changed if recipe else "") or (loops[0] if loops else "")
+        written = [choices(item) for item in order.written]
+        for option in _by_prediction(self._repertoire.options(), loop):
+            other = chosen | {loop: option.strategy.name}
+            if other not in written and other != chosen:
+                return other
+        return None
+
+
+def spread(
+    valid: Sequence[Settings],
+    count: int,
+    used: set[Settings],
+    preferences: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+    seed: int = 0,
+) -> list[Settings]:
+    """Settings not used yet that lie far apart, those that the critic prefers first.
+
+    The first declared values come first of all, as the writer of a kernel puts the likeliest
+    ones there; each further choice differs in most tunables from those taken before.
+
+    Args:
+        valid: Every combination that satisfies the source's requirements.
+        count: How many to choose at most.
+        used: Combinations that were written before.
+        preferences: What the critic prefers and avoids, as `NAME=value`.
+        seed: Decides between equals.
+    """
+    prefer, avoid = preferences
+    left = [settings for settings in valid if settings not in used]
+    dice = random.Random(f"{seed}:{len(used)}:{len(left)}")
+    rank = {settings: dice.random() for settings in left}
+    taken: list[Settings] = []
+    if left and not used and not prefer and not avoid:
+        taken.append(left.pop(0))
+
+    def worth(settings: Settings) -> tuple[int, int, float]:
+        named = {setting.name: str(setting.value) for setting in settings}
+        liked = agreement(named, prefer) - agreement(named, avoid)
+        before = [*taken, *used] if len(used) < 64 else taken
+        nearest = min((_distance(settings, other) for other in before), default=0)
+        return liked, nearest, rank[settings]
+
+    while left and len(taken) < count:
+        best = max(left, key=worth)
+        taken.append(best)
+        left.remove(best)
+    return taken
+
+
+def _distance(one: Settings, other: Settings) -> int:
+    """In how many tunables two settings differ."""
+    return len(set(one) - set(other))
+
+
+def _preferences(analysis: Analysis | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (analysis.prefer, analysis.avoid) if analysis is not None else ((), ())
+
+
+def _parents(idea: Idea) -> tuple[str, ...]:
+    return (idea.parent,) if idea.parent else ()
+
+
+def _by_prediction(options: tuple[Option, ...], loop: str) -> list[Option]:
+    return sorted((o for o in options if o.loop == loop), key=lambda o: o.predicted_ms)
+
+
+def _message(evaluation: Evaluation) -> str:
+    """The judge's reason, and the first error line of the compiler where there is one."""
+    log = [line for line in evaluation.compiler_log.splitlines() if "error" in line.lower()]
+    return "; ".join((evaluation.verification.reason, *log[:1]))[:600]

@@ -1,0 +1,161 @@
+"""The arithmetic of contrast: which difference between fast and slow candidates explains the gap.
+
+Candidates fall into buckets by time; exemplars are drawn from distinct buckets by a temperature
+softmax over the buckets' mean scores, so that fast buckets are likely and slow ones possible.
+For every attribute in which a fast exemplar differs from a slow one, the medians of all
+candidates on either side say what the difference is worth.
+
+Not here: what is concluded from it (`agents.critic`). Times in milliseconds.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from statistics import median
+
+from agents.attributes import attributes
+from tools.archive import Standing
+from tools.candidates import implementation_key
+from tools.nouns import Value, Verdict
+
+BUCKETS = 4
+TEMPERATURE = 0.5
+
+
+class Sample(Value):
+    """A correct candidate as the critic sees it: its time and what sets it apart."""
+
+    candidate: str
+    median_ms: float
+    implementation: str
+    tunables: tuple[str, ...]
+    attributes: tuple[tuple[str, str], ...]
+
+    def value(self, name: str) -> str | None:
+        """The value of one attribute, None when it has none of that name."""
+        return dict(self.attributes).get(name)
+
+
+class Difference(Value):
+    """One attribute, two of its values, and the times on either side.
+
+    `effect` is the natural logarithm of the ratio of the medians: 0.1 is about 10 %.
+    """
+
+    name: str
+    faster: str
+    slower: str
+    faster_ms: float
+    slower_ms: float
+    faster_count: int
+    slower_count: int
+    fast_exemplar: str
+    slow_exemplar: str
+
+    @property
+    def effect(self) -> float:
+        """How much the attribute explains, as a log ratio."""
+        return log(self.slower_ms / self.faster_ms)
+
+
+def samples(standings: Sequence[Standing]) -> list[Sample]:
+    """The correct and timed candidates, in order of writing."""
+    return [
+        Sample(
+            candidate=item.candidate.id,
+            median_ms=item.evaluation.median_ms,
+            implementation=implementation_key(item.candidate),
+            tunables=tuple(setting.name for setting in item.candidate.settings),
+            attributes=tuple(sorted(attributes(item.candidate, item.evaluation.reports).items())),
+        )
+        for item in standings
+        if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
+    ]
+
+
+def buckets(found: Sequence[Sample], count: int = BUCKETS) -> list[list[Sample]]:
+    """Split by equal steps of log time, the fastest first; empty buckets are left out."""
+    if not found:
+        return []
+    low = log(min(sample.median_ms for sample in found))
+    width = (log(max(sample.median_ms for sample in found)) - low) / count or 1.0
+    cut: list[list[Sample]] = [[] for _ in range(count)]
+    for sample in found:
+        cut[min(int((log(sample.median_ms) - low) / width), count - 1)].append(sample)
+    return [bucket for bucket in cut if bucket]
+
+
+def exemplars(found: Sequence[Sample], wanted: int, dice: random.Random) -> list[Sample]:
+    """Samples from distinct buckets, the fastest first; the best of all is always among them.
+
+    A bucket's score is the mean speed relative to the best; buckets are drawn without
+    replacement by softmax(score / temperature), then one sample of each by chance.
+    """
+    cut = buckets(found)
+    if not cut:
+        return []
+    best = min(found, key=lambda sample: sample.median_ms)
+    scores = [
+        sum(best.median_ms / sample.median_ms for sample in bucket) / len(bucket) for bucket in cut
+    ]
+    chosen, left = [best], list(range(1, len(cut)))
+    while left and len(chosen) < wanted:
+        weights = [exp(scores[index] / TEMPERATURE) for index in left]
+        index = dice.choices(left, weights)[0]
+        left.remove(index)
+        chosen.append(dice.choice(cut[index]))
+    return sorted(chosen, key=lambda sample: sample.median_ms)
+
+
+def differences(found: Sequence[Sample], chosen: Sequence[Sample]) -> list[Difference]:
+    """What sets faster exemplars apart from slower ones, each difference once, the largest first.
+
+    A tunable means something only within one kernel, so its two sides are compared inside the
+    kernels that have both, and the medians are taken over those.
+    """
+    known: dict[tuple[str, str, str], Difference] = {}
+    for index, fast in enumerate(chosen):
+        for slow in chosen[index + 1 :]:
+            for name, value in fast.attributes:
+                other = slow.value(name)
+                if other is not None and other != value:
+                    difference = _difference(found, name, value, other, fast, slow)
+                    if difference is not None:
+                        known.setdefault((name, value, other), difference)
+    return sorted(known.values(), key=lambda item: -item.effect)
+
+
+def _difference(
+    found: Sequence[Sample], name: str, faster: str, slower: str, fast: Sample, slow: Sample
+) -> Difference | None:
+    sides = _sides(found, name, (faster, slower))
+    if not sides[faster] or not sides[slower]:
+        return None
+    return Difference(
+        name=name,
+        faster=faster,
+        slower=slower,
+        faster_ms=median(sides[faster]),
+        slower_ms=median(sides[slower]),
+        faster_count=len(sides[faster]),
+        slower_count=len(sides[slower]),
+        fast_exemplar=fast.candidate,
+        slow_exemplar=slow.candidate,
+    )
+
+
+def _sides(
+    found: Sequence[Sample], name: str, values: tuple[str, str]
+) -> Mapping[str, list[float]]:
+    """Times by value; for a tunable, only of kernels in which both values were tried."""
+    having = [sample for sample in found if sample.value(name) in values]
+    if any(name in sample.tunables for sample in having):
+        first, second = (
+            {sample.implementation for sample in having if sample.value(name) == value}
+            for value in values
+        )
+        having = [sample for sample in having if sample.implementation in first & second]
+    return {
+        value: [sample.median_ms for sample in having if sample.value(name) == value]
+        for value in values
+    }

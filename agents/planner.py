@@ -1,0 +1,288 @@
+"""The planner: which ideas to try next, why these, and why in this order.
+
+The playbook's mind chooses among the options of a repertoire by expected time: the roofline's
+prediction, corrected by the ledger, weighed by the critic's last analysis and by what the person
+wishes. A second mind (a language model) can stand behind the same Protocol.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from agents.attributes import choices
+from agents.forecast import Forecast
+from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.steering import Steering, speaks_of
+from tools.archive import Standing
+from tools.nouns import Analysis, Idea, LedgerEntry, Symptom, Value
+
+# How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
+PREFERRED, AVOIDED = 0.8, 1.3
+PINNED, HINTED = 0.3, 0.75
+POINTED_AT = 0.95
+# Ideas of one round should differ: the same behaviour a second time has to be this much better.
+SAME_CELL = 1.25
+
+
+class Situation(Value):
+    """Everything the planner may look at.
+
+    `best` is the fastest correct candidate so far; `parents` are the elites that the archive
+    offers for refinement, the best first. Times in milliseconds.
+    """
+
+    round: int
+    wanted: int
+    floor_ms: float
+    baseline_ms: float | None = None
+    best: Standing | None = None
+    parents: tuple[Standing, ...] = ()
+    tried: tuple[Idea, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    analysis: Analysis | None = None
+    symptoms: tuple[Symptom, ...] = ()
+    steering: Steering = Steering()
+
+
+class Proposal(Value):
+    """Ideas in the order they should be tried, and the reasoning in plain words."""
+
+    ideas: tuple[Idea, ...]
+    reasoning: str
+
+
+class Planner(Protocol):
+    """Answers a situation with a proposal; no ideas means that nothing is left to try."""
+
+    async def plan(self, situation: Situation) -> Proposal:
+        """Propose at most `situation.wanted` ideas, none of them tried before."""
+        ...
+
+
+class _Thought(Value):
+    """An idea in the making: `weight` is what orders it, `why` what moved it there."""
+
+    option: Option
+    recipe: Recipe
+    expected_ms: float
+    weight: float
+    why: tuple[str, ...] = ()
+    parent: str | None = None
+
+
+class PlaybookPlanner:
+    """Plans from a repertoire by corrected predictions."""
+
+    def __init__(self, repertoire: Repertoire) -> None:
+        self._repertoire = repertoire
+
+    async def plan(self, situation: Situation) -> Proposal:
+        """Untried options first; then combinations and refinements of what was fast."""
+        forecast = Forecast(situation.ledger, situation.tried)
+        thoughts = [
+            weighed
+            for thought in self._thoughts(situation, forecast)
+            if (weighed := _weigh(thought, situation)) is not None
+        ]
+        chosen = _diverse(thoughts, situation.wanted)
+        ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
+        return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
+
+    def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[_Thought]:
+        """Every idea not tried yet."""
+        tried = _tried(situation)
+        for option, chosen in self._changes(situation):
+            recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
+            if frozenset(chosen.items()) not in tried:
+                tried.add(frozenset(chosen.items()))
+                yield _Thought(
+                    option=option,
+                    recipe=recipe,
+                    expected_ms=self._expected_ms(chosen, forecast),
+                    weight=1.0,
+                    parent=situation.best.candidate.id if situation.best else None,
+                )
+        yield from self._refinements(situation)
+
+    def _changes(self, situation: Situation) -> Iterator[tuple[Option, dict[str, str]]]:
+        """One loop done differently from the best known way, and all the best changes at once."""
+        base = self._base(situation)
+        together = base | _best_changes(situation)
+        for option in self._repertoire.options():
+            if together[option.loop] == option.strategy.name != base[option.loop]:
+                yield option, together
+                break
+        for option in self._repertoire.options():
+            yield option, base | {option.loop: option.strategy.name}
+
+    def _base(self, situation: Situation) -> dict[str, str]:
+        """The best candidate's strategies; where it says none, the one predicted fastest."""
+        fastest: dict[str, Option] = {}
+        for option in self._repertoire.options():
+            held = fastest.get(option.loop)
+            if held is None or option.predicted_ms < held.predicted_ms:
+                fastest[option.loop] = option
+        best = choices(situation.best.candidate) if situation.best else {}
+        known = {
+            loop: name
+            for loop, name in best.items()
+            if any(o.loop == loop and o.strategy.name == name for o in self._repertoire.options())
+        }
+        return {loop: option.strategy.name for loop, option in fastest.items()} | known
+
+    def _refinements(self, situation: Situation) -> Iterator[_Thought]:
+        """The elites again with settings that differ from those tried."""
+        by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
+        ideas = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+        for parent in situation.parents:
+            recipe = ideas.get(parent.candidate.idea)
+            median_ms = parent.evaluation.median_ms
+            if recipe is None or median_ms is None or not recipe.picks:
+                continue
+            variants = [r.variant for r in ideas.values() if r and r.picks == recipe.picks]
+            pick = next((p for p in recipe.picks if p.loop == recipe.changed), recipe.picks[0])
+            yield _Thought(
+                option=by_name[pick.loop, pick.strategy],
+                recipe=recipe.model_copy(update={"variant": max(variants) + 1}),
+                expected_ms=median_ms,
+                weight=1.0,
+                why=(f"{parent.candidate.id} reached {median_ms:.3g} ms and has settings left",),
+                parent=parent.candidate.id,
+            )
+
+    def _roofline_ms(self, chosen: dict[str, str]) -> float:
+        return self._repertoire.fixed_ms + sum(
+            option.predicted_ms
+            for option in self._repertoire.options()
+            if chosen[option.loop] == option.strategy.name
+        )
+
+    def _expected_ms(self, chosen: dict[str, str], forecast: Forecast) -> float:
+        return self._repertoire.fixed_ms + sum(
+            option.predicted_ms
+            * forecast.factor(option.strategy.category, f"{option.loop}={option.strategy.name}")
+            for option in self._repertoire.options()
+            if chosen[option.loop] == option.strategy.name
+        )
+
+
+def _tried(situation: Situation) -> set[frozenset[tuple[str, str]]]:
+    recipes = [Recipe.from_idea(idea) for idea in situation.tried]
+    return {frozenset(recipe.choices.items()) for recipe in recipes if recipe is not None}
+
+
+def _best_changes(situation: Situation) -> dict[str, str]:
+    """For each loop, the strategy whose idea gained most over the best before it."""
+    recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+    found: dict[str, tuple[float, str]] = {}
+    for entry in situation.ledger:
+        recipe = recipes.get(entry.idea)
+        if recipe is None or not recipe.changed or not entry.gain or entry.gain <= 1.0:
+            continue
+        gain, strategy = entry.gain, recipe.choices[recipe.changed]
+        found[recipe.changed] = max(found.get(recipe.changed, (0.0, "")), (gain, strategy))
+    return {loop: strategy for loop, (_, strategy) in found.items()}
+
+
+def _weigh(thought: _Thought, situation: Situation) -> _Thought | None:
+    """Let the critic, the profiler and the person move an idea; None when it is banned."""
+    texts = thought.option.texts
+    if any(speaks_of(ban, texts) for ban in situation.steering.bans):
+        return None
+    weight, why = thought.expected_ms, list(thought.why)
+    for factor, wishes, words in _voices(situation):
+        spoken = [wish for wish in wishes if speaks_of(wish, texts)]
+        if spoken:
+            weight *= factor ** len(spoken)
+            why.append(f"{words} {', '.join(spoken)}")
+    return thought.model_copy(update={"weight": weight, "why": tuple(why)})
+
+
+def _voices(situation: Situation) -> Iterator[tuple[float, tuple[str, ...], str]]:
+    yield PINNED, situation.steering.pins, "the person pinned"
+    yield HINTED, situation.steering.hints, "the person hinted at"
+    if situation.analysis is not None:
+        yield PREFERRED, situation.analysis.prefer, "the critic prefers"
+        yield AVOIDED, situation.analysis.avoid, "the critic advises against"
+    for symptom in situation.symptoms:
+        yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
+
+
+def _diverse(thoughts: list[_Thought], wanted: int) -> list[_Thought]:
+    """The lightest thoughts, a behaviour that is already among them counting as heavier."""
+    chosen: list[_Thought] = []
+    left = list(thoughts)
+    while left and len(chosen) < wanted:
+        cells = [thought.option.cell for thought in chosen]
+
+        def order(thought: _Thought, cells: list[tuple[str, str, str]] = cells) -> float:
+            return thought.weight * SAME_CELL ** cells.count(thought.option.cell)
+
+        lightest = min(left, key=order)
+        chosen.append(lightest)
+        left.remove(lightest)
+    return sorted(chosen, key=lambda thought: thought.weight)
+
+
+def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
+    strategy, recipe = thought.option.strategy, thought.recipe
+    several = len(recipe.picks) > 1
+    title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
+    if recipe.variant:
+        title += f", other settings ({recipe.variant + 1})"
+    return Idea(
+        id=f"r{situation.round}i{number}",
+        title=title,
+        mechanism=strategy.mechanism,
+        reason="; ".join((strategy.reason, *thought.why)),
+        category=strategy.category,
+        metric=strategy.metric,
+        predicted_ms=thought.expected_ms,
+        risk=_risk(thought),
+        round=situation.round,
+        recipe=recipe.model_dump_json(),
+        parent=thought.parent,
+    )
+
+
+def _risk(thought: _Thought) -> str:
+    factor = thought.option.strategy.bytes_read_factor
+    if factor > 1.0:
+        return f"reads its input {factor:g} times; pays only if the repeats stay in a cache"
+    return ""
+
+
+def _reasoning(
+    chosen: list[_Thought], thoughts: list[_Thought], situation: Situation, forecast: Forecast
+) -> str:
+    """Why these ideas and why in this order, with the numbers."""
+    if not chosen:
+        return "Nothing is left to try: every option was tried, or the person ruled it out."
+    lines = [
+        f"{len(thoughts)} ideas are open; {len(chosen)} fit into round {situation.round}. "
+        f"The floor is {situation.floor_ms:.3g} ms{_standing(situation)}."
+    ]
+    for number, thought in enumerate(chosen, start=1):
+        strategy = thought.option.strategy
+        observed = forecast.observations(strategy.category)
+        roofline = thought.recipe.roofline_ms
+        basis = (
+            f"roofline {roofline:.3g} ms, corrected by {observed} measured "
+            f"{strategy.category} idea{'s' if observed != 1 else ''}"
+            if observed
+            else f"roofline {roofline:.3g} ms, nothing measured of its kind yet"
+        )
+        why = f"; {'; '.join(thought.why)}" if thought.why else ""
+        lines.append(
+            f"{number}. {strategy.title} ({thought.option.loop}): expected "
+            f"{thought.expected_ms:.3g} ms ({basis}){why}."
+        )
+    return "\n".join(lines)
+
+
+def _standing(situation: Situation) -> str:
+    parts = []
+    if situation.baseline_ms is not None:
+        parts.append(f"the best baseline {situation.baseline_ms:.3g} ms")
+    if situation.best is not None and situation.best.evaluation.median_ms is not None:
+        parts.append(f"the best so far {situation.best.evaluation.median_ms:.3g} ms")
+    return f", {' and '.join(parts)}" if parts else ""

@@ -1,0 +1,64 @@
+"""How a candidate behaves, in three words: what it does to memory, to arithmetic, to the machine.
+
+What the compiler measured goes before what the writer declared: registers and shared memory come
+from its report, and only where a language has no such report does the declared label stand
+alone. Nothing here reads source text.
+"""
+
+from tools.nouns import Candidate, CompileReport, Evaluation, Value
+
+UNKNOWN = "unknown"
+# Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.
+REGISTER_STEPS = (32, 64, 128, 255)
+SHARED_STEPS_BYTES = (0, 1024, 16384, 49152)
+
+
+class Behaviour(Value):
+    """A cell of the quality-diversity archive."""
+
+    memory: str
+    compute: str
+    parallel: str
+
+
+def declared(candidate: Candidate) -> dict[str, str]:
+    """The `name=value` words that the writer of a candidate gave it."""
+    return dict(text.split("=", 1) for text in candidate.strategies if "=" in text)
+
+
+def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:
+    """The cell that an evaluated candidate falls into."""
+    words, measured = declared(candidate), outcomes(evaluation.reports)
+    memory = [words.get("memory", UNKNOWN)]
+    if measured.get("shared", "<= 0") != "<= 0":
+        memory.append(f"shared {measured['shared']} bytes")
+    if measured.get("spills") == "yes":
+        memory.append("spills")
+    compute = [words.get("compute", UNKNOWN)]
+    if "registers" in measured:
+        compute.append(f"registers {measured['registers']}")
+    return Behaviour(
+        memory=", ".join(memory),
+        compute=", ".join(compute),
+        parallel=words.get("parallel", UNKNOWN),
+    )
+
+
+def outcomes(reports: tuple[CompileReport, ...]) -> dict[str, str]:
+    """The compiler's report in coarse steps, so that near-equal kernels compare as equal."""
+    found = {}
+    registers = [report.registers for report in reports if report.registers is not None]
+    if registers:
+        found["registers"] = _step(max(registers), REGISTER_STEPS)
+    spills = [report.spill_bytes for report in reports if report.spill_bytes is not None]
+    if spills:
+        found["spills"] = "yes" if max(spills) else "no"
+    shared = [report.shared_bytes for report in reports if report.shared_bytes is not None]
+    if shared:
+        found["shared"] = _step(max(shared), SHARED_STEPS_BYTES)
+    return found
+
+
+def _step(value: int, limits: tuple[int, ...]) -> str:
+    fits = next((limit for limit in limits if value <= limit), None)
+    return f"<= {fits}" if fits is not None else f"> {limits[-1]}"

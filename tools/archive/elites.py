@@ -1,0 +1,83 @@
+"""The quality-diversity archive: the fastest correct candidate of every behaviour (MAP-Elites).
+
+A pyribs archive over memory, compute and parallel strategy. It is made from the database whenever
+it is needed, in order of writing, so a resumed run sees the elites that the dead one saw.
+"""
+
+from collections.abc import Sequence
+from math import log
+
+import numpy
+from ribs.archives import CategoricalArchive
+
+from tools.archive.behaviour import Behaviour, behaviour
+from tools.archive.records import Standing
+from tools.nouns import Value, Verdict
+
+
+class Elite(Value):
+    """The fastest correct candidate of one behaviour.
+
+    `beaten` counts the candidates that were in its cell before it or lost to it: a cell with few
+    is one that little is known about.
+    """
+
+    standing: Standing
+    behaviour: Behaviour
+    beaten: int
+
+    @property
+    def median_ms(self) -> float:
+        """Its time."""
+        return self.standing.evaluation.median_ms or 0.0
+
+
+def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
+    """The elites of all judged candidates, the fastest first."""
+    correct = [item for item in standings if _counts(item)]
+    if not correct:
+        return ()
+    cells = [behaviour(item.candidate, item.evaluation) for item in correct]
+    archive = CategoricalArchive(
+        solution_dim=(), categories=_categories(cells), solution_dtype=numpy.int64
+    )
+    for index, (item, cell) in enumerate(zip(correct, cells, strict=True)):
+        archive.add([index], [_objective(item)], [_measures(cell)])
+    held = [int(index) for index in archive.data("solution")]
+    found = [
+        Elite(standing=correct[i], behaviour=cells[i], beaten=cells.count(cells[i]) - 1)
+        for i in held
+    ]
+    return tuple(sorted(found, key=lambda elite: (elite.median_ms, elite.standing.number)))
+
+
+def parents(found: Sequence[Elite], count: int) -> tuple[Elite, ...]:
+    """Elites to go on from: the fastest, then those that are fast and whose cell is little known.
+
+    A rank for speed and a rank for novelty (few others in the cell) are added; speed decides
+    between equals.
+    """
+    if not found:
+        return ()
+    rest = list(found[1:])
+    novel = sorted(rest, key=lambda elite: (elite.beaten, elite.median_ms))
+    ranked = sorted(rest, key=lambda elite: rest.index(elite) + novel.index(elite))
+    return (found[0], *ranked)[:count]
+
+
+def _counts(item: Standing) -> bool:
+    evaluation = item.evaluation
+    return evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
+
+
+def _objective(item: Standing) -> float:
+    """Pyribs maximises; equal steps of log time are equal steps of speed-up."""
+    return -log(item.evaluation.median_ms or 1.0)
+
+
+def _measures(cell: Behaviour) -> list[str]:
+    return [cell.memory, cell.compute, cell.parallel]
+
+
+def _categories(cells: Sequence[Behaviour]) -> list[list[str]]:
+    return [sorted({_measures(cell)[axis] for cell in cells}) for axis in range(3)]
