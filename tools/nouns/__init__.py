@@ -26,7 +26,7 @@ from tools.nouns.measurement import (
     Conditions,
     Measurement,
 )
-from tools.nouns.task import InputSpec, Refusal, Task, TracePolicy, WeightSpec
+from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
 from tools.nouns.verdict import (
     CompileReport,
@@ -49,6 +49,7 @@ __all__ = [
     "Conditions",
     "DType",
     "DTypeArg",
+    "Domain",
     "Evaluation",
     "Evidence",
     "Graph",

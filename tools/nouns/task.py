@@ -6,11 +6,16 @@ from tools.nouns.graph import Graph, TensorSpec
 from tools.nouns.value import Value
 
 
+Domain = Literal["any", "nonnegative", "unit", "distribution", "sorted", "permutation"]
+
+
 class InputSpec(Value):
     """One forward argument: a tensor, or a plain Python scalar that stays fixed.
 
     For tensors, the statistics of the values that the task itself drew: fresh integers come from
-    the closed range [minimum, maximum], so that indices stay valid.
+    the closed range [minimum, maximum], so that indices stay valid. `domain` is what those values
+    have in common: all >= 0, all in [0, 1], rows that sum to one; for integers, ascending
+    (offsets) or each value of the range once.
     """
 
     name: str
@@ -20,6 +25,7 @@ class InputSpec(Value):
     maximum: float | None = None
     mean: float | None = None
     standard_deviation: float | None = None
+    domain: Domain = "any"
 
 
 class WeightSpec(Value):

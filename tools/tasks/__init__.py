@@ -1,0 +1,48 @@
+"""Tasks: from a user's file to a reference to beat, as a value.
+
+A file is executed here, traced to an ATen graph, measured in bytes and FLOPs, and later rebuilt
+as the `Reference` that candidates are compared with. All of it runs in worker processes; this
+package imports torch (and the user's file) only when one of its functions is called.
+What is not covered: limits on time and memory (the worker's), and judging candidates.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tools.tasks.distributions import DISTRIBUTIONS, applicable
+from tools.tasks.floor import floor_ms
+from tools.tasks.refusals import RefusedError
+from tools.tasks.source import read_source
+
+if TYPE_CHECKING:
+    from tools.tasks.draws import draw, is_defined
+    from tools.tasks.reference import Reference
+    from tools.tasks.tracing import trace
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "Reference",
+    "RefusedError",
+    "applicable",
+    "draw",
+    "floor_ms",
+    "is_defined",
+    "read_source",
+    "trace",
+]
+
+_NEEDS_TORCH = {
+    "Reference": "tools.tasks.reference",
+    "draw": "tools.tasks.draws",
+    "is_defined": "tools.tasks.draws",
+    "trace": "tools.tasks.tracing",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs torch on first use, so that `import tools.tasks` stays light."""
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_NEEDS_TORCH[name]), name)
