@@ -1,10 +1,16 @@
-// What every CUDA kernel of a candidate may lean on. NVRTC has no host headers, so limits and
-// fixed-width integers are given here.
+// What every CUDA kernel of a candidate may lean on: limits, conversions, vector accesses, math
+// with PyTorch's corner cases, reductions over warps, blocks and clusters, scans, and the few
+// machine instructions that C++ has no word for.
+//
+// NVRTC has no host headers, so fixed-width integers and limits are given here. The header needs
+// only the CUDA built-ins; a plain C++ compiler can read it after a header that supplies those,
+// which is how kernels are run on a machine without a GPU in tests.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#ifdef __CUDACC__
 using int8_t = signed char;
 using uint8_t = unsigned char;
 using int16_t = short;
@@ -13,6 +19,7 @@ using int32_t = int;
 using uint32_t = unsigned int;
 using int64_t = long long;
 using uint64_t = unsigned long long;
+#endif
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -29,3 +36,665 @@ using uint64_t = unsigned long long;
 #ifndef DBL_MAX
 #define DBL_MAX 1.7976931348623158e+308
 #endif
+
+namespace kw {
+
+// ---- limits ------------------------------------------------------------------------------
+
+// The identity of max (`least`) and of min (`greatest`).
+template <class T> __device__ __forceinline__ T least();
+template <> __device__ __forceinline__ float least<float>() { return -INFINITY; }
+template <> __device__ __forceinline__ double least<double>() { return -(double)INFINITY; }
+template <> __device__ __forceinline__ long long least<long long>() { return -9223372036854775807LL - 1; }
+template <> __device__ __forceinline__ bool least<bool>() { return false; }
+template <class T> __device__ __forceinline__ T greatest();
+template <> __device__ __forceinline__ float greatest<float>() { return INFINITY; }
+template <> __device__ __forceinline__ double greatest<double>() { return (double)INFINITY; }
+template <> __device__ __forceinline__ long long greatest<long long>() { return 9223372036854775807LL; }
+template <> __device__ __forceinline__ bool greatest<bool>() { return true; }
+
+template <class T> __device__ __forceinline__ bool is_nan(T x) { return x != x; }
+
+// ---- conversions: storage types to the types computed in, and back ---------------------------
+
+template <class To, class From> struct Convert {
+    static __device__ __forceinline__ To from(From x) { return static_cast<To>(x); }
+};
+template <class To> struct Convert<To, __half> {
+    static __device__ __forceinline__ To from(__half x) { return static_cast<To>(__half2float(x)); }
+};
+template <class To> struct Convert<To, __nv_bfloat16> {
+    static __device__ __forceinline__ To from(__nv_bfloat16 x) { return static_cast<To>(__bfloat162float(x)); }
+};
+template <class From> struct Convert<__half, From> {
+    static __device__ __forceinline__ __half from(From x) { return __float2half_rn(static_cast<float>(x)); }
+};
+template <class From> struct Convert<__nv_bfloat16, From> {
+    static __device__ __forceinline__ __nv_bfloat16 from(From x) { return __float2bfloat16_rn(static_cast<float>(x)); }
+};
+template <> struct Convert<__half, double> {
+    static __device__ __forceinline__ __half from(double x) { return __double2half(x); }
+};
+template <> struct Convert<__nv_bfloat16, double> {
+    static __device__ __forceinline__ __nv_bfloat16 from(double x) { return __double2bfloat16(x); }
+};
+template <> struct Convert<__half, __half> {
+    static __device__ __forceinline__ __half from(__half x) { return x; }
+};
+template <> struct Convert<__nv_bfloat16, __nv_bfloat16> {
+    static __device__ __forceinline__ __nv_bfloat16 from(__nv_bfloat16 x) { return x; }
+};
+// Floats go to the narrow integers by way of a wide one, as PyTorch does, so that -1 is 255.
+template <> struct Convert<unsigned char, float> {
+    static __device__ __forceinline__ unsigned char from(float x) { return static_cast<unsigned char>(static_cast<long long>(x)); }
+};
+template <> struct Convert<unsigned char, double> {
+    static __device__ __forceinline__ unsigned char from(double x) { return static_cast<unsigned char>(static_cast<long long>(x)); }
+};
+
+template <class To, class From> __device__ __forceinline__ To to(From x) { return Convert<To, From>::from(x); }
+
+// ---- memory --------------------------------------------------------------------------------
+
+// How a load or store treats the caches: DEFAULT keeps lines as usual (loads through the
+// read-only path), STREAM marks them first to evict, for data that is touched once.
+constexpr int DEFAULT = 0;
+constexpr int STREAM = 1;
+
+template <int BYTES> struct Word;
+template <> struct Word<1> { using type = unsigned char; };
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<4> { using type = unsigned int; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<16> { using type = uint4; };
+
+// N consecutive elements, aligned for the widest access that fits (at most 16 bytes).
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+    T data[N];
+    __device__ __forceinline__ T& operator[](int k) { return data[k]; }
+    __device__ __forceinline__ const T& operator[](int k) const { return data[k]; }
+};
+
+// N elements from an address aligned to min(16, N * sizeof(T)) bytes; nobody may write there
+// while the kernel runs (for that, see `load_shared_with_others`).
+template <int CACHE, int N, class T> __device__ __forceinline__ Vec<T, N> load(const T* at) {
+    constexpr int BYTES = sizeof(T) * N;
+    constexpr int WIDTH = BYTES < 16 ? BYTES : 16;
+    using W = typename Word<WIDTH>::type;
+    Vec<T, N> out;
+    const W* from = reinterpret_cast<const W*>(at);
+#pragma unroll
+    for (int i = 0; i < BYTES / WIDTH; ++i) {
+        const W word = CACHE == STREAM ? __ldcs(from + i) : __ldg(from + i);
+        memcpy(reinterpret_cast<char*>(&out) + i * WIDTH, &word, WIDTH);
+    }
+    return out;
+}
+
+template <int CACHE, class T> __device__ __forceinline__ T load_one(const T* at) {
+    return load<CACHE, 1>(at)[0];
+}
+
+template <int CACHE, int N, class T> __device__ __forceinline__ void store(T* at, const Vec<T, N>& values) {
+    constexpr int BYTES = sizeof(T) * N;
+    constexpr int WIDTH = BYTES < 16 ? BYTES : 16;
+    using W = typename Word<WIDTH>::type;
+    W* into = reinterpret_cast<W*>(at);
+#pragma unroll
+    for (int i = 0; i < BYTES / WIDTH; ++i) {
+        W word;
+        memcpy(&word, reinterpret_cast<const char*>(&values) + i * WIDTH, WIDTH);
+        if (CACHE == STREAM) {
+            __stcs(into + i, word);
+        } else {
+            into[i] = word;
+        }
+    }
+}
+
+// A value that another block wrote during this launch: past the first-level cache, which is not
+// coherent. Its size must be a multiple of 4 bytes.
+template <class T> __device__ __forceinline__ T load_shared_with_others(const T* at) {
+    T out;
+    const unsigned int* from = reinterpret_cast<const unsigned int*>(at);
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) {
+        const unsigned int word = __ldcg(from + i);
+        memcpy(reinterpret_cast<char*>(&out) + 4 * i, &word, 4);
+    }
+    return out;
+}
+
+// Raw room for N values of T in shared memory, whatever T's constructors are.
+template <class T, int N> struct Slots {
+    alignas(16) unsigned char bytes[N * sizeof(T)];
+    __device__ __forceinline__ T* data() { return reinterpret_cast<T*>(bytes); }
+};
+
+#ifdef __CUDACC__
+// The block's dynamic shared memory.
+__device__ __forceinline__ unsigned char* dynamic_shared() {
+    extern __shared__ __align__(128) unsigned char kw_dynamic_shared[];
+    return kw_dynamic_shared;
+}
+
+// A copy from global to shared memory that does not pass through registers: 4, 8 or 16 bytes.
+template <int BYTES> __device__ __forceinline__ void copy_async(void* shared, const void* global) {
+    const unsigned int into = (unsigned int)__cvta_generic_to_shared(shared);
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(into), "l"(global) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(into), "l"(global), "n"(BYTES) : "memory");
+    }
+}
+// Closes the group of copies this thread has started.
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most PENDING of this thread's groups are still under way.
+template <int PENDING> __device__ __forceinline__ void copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// A counter in global memory, read so that what was written before it was raised is seen.
+__device__ __forceinline__ unsigned int acquire(const unsigned int* counter) {
+    unsigned int value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+
+// Lets others run while this thread waits for them.
+__device__ __forceinline__ void pause() { __nanosleep(32); }
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ int cluster_rank() {
+    unsigned int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+// The same variable of shared memory in another block of the cluster.
+template <class T> __device__ __forceinline__ const T* of_block(const T* mine, int rank) {
+    unsigned long long address;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(mine), "r"(rank));
+    return reinterpret_cast<const T*>(address);
+}
+#endif
+
+__device__ __forceinline__ float maximum_raw(float a, float b) {
+    float out;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+    return out;
+}
+__device__ __forceinline__ float minimum_raw(float a, float b) {
+    float out;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+    return out;
+}
+#endif  // __CUDACC__
+
+// ---- math, with PyTorch's corner cases --------------------------------------------------------
+
+// NaN wins, as in torch.maximum.
+template <class T> __device__ __forceinline__ T maximum(T a, T b) { return a != a || a > b ? a : b; }
+template <class T> __device__ __forceinline__ T minimum(T a, T b) { return a != a || a < b ? a : b; }
+template <> __device__ __forceinline__ float maximum(float a, float b) { return maximum_raw(a, b); }
+template <> __device__ __forceinline__ float minimum(float a, float b) { return minimum_raw(a, b); }
+
+#define KW_UNARY(name, single, twice)                                           \
+    __device__ __forceinline__ float name(float x) { return single(x); }        \
+    __device__ __forceinline__ double name(double x) { return twice(x); }
+KW_UNARY(exp, ::expf, ::exp)
+KW_UNARY(exp2, ::exp2f, ::exp2)
+KW_UNARY(expm1, ::expm1f, ::expm1)
+KW_UNARY(log, ::logf, ::log)
+KW_UNARY(log2, ::log2f, ::log2)
+KW_UNARY(log10, ::log10f, ::log10)
+KW_UNARY(log1p, ::log1pf, ::log1p)
+KW_UNARY(sqrt, ::sqrtf, ::sqrt)
+KW_UNARY(sin, ::sinf, ::sin)
+KW_UNARY(cos, ::cosf, ::cos)
+KW_UNARY(tan, ::tanf, ::tan)
+KW_UNARY(asin, ::asinf, ::asin)
+KW_UNARY(acos, ::acosf, ::acos)
+KW_UNARY(atan, ::atanf, ::atan)
+KW_UNARY(sinh, ::sinhf, ::sinh)
+KW_UNARY(cosh, ::coshf, ::cosh)
+KW_UNARY(tanh, ::tanhf, ::tanh)
+KW_UNARY(asinh, ::asinhf, ::asinh)
+KW_UNARY(acosh, ::acoshf, ::acosh)
+KW_UNARY(atanh, ::atanhf, ::atanh)
+KW_UNARY(erf, ::erff, ::erf)
+KW_UNARY(erfc, ::erfcf, ::erfc)
+KW_UNARY(lgamma, ::lgammaf, ::lgamma)
+KW_UNARY(floor, ::floorf, ::floor)
+KW_UNARY(ceil, ::ceilf, ::ceil)
+KW_UNARY(round, ::rintf, ::rint)  // halves go to the even neighbour
+KW_UNARY(trunc, ::truncf, ::trunc)
+#undef KW_UNARY
+// Rounding an integer is the identity.
+__device__ __forceinline__ long long floor(long long x) { return x; }
+__device__ __forceinline__ long long ceil(long long x) { return x; }
+__device__ __forceinline__ long long round(long long x) { return x; }
+__device__ __forceinline__ long long trunc(long long x) { return x; }
+
+__device__ __forceinline__ float rsqrt(float x) { return ::rsqrtf(x); }
+__device__ __forceinline__ double rsqrt(double x) { return 1.0 / ::sqrt(x); }
+__device__ __forceinline__ float abs(float x) { return ::fabsf(x); }
+__device__ __forceinline__ double abs(double x) { return ::fabs(x); }
+__device__ __forceinline__ long long abs(long long x) { return x < 0 ? -x : x; }
+__device__ __forceinline__ bool abs(bool x) { return x; }
+template <class T> __device__ __forceinline__ T sign(T x) { return static_cast<T>((T(0) < x) - (x < T(0))); }
+__device__ __forceinline__ bool sign(bool x) { return x; }
+// NaN stays NaN, as in torch.relu.
+template <class T> __device__ __forceinline__ T relu(T x) { return x < T(0) ? T(0) : x; }
+template <class T> __device__ __forceinline__ T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+template <class T> __device__ __forceinline__ bool is_infinite(T x) { return x == greatest<T>() || x == least<T>(); }
+__device__ __forceinline__ bool is_infinite(long long) { return false; }
+__device__ __forceinline__ bool is_infinite(bool) { return false; }
+
+__device__ __forceinline__ float pow(float a, float b) { return ::powf(a, b); }
+__device__ __forceinline__ double pow(double a, double b) { return ::pow(a, b); }
+__device__ __forceinline__ long long pow(long long a, long long b) {
+    // Negative exponents leave only the units, as in ATen's integer power.
+    if (b < 0) return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
+    unsigned long long result = 1, base = (unsigned long long)a;
+    for (; b; b >>= 1, base *= base) {
+        if (b & 1) result *= base;
+    }
+    return (long long)result;
+}
+__device__ __forceinline__ float atan2(float a, float b) { return ::atan2f(a, b); }
+__device__ __forceinline__ double atan2(double a, double b) { return ::atan2(a, b); }
+__device__ __forceinline__ float hypot(float a, float b) { return ::hypotf(a, b); }
+__device__ __forceinline__ double hypot(double a, double b) { return ::hypot(a, b); }
+__device__ __forceinline__ float copysign(float a, float b) { return ::copysignf(a, b); }
+__device__ __forceinline__ double copysign(double a, double b) { return ::copysign(a, b); }
+__device__ __forceinline__ float fmod(float a, float b) { return ::fmodf(a, b); }
+__device__ __forceinline__ double fmod(double a, double b) { return ::fmod(a, b); }
+__device__ __forceinline__ long long fmod(long long a, long long b) { return b == 0 ? 0 : a % b; }
+// The result takes the divisor's sign, as in Python.
+template <class T> __device__ __forceinline__ T remainder(T a, T b) {
+    const T rest = fmod(a, b);
+    return rest != T(0) && ((rest < T(0)) != (b < T(0))) ? rest + b : rest;
+}
+// ATen's floor division: exact where a / b rounds up to the next integer.
+template <class T> __device__ __forceinline__ T floordiv(T a, T b) {
+    if (b == T(0)) return a / b;
+    const T rest = fmod(a, b);
+    T quotient = (a - rest) / b;
+    if (rest != T(0) && ((b < T(0)) != (rest < T(0)))) quotient -= T(1);
+    if (quotient == T(0)) return copysign(T(0), a / b);
+    T floored = floor(quotient);
+    if (quotient - floored > T(0.5)) floored += T(1);
+    return floored;
+}
+template <> __device__ __forceinline__ long long floordiv(long long a, long long b) {
+    if (b == 0) return 0;
+    const long long quotient = a / b;
+    return a % b != 0 && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
+}
+template <class T> __device__ __forceinline__ T truncdiv(T a, T b) { return trunc(a / b); }
+template <> __device__ __forceinline__ long long truncdiv(long long a, long long b) { return b == 0 ? 0 : a / b; }
+__device__ __forceinline__ long long shift_left(long long a, long long b) {
+    return b < 0 || b > 63 ? 0 : (long long)((unsigned long long)a << b);
+}
+__device__ __forceinline__ long long shift_right(long long a, long long b) {
+    return a >> (b < 0 || b > 63 ? 63 : b);
+}
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
+__device__ __forceinline__ double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
+__device__ __forceinline__ long long multiply_add(long long a, long long b, long long c) { return a * b + c; }
+
+// ---- what a reduction keeps of a row -----------------------------------------------------------
+//
+// A partial starts as the identity, takes N values at once (so that their sums form a tree and
+// divisions are shared), and combines with another partial. Sizes are multiples of 4 bytes.
+
+template <int N, class T> __device__ __forceinline__ T tree_sum(const T* v) {
+    if constexpr (N == 1) {
+        return v[0];
+    } else {
+        return tree_sum<N / 2>(v) + tree_sum<N - N / 2>(v + N / 2);
+    }
+}
+
+// A sum that carries what rounding took away (Knuth's two-sum), so that the order in which
+// blocks and lanes combine costs no accuracy.
+template <class T> struct Sum {
+    T high = 0, low = 0;
+    __device__ __forceinline__ void add_one(T x) {
+        const T total = high + x;
+        const T seen = total - high;
+        low += (high - (total - seen)) + (x - seen);
+        high = total;
+    }
+    template <int N> __device__ __forceinline__ void add(const T* v) { add_one(tree_sum<N>(v)); }
+    __device__ __forceinline__ void combine(const Sum& o) {
+        add_one(o.high);
+        low += o.low;
+    }
+    // An infinite sum has no remainder: the compensation is then NaN and is dropped.
+    __device__ __forceinline__ T value() const { return low == low ? high + low : high; }
+};
+template <> struct Sum<long long> {
+    long long total = 0;
+    template <int N> __device__ __forceinline__ void add(const long long* v) { total += tree_sum<N>(v); }
+    __device__ __forceinline__ void combine(const Sum& o) { total += o.total; }
+    __device__ __forceinline__ long long value() const { return total; }
+};
+
+template <class T> struct Product {
+    T total = 1;
+    template <int N> __device__ __forceinline__ void add(const T* v) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) total *= v[i];
+    }
+    __device__ __forceinline__ void combine(const Product& o) { total *= o.total; }
+    __device__ __forceinline__ T value() const { return total; }
+};
+
+template <class T> struct Maximum {
+    T best = least<T>();
+    template <int N> __device__ __forceinline__ void add(const T* v) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) best = maximum(best, v[i]);
+    }
+    __device__ __forceinline__ void combine(const Maximum& o) { best = maximum(best, o.best); }
+    __device__ __forceinline__ T value() const { return best; }
+};
+template <class T> struct Minimum {
+    T best = greatest<T>();
+    template <int N> __device__ __forceinline__ void add(const T* v) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) best = minimum(best, v[i]);
+    }
+    __device__ __forceinline__ void combine(const Minimum& o) { best = minimum(best, o.best); }
+    __device__ __forceinline__ T value() const { return best; }
+};
+
+struct Any {
+    int seen = 0;
+    template <int N> __device__ __forceinline__ void add(const bool* v) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) seen |= v[i];
+    }
+    __device__ __forceinline__ void combine(const Any& o) { seen |= o.seen; }
+    __device__ __forceinline__ bool value() const { return seen != 0; }
+};
+struct All {
+    int kept = 1;
+    template <int N> __device__ __forceinline__ void add(const bool* v) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) kept &= v[i];
+    }
+    __device__ __forceinline__ void combine(const All& o) { kept &= o.kept; }
+    __device__ __forceinline__ bool value() const { return kept != 0; }
+};
+
+// The first position of the extremum; a NaN is more extreme than any number. `at` is -1 while
+// nothing was seen.
+template <class T, class I, bool LARGEST> struct ArgExtremum {
+    T best = T(0);
+    I at = -1;
+    static __device__ __forceinline__ bool beats(T a, T b) {
+        return LARGEST ? (a > b || (a != a && b == b)) : (a < b || (a != a && b == b));
+    }
+    template <int N> __device__ __forceinline__ void add(const T* v, const I* positions) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) take(v[i], positions[i]);
+    }
+    __device__ __forceinline__ void take(T value, I position) {
+        const bool same = value == best || (value != value && best != best);
+        if (at < 0 || beats(value, best) || (same && position < at)) {
+            best = value;
+            at = position;
+        }
+    }
+    __device__ __forceinline__ void combine(const ArgExtremum& o) {
+        if (o.at >= 0) take(o.best, o.at);
+    }
+    __device__ __forceinline__ long long value() const { return at; }
+};
+template <class T, class I> using ArgMaximum = ArgExtremum<T, I, true>;
+template <class T, class I> using ArgMinimum = ArgExtremum<T, I, false>;
+
+// Mean and sum of squared distances from it. N values are first reduced around their own mean
+// and then merged by Chan's formula: one division for N values, and no cancellation.
+template <class T> struct Moments {
+    T count = 0, mean = 0, m2 = 0;
+    template <int N> __device__ __forceinline__ void add(const T* v) {
+        const T middle = tree_sum<N>(v) * (T(1) / T(N));
+        T squares[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) squares[i] = (v[i] - middle) * (v[i] - middle);
+        merge(T(N), middle, tree_sum<N>(squares));
+    }
+    __device__ __forceinline__ void merge(T n, T other_mean, T other_m2) {
+        const T total = count + n;
+        const T weight = total > T(0) ? n / total : T(0);
+        const T delta = other_mean - mean;
+        mean += delta * weight;
+        // The order keeps 0 * delta from overflowing while this side is still empty.
+        m2 += other_m2 + (delta * (count * weight)) * delta;
+        count = total;
+    }
+    __device__ __forceinline__ void combine(const Moments& o) { merge(o.count, o.mean, o.m2); }
+    __device__ __forceinline__ T value() const { return mean; }
+    __device__ __forceinline__ T second() const { return m2; }
+};
+
+// Maximum and sum of exp(x - maximum), in one pass. While everything seen is -inf the sum stays
+// 0; a whole row of -inf has the sum NaN, as exp(-inf - -inf) says.
+template <class T> struct OnlineSoftmax {
+    T best = least<T>(), total = 0;
+    template <int N> __device__ __forceinline__ void add(const T* v) {
+        T top = best;
+#pragma unroll
+        for (int i = 0; i < N; ++i) top = maximum(top, v[i]);
+        T terms[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) terms[i] = kw::exp(v[i] - top);
+        if (top == least<T>()) return;
+        total = total * kw::exp(best - top) + tree_sum<N>(terms);
+        best = top;
+    }
+    __device__ __forceinline__ void combine(const OnlineSoftmax& o) {
+        const T top = maximum(best, o.best);
+        if (top == least<T>()) return;
+        total = total * kw::exp(best - top) + o.total * kw::exp(o.best - top);
+        best = top;
+    }
+    __device__ __forceinline__ T value() const { return best; }
+    __device__ __forceinline__ T second() const { return best == least<T>() ? T(NAN) : total; }
+};
+
+// Adds COUNT groups of N values, of which the first `valid` exist. At most 16 values go in at
+// once: enough to share divisions, few enough to stay in registers.
+template <int COUNT, int N, class P, class T> __device__ __forceinline__ void add(P& partial, const T* values, int valid) {
+    constexpr int GROUP = N >= 16 ? 1 : (16 / N < COUNT ? 16 / N : COUNT);
+#pragma unroll
+    for (int first = 0; first < COUNT; first += GROUP) {
+        if (first + GROUP <= COUNT && first + GROUP <= valid) {
+            partial.template add<GROUP * N>(values + first * N);
+        } else {
+#pragma unroll
+            for (int u = first; u < first + GROUP; ++u) {
+                if (u < COUNT && u < valid) partial.template add<N>(values + u * N);
+            }
+        }
+    }
+}
+template <int COUNT, int N, class P, class T, class I>
+__device__ __forceinline__ void add_at(P& partial, const T* values, const I* positions, int valid) {
+#pragma unroll
+    for (int u = 0; u < COUNT; ++u) {
+        if (u < valid) partial.template add<N>(values + u * N, positions + u * N);
+    }
+}
+
+// ---- reductions over threads ---------------------------------------------------------------------
+
+template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
+    unsigned int words[sizeof(T) / 4];
+    memcpy(words, &value, sizeof(T));
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) words[i] = __shfl_xor_sync(0xffffffffu, words[i], mask);
+    memcpy(&value, words, sizeof(T));
+    return value;
+}
+template <class T> __device__ __forceinline__ T shuffle_up(T value, int delta) {
+    unsigned int words[sizeof(T) / 4];
+    memcpy(words, &value, sizeof(T));
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) words[i] = __shfl_up_sync(0xffffffffu, words[i], delta);
+    memcpy(&value, words, sizeof(T));
+    return value;
+}
+template <class T> __device__ __forceinline__ T shuffle_from(T value, int lane) {
+    unsigned int words[sizeof(T) / 4];
+    memcpy(words, &value, sizeof(T));
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) words[i] = __shfl_sync(0xffffffffu, words[i], lane);
+    memcpy(&value, words, sizeof(T));
+    return value;
+}
+
+// Over groups of LANES neighbouring lanes (a power of two); every lane gets the result. All 32
+// lanes must call it together.
+template <int LANES, class P> __device__ __forceinline__ P warp_reduce(P partial) {
+#pragma unroll
+    for (int mask = LANES / 2; mask > 0; mask /= 2) partial.combine(shuffle_xor(partial, mask));
+    return partial;
+}
+
+// Over the block; every thread gets the result. One barrier: between two calls for the same P
+// in one block the caller places another (`__syncthreads`).
+template <int THREADS, class P> __device__ __forceinline__ P block_reduce(P partial) {
+    static_assert(THREADS % 32 == 0 && THREADS <= 1024, "whole warps");
+    partial = warp_reduce<32>(partial);
+    constexpr int WARPS = THREADS / 32;
+    if constexpr (WARPS > 1) {
+        __shared__ Slots<P, WARPS> slots;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        if (lane == 0) slots.data()[warp] = partial;
+        __syncthreads();
+        P mine;
+        if (lane < WARPS) mine = slots.data()[lane];
+        partial = warp_reduce<32>(mine);
+    }
+    return partial;
+}
+
+#if !defined(__CUDACC__) || __CUDA_ARCH__ >= 900
+// Over the blocks of a cluster; every thread gets the result. The same rule as for
+// block_reduce, with `cluster_sync`: also before the kernel ends, since others read our memory.
+template <int THREADS, int BLOCKS, class P> __device__ __forceinline__ P cluster_reduce(P partial) {
+    __shared__ Slots<P, 1> own;
+    partial = block_reduce<THREADS>(partial);
+    if (threadIdx.x == 0) *own.data() = partial;
+    cluster_sync();
+    P other;
+    const int lane = threadIdx.x % 32;
+    if (lane < BLOCKS) other = *of_block(own.data(), lane);
+    return warp_reduce<32>(other);
+}
+#endif
+
+// Over the TY threads that share a column, for V columns a thread: thread (tx, ty) is number
+// ty * TX + tx. Every thread gets its columns' results. The caller places a barrier between two
+// calls for the same P.
+template <int TX, int TY, int V, class P> __device__ __forceinline__ void column_reduce(P (&partials)[V], int tx, int ty) {
+    if constexpr (TY > 1) {
+        __shared__ Slots<P, TX * TY * V> slots;
+        P* mine = slots.data();
+#pragma unroll
+        for (int k = 0; k < V; ++k) mine[(ty * V + k) * TX + tx] = partials[k];
+        __syncthreads();
+#pragma unroll
+        for (int half = TY / 2; half > 0; half /= 2) {
+            if (ty < half) {
+#pragma unroll
+                for (int k = 0; k < V; ++k) {
+                    partials[k].combine(mine[((ty + half) * V + k) * TX + tx]);
+                    mine[(ty * V + k) * TX + tx] = partials[k];
+                }
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int k = 0; k < V; ++k) partials[k] = mine[k * TX + tx];
+    }
+}
+
+// ---- exchange between blocks of one launch ---------------------------------------------------------
+
+// One more block has finished its part: true in every thread of the block that is the last of
+// `blocks`, which then sees all that the others wrote before.
+__device__ __forceinline__ bool is_last(unsigned int* counter, unsigned int blocks) {
+    __shared__ int last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(counter, 1u) == blocks - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    return last != 0;
+}
+
+// ---- scans ------------------------------------------------------------------------------------------
+
+template <class T> struct ScanSum {
+    static __device__ __forceinline__ T identity() { return T(0); }
+    static __device__ __forceinline__ T combine(T a, T b) { return a + b; }
+};
+template <class T> struct ScanProduct {
+    static __device__ __forceinline__ T identity() { return T(1); }
+    static __device__ __forceinline__ T combine(T a, T b) { return a * b; }
+};
+template <class T> struct ScanMaximum {
+    static __device__ __forceinline__ T identity() { return least<T>(); }
+    static __device__ __forceinline__ T combine(T a, T b) { return maximum(a, b); }
+};
+template <class T> struct ScanMinimum {
+    static __device__ __forceinline__ T identity() { return greatest<T>(); }
+    static __device__ __forceinline__ T combine(T a, T b) { return minimum(a, b); }
+};
+
+// What comes before this lane within its group of LANES lanes (a power of two), and the group's
+// total. All 32 lanes call it together.
+template <int LANES, class Op, class T> __device__ __forceinline__ T warp_exclusive(T value, T& total) {
+    const int lane = threadIdx.x % LANES;
+    T inclusive = value;
+#pragma unroll
+    for (int delta = 1; delta < LANES; delta *= 2) {
+        const T before = shuffle_up(inclusive, delta);
+        if (lane >= delta) inclusive = Op::combine(before, inclusive);
+    }
+    const T before = shuffle_up(inclusive, 1);
+    total = shuffle_from(inclusive, (threadIdx.x % 32) / LANES * LANES + LANES - 1);
+    return lane == 0 ? Op::identity() : before;
+}
+
+// What comes before this warp within the block, and the block's total, from each warp's total.
+// Two barriers, so that it can be called again at once.
+template <int THREADS, class Op, class T> __device__ __forceinline__ T block_exclusive(T warp_total, T& total) {
+    constexpr int WARPS = THREADS / 32;
+    if constexpr (WARPS == 1) {
+        total = warp_total;
+        return Op::identity();
+    } else {
+        __shared__ Slots<T, WARPS> slots;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        if (lane == 0) slots.data()[warp] = warp_total;
+        __syncthreads();
+        T mine = Op::identity();
+        if (lane < WARPS) mine = slots.data()[lane];
+        const T before = warp_exclusive<32, Op>(mine, total);
+        __syncthreads();
+        return shuffle_from(before, warp);
+    }
+}
+
+}  // namespace kw
