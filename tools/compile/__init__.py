@@ -1,1 +1,20 @@
-"""Turns a candidate's kernel into an object that can be loaded, for CUDA and for the host's CPU."""
+"""Turns a candidate's kernel into an object that can be loaded, for CUDA and for the host's CPU.
+
+Compilers run in child processes that can be killed; objects are kept by the content that made
+them. Nothing here loads or runs what was built.
+"""
+
+from tools.compile.build import compile_candidate
+from tools.compile.cpp import cpp_compiler
+from tools.compile.cuda import INCLUDE
+from tools.compile.pool import shutdown_compilers
+from tools.compile.results import Built, CompileFailure
+
+__all__ = [
+    "INCLUDE",
+    "Built",
+    "CompileFailure",
+    "compile_candidate",
+    "cpp_compiler",
+    "shutdown_compilers",
+]

@@ -114,7 +114,7 @@ KW_INLINE float exp(float x) {  // 1 ulp
     return x < -103.972084f ? 0.0f : result;
 }
 
-KW_INLINE float exp2(float x) {  // 1 ulp
+KW_INLINE float exp2(float x) {  // 1.2 ulp
     const float shifted = x + kRound;
     const float f = x - (shifted - kRound);
     // f ln(2), with the rounding error of the product carried along.
@@ -186,8 +186,8 @@ KW_INLINE float log1p(float x) {  // 1.5 ulp
     const float u = 1.0f + x;
     Split s = split(u);
     // What 1 + x lost, brought to the scale of the mantissa.
-    const float lost = u - 1.0f > x ? x - (u - 1.0f) : (x - (u - 1.0f));
-    s.f += (std::fabs(x) < 0x1p60f ? lost : 0.0f) * scale(1.0f, -int32_t(s.e));
+    const float lost = std::fabs(x) < 0x1p60f ? x - (u - 1.0f) : 0.0f;
+    s.f += lost * scale(1.0f, -int32_t(s.e));
     const float result = log_ends(u, log_of(s));
     return std::fabs(x) < 0x1p-24f ? x : result;
 }
@@ -212,15 +212,23 @@ KW_INLINE float log2(float x) {  // 1.5 ulp
     return log_base(x, 1.44269502f, 1.92596303e-8f, 1.0f, 0.0f);
 }
 
-KW_INLINE float log10(float x) {  // 2 ulp
+KW_INLINE float log10(float x) {  // 1.5 ulp
     return log_base(x, 0.434294492f, -1.01003097e-8f, 0.301025391f, 4.60503907e-6f);
 }
 
-KW_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }  // 2 ulp for x > -88
+KW_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }  // 2.5 ulp for x > -88
 
-KW_INLINE float tanh(float x) {  // 2 ulp
-    const float e = expm1(-2.0f * std::fabs(x));
-    return std::copysign(e / (2.0f + e), x);
+// Odd polynomial below 0.55; above, 1 - 2 / (e^2x + 1), whose error shrinks with the quotient.
+KW_INLINE float tanh(float x) {  // 1.5 ulp
+    const float s = x * x;
+    float p = -0.0062428494f;
+    p = p * s + 0.021050714f;
+    p = p * s - 0.0538475476f;
+    p = p * s + 0.133325443f;
+    p = p * s - 0.333333164f;
+    const float small = std::fma(p * s, x, x);
+    const float large = 1.0f - 2.0f / (exp(2.0f * std::fabs(x)) + 1.0f);
+    return std::fabs(x) < 0.55f ? small : std::copysign(large, x);
 }
 
 // Below 0.92 erf(x) = x + x P(x^2); above, 1 - exp(Q(x)) with Q fitted to ln(erfc(x)).
@@ -248,7 +256,8 @@ KW_INLINE float erf(float x) {  // 1.5 ulp
     return a < 0.92f ? small : is_nan(x) ? x : std::copysign(large, x);
 }
 
-// Sine and cosine reduce in double: exact enough for |x| < 2^45; beyond, see `reduce_large`.
+// Sine and cosine reduce in double: exact enough for |x| < 2^45, no digit is right
+// far beyond (a float there is a multiple of 2^22).
 struct Quadrant {
     float r;  // in [-pi/4, pi/4]
     int32_t n;
@@ -277,17 +286,17 @@ KW_INLINE float sine(Quadrant q) {
     return from_bits(bits(result) ^ (uint32_t(q.n & 2) << 30));
 }
 
-KW_INLINE float sin(float x) {  // 1 ulp for |x| < 2^45
+KW_INLINE float sin(float x) {  // 1.6 ulp for |x| < 2^45
     return x == 0.0f ? x : sine(quadrant(x));
 }
 
-KW_INLINE float cos(float x) {  // 1 ulp for |x| < 2^45
+KW_INLINE float cos(float x) {  // 1.6 ulp for |x| < 2^45
     Quadrant q = quadrant(x);
     q.n += 1;
     return sine(q);
 }
 
-KW_INLINE float tan(float x) { return x == 0.0f ? x : sin(x) / cos(x); }  // 3 ulp, |x| < 2^45
+KW_INLINE float tan(float x) { return x == 0.0f ? x : sin(x) / cos(x); }  // 3.5 ulp, |x| < 2^45
 
 // |x|^y through double logarithm and exponential, then the signs and ends of IEEE 754.
 KW_INLINE float pow(float x, float y) {  // 1 ulp
@@ -427,5 +436,402 @@ KW_INLINE int64_t shift_left(int64_t a, int64_t b) {
     return b < 0 || b >= 64 ? 0 : int64_t(uint64_t(a) << b);
 }
 KW_INLINE int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b >= 64 ? 63 : b); }
+
+// ---- walking a row -------------------------------------------------------------------------------
+
+// Calls body(j, l) for j = 0 .. n - 1 with l = j % L. Calls with different l are independent, so
+// the compiler may keep L / 8 vectors in flight.
+template <int L, class Body> KW_INLINE void lanes(int64_t n, Body&& body) {
+    int64_t j = 0;
+    for (; j + L <= n; j += L) {
+#pragma omp simd
+        for (int l = 0; l < L; ++l) body(j + l, l);
+    }
+    const int rest = int(n - j);
+#pragma omp simd
+    for (int l = 0; l < rest; ++l) body(j + l, l);
+}
+
+// Copies n elements past the cache: a result that nobody reads soon should not evict the inputs,
+// and a line that is written whole need not be read first.
+template <class T> KW_INLINE void stream(T* to, const T* from, int64_t n) {
+#if defined(__AVX__)
+    constexpr int64_t kWidth = 32 / int64_t(sizeof(T));
+    int64_t j = 0;
+    for (; j < n && (reinterpret_cast<uintptr_t>(to + j) & 31); ++j) to[j] = from[j];
+    for (; j + kWidth <= n; j += kWidth)
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(to + j),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j)));
+    for (; j < n; ++j) to[j] = from[j];
+#else
+    for (int64_t j = 0; j < n; ++j) to[j] = from[j];
+#endif
+}
+
+// Streamed stores are ordered with nothing until a fence; every thread that streams ends with one.
+KW_INLINE void fence() {
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// ---- reductions along a row ----------------------------------------------------------------------
+// A row accumulator is filled by add(l, value) from `lanes`, emptied into its total by fold()
+// after every chunk of a row, and totals of several chunks are merged in the row's order.
+
+template <class T> using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+
+// Combines lanes pairwise, so that the last steps are vector operations as well.
+template <int L, class T, class Combine> KW_INLINE T tree(T* lane, Combine&& combine) {
+#pragma GCC unroll 8
+    for (int width = L / 2; width; width /= 2) {
+#pragma omp simd
+        for (int l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
+    }
+    return lane[0];
+}
+
+struct SumOf {
+    template <class T> static constexpr T start() { return T(0); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return a + b; }
+};
+struct ProdOf {
+    template <class T> static constexpr T start() { return T(1); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return a * b; }
+};
+template <class T> constexpr T lowest() {
+    if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+    else return std::numeric_limits<T>::lowest();
+}
+template <class T> constexpr T highest() {
+    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
+    else return std::numeric_limits<T>::max();
+}
+struct MaxOf {
+    template <class T> static constexpr T start() { return lowest<T>(); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return maximum(a, b); }
+};
+struct MinOf {
+    template <class T> static constexpr T start() { return highest<T>(); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return minimum(a, b); }
+};
+struct AnyOf {
+    template <class T> static constexpr T start() { return T(0); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return T(a | b); }
+};
+struct AllOf {
+    template <class T> static constexpr T start() { return T(1); }
+    template <class T> KW_INLINE T operator()(T a, T b) const { return T(a & b); }
+};
+
+// The total of a reduction by an associative operation; W is double for sums of floats.
+template <class W, class Op> struct Total {
+    W at = Op::template start<W>();
+    KW_INLINE void merge(const Total& other) { at = Op()(at, other.at); }
+    KW_INLINE W value() const { return at; }
+};
+
+template <class T, class Op, class W, int L> struct Row {
+    Total<W, Op> total;
+    alignas(64) T lane[L];
+
+    KW_INLINE Row() { clear(); }
+    KW_INLINE void clear() {
+        for (int l = 0; l < L; ++l) lane[l] = Op::template start<T>();
+    }
+    KW_INLINE void add(int l, T v) { lane[l] = Op()(lane[l], v); }
+    KW_INLINE void fold() {
+        alignas(64) W wide[L];
+        for (int l = 0; l < L; ++l) wide[l] = W(lane[l]);
+        total.at = Op()(total.at, tree<L>(wide, Op()));
+        clear();
+    }
+};
+template <class T, int L> using Sum = Row<T, SumOf, Wide<T>, L>;
+template <class T, int L> using Prod = Row<T, ProdOf, Wide<T>, L>;
+template <class T, int L> using Max = Row<T, MaxOf, T, L>;
+template <class T, int L> using Min = Row<T, MinOf, T, L>;
+template <class T, int L> using Any = Row<uint8_t, AnyOf, uint8_t, L>;
+template <class T, int L> using All = Row<uint8_t, AllOf, uint8_t, L>;
+
+// The extremum's first position in the row's order. Sign is 1 for the maximum, -1 for the minimum.
+template <class T, int Sign> KW_INLINE bool beats(T a, T b) {
+    const bool more = Sign > 0 ? a > b : a < b;
+    return more | (is_nan(a) & !is_nan(b));
+}
+template <class T, int Sign> struct BestTotal {
+    T best{};
+    int64_t at = -1;
+    KW_INLINE void offer(T v, int64_t position) {
+        const bool same = v == best || (is_nan(v) && is_nan(best));
+        if (at < 0 || beats<T, Sign>(v, best) || (same && position < at)) best = v, at = position;
+    }
+    KW_INLINE void merge(const BestTotal& other) {
+        if (other.at >= 0) offer(other.best, other.at);
+    }
+    KW_INLINE int64_t value() const { return at; }
+};
+template <class T, int Sign, int L> struct Best {
+    BestTotal<T, Sign> total;
+    alignas(64) T best[L];
+    alignas(64) int32_t at[L];
+
+    KW_INLINE Best() { clear(); }
+    KW_INLINE void clear() {
+        for (int l = 0; l < L; ++l) best[l] = T(0), at[l] = -1;
+    }
+    KW_INLINE void add(int l, T v, int64_t j) {
+        const bool better = beats<T, Sign>(v, best[l]) | (at[l] < 0);
+        best[l] = better ? v : best[l];
+        at[l] = better ? int32_t(j) : at[l];
+    }
+    KW_INLINE void fold(int64_t first) {  // the row's position of the chunk's first element
+        for (int l = 0; l < L; ++l)
+            if (at[l] >= 0) total.offer(best[l], first + at[l]);
+        clear();
+    }
+};
+template <class T, int L> using ArgMax = Best<T, 1, L>;
+template <class T, int L> using ArgMin = Best<T, -1, L>;
+
+// Count, mean and sum of squared distances from it; merged by Chan's update.
+struct MomentsTotal {
+    double count = 0, average = 0, squares = 0;
+    KW_INLINE void merge(const MomentsTotal& other) {
+        if (other.count == 0) return;
+        const double all = count + other.count;
+        const double delta = other.average - average;
+        average += delta * (other.count / all);
+        squares += other.squares + delta * delta * (count * other.count / all);
+        count = all;
+    }
+    KW_INLINE double value() const { return average; }
+    KW_INLINE double m2() const { return squares; }
+};
+
+// Two walks over each chunk, which is in the nearest cache by then: add() finds its mean, spread()
+// the distances from it. Rounding of that mean is undone by the distances' own sum.
+template <class T, int L> struct Moments {
+    MomentsTotal total;
+    T centre = 0;
+    alignas(64) T sum[L];
+    alignas(64) T square[L];
+
+    KW_INLINE Moments() { clear(); }
+    KW_INLINE void clear() {
+        for (int l = 0; l < L; ++l) sum[l] = square[l] = 0;
+    }
+    KW_INLINE void add(int l, T v) { sum[l] += v; }
+    KW_INLINE void settle(int64_t n) {
+        centre = T(drain(sum) / double(n));
+        clear();
+    }
+    KW_INLINE void spread(int l, T v) {
+        const T distance = v - centre;
+        sum[l] += distance;
+        square[l] += distance * distance;
+    }
+    KW_INLINE void fold(int64_t n) {
+        const double distance = drain(sum) / double(n);
+        const double squares = drain(square) - distance * distance * double(n);
+        total.merge({double(n), double(centre) + distance, squares < 0 ? 0 : squares});
+        clear();
+    }
+
+  private:
+    static KW_INLINE double drain(const T* lane) {
+        alignas(64) double wide[L];
+        for (int l = 0; l < L; ++l) wide[l] = lane[l];
+        return tree<L>(wide, SumOf());
+    }
+};
+
+// Maximum, and the sum of exp(value - maximum). A maximum of -inf subtracts 0 instead, so that one
+// masked chunk does not spoil a row; a row of nothing but -inf still sums to NaN, as in PyTorch.
+template <class T> struct SoftmaxTotal {
+    T maximum = lowest<T>();
+    double weights = 0;
+    static KW_INLINE T base(T m) { return m == lowest<T>() ? T(0) : m; }
+    KW_INLINE void raise(T m) {
+        const T raised = kw::maximum(maximum, m);
+        weights = weights == 0 ? 0 : weights * std::exp(double(base(maximum)) - double(base(raised)));
+        maximum = raised;
+    }
+    KW_INLINE void merge(SoftmaxTotal other) {
+        raise(other.maximum);
+        other.raise(maximum);
+        weights += other.weights;
+    }
+    KW_INLINE T value() const { return maximum; }
+    KW_INLINE double sum() const { return maximum == lowest<T>() ? double(kNaN) : weights; }
+};
+
+template <class T, int L> struct Softmax {
+    SoftmaxTotal<T> total;
+    T base = 0;
+    alignas(64) T most[L];
+    alignas(64) T sums[L];
+
+    KW_INLINE Softmax() { clear(); }
+    KW_INLINE void clear() {
+        for (int l = 0; l < L; ++l) most[l] = lowest<T>(), sums[l] = 0;
+    }
+    KW_INLINE void add(int l, T v) { most[l] = maximum(most[l], v); }
+    KW_INLINE void settle(int64_t) {
+        total.raise(tree<L>(most, MaxOf()));
+        base = SoftmaxTotal<T>::base(total.maximum);
+    }
+    KW_INLINE void spread(int l, T v) { sums[l] += exp(v - base); }
+    KW_INLINE void fold(int64_t) {
+        alignas(64) double wide[L];
+        for (int l = 0; l < L; ++l) wide[l] = sums[l];
+        total.weights += tree<L>(wide, SumOf());
+        clear();
+    }
+};
+
+// ---- reductions across rows: one result for each of W neighbouring columns -----------------------
+
+template <class T, class Op, class Acc, int W> struct Columns {
+    alignas(64) Acc at[W];
+    KW_INLINE Columns() {
+        for (int l = 0; l < W; ++l) at[l] = Op::template start<Acc>();
+    }
+    KW_INLINE void add(int64_t l, T v) { at[l] = Op()(at[l], Acc(v)); }
+    KW_INLINE void merge(const Columns& other) {
+        for (int l = 0; l < W; ++l) at[l] = Op()(at[l], other.at[l]);
+    }
+    KW_INLINE Acc value(int64_t l) const { return at[l]; }
+};
+template <class T, int W> using ColumnSum = Columns<T, SumOf, Wide<T>, W>;
+template <class T, int W> using ColumnProd = Columns<T, ProdOf, Wide<T>, W>;
+template <class T, int W> using ColumnMax = Columns<T, MaxOf, T, W>;
+template <class T, int W> using ColumnMin = Columns<T, MinOf, T, W>;
+template <class T, int W> using ColumnAny = Columns<uint8_t, AnyOf, uint8_t, W>;
+template <class T, int W> using ColumnAll = Columns<uint8_t, AllOf, uint8_t, W>;
+
+// Rows arrive in order, so the first position of an extremum is the first that beats the rest.
+template <class T, int Sign, int W> struct ColumnBest {
+    alignas(64) T best[W];
+    alignas(64) int64_t at[W];
+    KW_INLINE ColumnBest() {
+        for (int l = 0; l < W; ++l) best[l] = T(0), at[l] = -1;
+    }
+    KW_INLINE void add(int64_t l, T v, int64_t position) {
+        const bool better = beats<T, Sign>(v, best[l]) | (at[l] < 0);
+        best[l] = better ? v : best[l];
+        at[l] = better ? position : at[l];
+    }
+    KW_INLINE void merge(const ColumnBest& other) {
+        for (int l = 0; l < W; ++l)
+            if (other.at[l] >= 0) add(l, other.best[l], other.at[l]);
+    }
+    KW_INLINE int64_t value(int64_t l) const { return at[l]; }
+};
+template <class T, int W> using ColumnArgMax = ColumnBest<T, 1, W>;
+template <class T, int W> using ColumnArgMin = ColumnBest<T, -1, W>;
+
+// Welford's update; the count is the same for all columns, so its reciprocal is computed once.
+template <class T, int W> struct ColumnMoments {
+    double count = 0, inverse = 1;
+    alignas(64) double average[W];
+    alignas(64) double squares[W];
+    KW_INLINE ColumnMoments() {
+        for (int l = 0; l < W; ++l) average[l] = squares[l] = 0;
+    }
+    KW_INLINE void next() { count += 1, inverse = 1 / count; }  // before each row
+    KW_INLINE void add(int64_t l, T v) {
+        const double delta = double(v) - average[l];
+        average[l] += delta * inverse;
+        squares[l] += delta * (double(v) - average[l]);
+    }
+    KW_INLINE void merge(const ColumnMoments& other) {
+        const double all = count + other.count;
+        if (other.count == 0) return;
+        for (int l = 0; l < W; ++l) {
+            const double delta = other.average[l] - average[l];
+            average[l] += delta * (other.count / all);
+            squares[l] += other.squares[l] + delta * delta * (count * other.count / all);
+        }
+        count = all;
+    }
+    KW_INLINE double value(int64_t l) const { return average[l]; }
+    KW_INLINE double m2(int64_t l) const { return squares[l]; }
+};
+
+// Online: one exponential a value, of minus its distance to the running maximum.
+template <class T, int W> struct ColumnSoftmax {
+    alignas(64) T most[W];
+    alignas(64) double weights[W];
+    KW_INLINE ColumnSoftmax() {
+        for (int l = 0; l < W; ++l) most[l] = lowest<T>(), weights[l] = 0;
+    }
+    KW_INLINE void add(int64_t l, T v) {
+        const T raised = maximum(most[l], v);
+        const bool higher = v > most[l];
+        const T distance = higher ? most[l] - v : v - most[l];
+        // Both are -inf, so neither weighs anything yet.
+        const T factor = raised == lowest<T>() ? T(0) : exp(distance);
+        const double kept = weights[l] == 0 ? 0 : weights[l] * double(factor);
+        weights[l] = higher ? kept + 1 : weights[l] + double(factor);
+        most[l] = raised;
+    }
+    KW_INLINE void merge(const ColumnSoftmax& other) {
+        for (int l = 0; l < W; ++l) {
+            SoftmaxTotal<T> mine{most[l], weights[l]};
+            mine.merge({other.most[l], other.weights[l]});
+            most[l] = mine.maximum, weights[l] = mine.weights;
+        }
+    }
+    KW_INLINE T value(int64_t l) const { return most[l]; }
+    KW_INLINE double sum(int64_t l) const {
+        return most[l] == lowest<T>() ? double(kNaN) : weights[l];
+    }
+};
+
+// ---- scans ---------------------------------------------------------------------------------------
+// In place over a chunk of a row; `carry` comes in from the chunks before and goes out to the next.
+// Sums and products run in double, so that every prefix is rounded once.
+
+template <class Op, class T, class W> KW_INLINE void scan(T* row, int64_t n, W& carry) {
+    for (int64_t j = 0; j < n; ++j) row[j] = T(carry = Op()(carry, W(row[j])));
+}
+
+#if defined(__AVX2__)
+// Four prefixes at a time: two shifted steps inside the vector, off the critical path, and one
+// step for the carry, on it.
+template <class Op> KW_INLINE __m256d step(__m256d a, __m256d b) {
+    if constexpr (std::is_same_v<Op, SumOf>) return _mm256_add_pd(a, b);
+    else return _mm256_mul_pd(a, b);
+}
+template <class Op> KW_INLINE __m256d prefix(__m256d v) {
+    const __m256d start = _mm256_set1_pd(Op::template start<double>());
+    const __m256d one = _mm256_blend_pd(_mm256_permute4x64_pd(v, 0x90), start, 1);
+    v = step<Op>(v, one);
+    const __m256d two = _mm256_blend_pd(_mm256_permute4x64_pd(v, 0x44), start, 3);
+    return step<Op>(v, two);
+}
+template <class Op> KW_INLINE void scan_wide(float* row, int64_t n, double& carry) {
+    __m256d sum = _mm256_set1_pd(carry);
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+        const __m256d a = prefix<Op>(_mm256_cvtps_pd(_mm_loadu_ps(row + j)));
+        const __m256d b = prefix<Op>(_mm256_cvtps_pd(_mm_loadu_ps(row + j + 4)));
+        const __m256d first = _mm256_permute4x64_pd(a, 0xff);
+        const __m256d both = step<Op>(first, _mm256_permute4x64_pd(b, 0xff));
+        _mm_storeu_ps(row + j, _mm256_cvtpd_ps(step<Op>(sum, a)));
+        _mm_storeu_ps(row + j + 4, _mm256_cvtpd_ps(step<Op>(sum, step<Op>(first, b))));
+        sum = step<Op>(sum, both);
+    }
+    carry = _mm256_cvtsd_f64(sum);
+    scan<Op>(row + j, n - j, carry);
+}
+template <> KW_INLINE void scan<SumOf, float, double>(float* row, int64_t n, double& carry) {
+    scan_wide<SumOf>(row, n, carry);
+}
+template <> KW_INLINE void scan<ProdOf, float, double>(float* row, int64_t n, double& carry) {
+    scan_wide<ProdOf>(row, n, carry);
+}
+#endif
 
 }  // namespace kw

@@ -1,0 +1,100 @@
+"""CUDA through NVRTC: a cubin for a named architecture, on a machine with or without a GPU.
+
+Host code, ptxas options of the candidate's choice and separate linking are not covered.
+"""
+
+import os
+import re
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from tools.compile.pool import Compiler
+from tools.compile.results import CompileRefusedError
+from tools.evaluate.executor import EnvironmentLacksError
+from tools.nouns import CompileReport
+
+INCLUDE = Path(__file__).with_name("include")
+
+_MEMORY_BYTES = 6 << 30
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_ERROR = re.compile(r"^.*\berror\s*:\s*.+$", re.MULTILINE)
+_UNKNOWN_ARCHITECTURE = "invalid value for --gpu-architecture"
+
+
+def compile_cuda(
+    compiler: Compiler, source: str, architecture: str, output: Path, timeout_s: float
+) -> tuple[str, tuple[CompileReport, ...]]:
+    """Compile to a cubin at `output`; the compiler's log and each kernel's resources.
+
+    Raises:
+        CompileRefusedError: When NVRTC refuses the source or the architecture.
+        EnvironmentLacksError: When cuda-core or NVRTC is not installed.
+    """
+    request = {
+        "kind": "nvrtc",
+        "source": source,
+        "architecture": architecture,
+        "include": str(INCLUDE),
+        "output": str(output),
+        "memory_bytes": _MEMORY_BYTES,
+    }
+    answer = compiler.ask(request, timeout_s)
+    if answer.lacks:
+        raise EnvironmentLacksError(f"{answer.lacks}; pip install cuda-core nvidia-cuda-nvrtc")
+    if not answer.ok:
+        raise CompileRefusedError(_message(answer.log, architecture, answer.knows), answer.log)
+    return answer.log, parse_reports(answer.log)
+
+
+def parse_reports(log: str) -> tuple[CompileReport, ...]:
+    """Registers, spills, static shared memory and stack of every kernel in a `ptxas -v` log."""
+    marks = list(_FUNCTION.finditer(log))
+    ends = [mark.start() for mark in marks[1:]] + [len(log)]
+    return tuple(
+        _report(mark.group(1), log[mark.end() : end]) for mark, end in zip(marks, ends, strict=True)
+    )
+
+
+@cache
+def cuda_identity() -> str:
+    """What decides NVRTC's output besides source and architecture: versions and our headers."""
+    names = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
+    versions = [f"{name}={_version(name)}" for name in names]
+    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), headers_digest()])
+
+
+@cache
+def headers_digest() -> str:
+    """The text of our preludes; a changed header makes every cached object stale."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.iterdir()))
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _report(kernel: str, text: str) -> CompileReport:
+    stack, registers, shared = _STACK.search(text), _REGISTERS.search(text), _SHARED.search(text)
+    return CompileReport(
+        kernel=kernel,
+        registers=int(registers.group(1)) if registers else None,
+        spill_bytes=int(stack.group(2)) + int(stack.group(3)) if stack else None,
+        # ptxas leaves the figure out when a kernel has no static shared memory.
+        shared_bytes=int(shared.group(1)) if shared else 0,
+        stack_bytes=int(stack.group(1)) if stack else None,
+    )
+
+
+def _message(log: str, architecture: str, known: tuple[str, ...]) -> str:
+    if _UNKNOWN_ARCHITECTURE in log:
+        words = f"this NVRTC does not know the architecture {architecture!r}"
+        return f"{words}; it knows {', '.join(known)} and their lettered variants"
+    first = _ERROR.search(log)
+    return first.group().strip() if first else (log.strip() or "NVRTC failed without a word")
