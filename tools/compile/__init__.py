@@ -4,8 +4,9 @@ Compilers run in child processes that can be killed; objects are kept by the con
 them. Nothing here loads or runs what was built.
 """
 
+from tools.compile.arrange import with_macros
 from tools.compile.build import compile_candidate
-from tools.compile.cpp import cpp_compiler
+from tools.compile.cpp import cpp_compiler, cpp_flags
 from tools.compile.cuda import INCLUDE
 from tools.compile.pool import shutdown_compilers
 from tools.compile.results import Built, CompileFailure
@@ -16,5 +17,7 @@ __all__ = [
     "CompileFailure",
     "compile_candidate",
     "cpp_compiler",
+    "cpp_flags",
     "shutdown_compilers",
+    "with_macros",
 ]

@@ -90,6 +90,11 @@ def openmp_library() -> tuple[str, ...]:
     return ("-lgomp",)
 
 
+def cpp_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the compiler and the linker are told, so that an export can tell them the same."""
+    return tuple(_CODE), tuple(_LINK)
+
+
 def cpp_identity() -> str:
     """What decides the object besides the source: compiler, flags, processor, runtime, headers."""
     command = cpp_compiler()
