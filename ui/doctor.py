@@ -1,0 +1,160 @@
+"""What works on this machine, found by doing it: compile a kernel, run it, measure a copy.
+
+A version number proves nothing, so every row is the outcome of an attempt, with the command
+that would mend it. Exit status 0 when the main job can run here, 3 when it cannot.
+"""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+from tools.evaluate.executor import EnvironmentLacksError
+from tools.nouns import Language, Value
+
+Outcome = Literal["works", "missing", "optional"]
+
+_COMPILE_TIMEOUT_S = 60.0
+_CPP = 'extern "C" void probe(float* x) { x[0] = 1.0f; }\n'
+_CUDA = 'extern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }\n'
+_PLAN = 'def forward(x):\n    launch("probe", {shape}args=(x,))\n    return x\n'
+
+
+class Row(Value):
+    """One thing tried: what came of it, in words, and what would mend it."""
+
+    subject: str
+    outcome: Outcome
+    words: str
+    remedy: str = ""
+
+
+def doctor() -> int:
+    """Print the table; the exit status says whether the main job can run here."""
+    rows = asyncio.run(examine())
+    _print(rows)
+    return exit_status(rows)
+
+
+def exit_status(rows: tuple[Row, ...]) -> int:
+    """0 when the packages and the compiler of the device at hand work, else 3."""
+    outcomes = {row.subject: row.outcome for row in rows}
+    compiler = "CUDA compiler" if outcomes["GPU"] == "works" else "C++ compiler"
+    needed = (outcomes["Python packages"], outcomes[compiler])
+    return 0 if all(outcome == "works" for outcome in needed) else 3
+
+
+async def examine() -> tuple[Row, ...]:
+    """Try everything; a failed attempt is a row, not an exception."""
+    attempts: tuple[tuple[str, Callable[[], Awaitable[Row]]], ...] = (
+        ("Python packages", _packages),
+        ("GPU", _gpu),
+        ("CPU", _cpu),
+        ("C++ compiler", lambda: _compile("C++ compiler", Language.CPP)),
+        ("CUDA compiler", lambda: _compile("CUDA compiler", Language.CUDA)),
+        ("Nsight Compute", _ncu),
+        ("isolation", _isolation),
+    )
+    rows = []
+    for subject, attempt in attempts:
+        try:
+            rows.append(await attempt())
+        except EnvironmentLacksError as error:
+            rows.append(Row(subject=subject, outcome="missing", words=str(error)))
+        except Exception as error:  # a broken installation may raise anything; it is a finding
+            words = f"{type(error).__name__}: {error}"
+            rows.append(Row(subject=subject, outcome="missing", words=words))
+    return tuple(rows)
+
+
+async def _packages() -> Row:
+    names = ("torch", "langgraph", "chainlit", "cuda-core", "nvidia-cuda-nvrtc", "ribs", "optuna")
+    found, lost = [], []
+    for name in names:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            lost.append(name)
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    if lost:
+        remedy = f"pip install {' '.join(lost)}"
+        return Row(
+            subject="Python packages",
+            outcome="missing",
+            words=f"not installed: {', '.join(lost)}",
+            remedy=remedy,
+        )
+    return Row(subject="Python packages", outcome="works", words=", ".join([python, *found]))
+
+
+async def _gpu() -> Row:
+    from tools.hardware.gpu import detect_gpu
+
+    gpu, why_not = detect_gpu()
+    if gpu is None:
+        words = f"none ({why_not}): the CPU is the target here"
+        remedy = "nvidia-smi shows whether the driver sees a device"
+        return Row(subject="GPU", outcome="optional", words=words, remedy=remedy)
+    words = f"{gpu.name}, {gpu.architecture}, {gpu.sm_count} SMs, {gpu.memory_gib:.0f} GiB"
+    return Row(subject="GPU", outcome="works", words=words)
+
+
+async def _cpu() -> Row:
+    from tools.hardware import detect
+
+    cpu = detect("cpu")
+    words = (
+        f"{cpu.name}, {cpu.cores} cores, {cpu.simd_bits}-bit SIMD, {cpu.cache_mib:.0f} MiB cache"
+    )
+    return Row(subject="CPU", outcome="works", words=words)
+
+
+async def _compile(subject: str, language: Language) -> Row:
+    """Compile a one-line kernel for the device here, or for Hopper where there is none."""
+    from tools.candidates import new_candidate
+    from tools.compile import Built, compile_candidate
+    from tools.hardware.gpu import detect_gpu
+
+    architecture = None
+    shape = ""
+    if language is Language.CUDA:
+        gpu, _ = detect_gpu()
+        architecture = gpu.architecture if gpu else "sm_90a"
+        shape = "grid=1, block=1, "
+    source = _CUDA if language is Language.CUDA else _CPP
+    candidate = new_candidate(language, source, _PLAN.format(shape=shape))
+    made = await compile_candidate(
+        candidate, architecture=architecture, timeout_s=_COMPILE_TIMEOUT_S
+    )
+    if not isinstance(made, Built):
+        return Row(subject=subject, outcome="missing", words=made.message)
+    target = f" for {architecture}" if architecture else ""
+    return Row(subject=subject, outcome="works", words=f"compiled a kernel{target}")
+
+
+async def _ncu() -> Row:
+    path = shutil.which("ncu")
+    if path is None:
+        remedy = "install Nsight Compute for hardware counters; the search works without"
+        return Row(subject="Nsight Compute", outcome="optional", words="not found", remedy=remedy)
+    return Row(subject="Nsight Compute", outcome="works", words=f"found at {path}")
+
+
+async def _isolation() -> Row:
+    words = "workers are plain processes: no key in their environment, hard time and memory limits"
+    return Row(subject="isolation", outcome="optional", words=words)
+
+
+def _print(rows: tuple[Row, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"works": "green", "missing": "red", "optional": "yellow"}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for row in rows:
+        words = f"{row.words}\n{row.remedy}" if row.remedy else row.words
+        mark = f"[{colours[row.outcome]}]{row.outcome}[/]"
+        table.add_row(row.subject, mark, words)
+    Console().print(table)
