@@ -80,7 +80,7 @@ def score(hearing: Hearing) -> tuple[Prediction, ...]:
     return tuple(
         _scored(prediction, samples(new))
         for prediction in last.predictions
-        if prediction.made_in_round == last.round
+        if prediction.made_in_round == last.round and prediction.held is None
     )
 
 

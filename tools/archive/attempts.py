@@ -3,7 +3,10 @@
 An evaluation is known by candidate and effort, and the first one stays: nothing is measured twice.
 """
 
+from collections.abc import Iterable
+
 from sqlalchemy import Row, select
+from sqlalchemy.dialects.sqlite import insert
 
 from tools.archive import schema
 from tools.archive.database import Database
@@ -15,16 +18,21 @@ from tools.nouns import Candidate, Evaluation, Verdict
 class Attempts(Database):
     """What was tried and what became of it."""
 
-    def record_candidate(self, candidate: Candidate, round: int, author: Author = "coder") -> None:
-        """Keep a candidate before it is judged."""
-        self._insert(
-            schema.candidates,
-            id=candidate.id,
-            idea=candidate.idea,
-            round=round,
-            author=author,
-            json=candidate.model_dump_json(),
-        )
+    def record_candidates(
+        self, candidates: Iterable[Candidate], round: int, author: Author = "coder"
+    ) -> None:
+        """Keep candidates before they are judged, all of them or none."""
+        with self._engine.begin() as connection:
+            for candidate in candidates:
+                values = {
+                    "id": candidate.id,
+                    "idea": candidate.idea,
+                    "round": round,
+                    "author": author,
+                    "json": candidate.model_dump_json(),
+                }
+                row = insert(schema.candidates).values(values).on_conflict_do_nothing()
+                connection.execute(row)
 
     def candidate(self, id: str) -> Candidate:
         """The candidate of that id, or of which that is the beginning.

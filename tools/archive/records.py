@@ -9,7 +9,7 @@ from tools.nouns.run import Summary
 
 Effort = Literal["screen", "precise", "certify"]
 Author = Literal["coder", "tuner", "repair"]
-RunStatus = Literal["running", "finished"]
+RunStatus = Literal["running", "stopped", "finished"]
 Target = Literal["auto", "cuda", "cpu"]
 
 # From the least to the most trusted; the last one there is stands for the candidate.

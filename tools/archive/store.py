@@ -92,9 +92,13 @@ class Archive(Journal, Attempts, Thoughts):
         """Keep what PyTorch itself does."""
         self._set_run(baselines=baselines.model_dump_json())
 
-    def record_summary(self, summary: Summary) -> None:
-        """Keep what the search amounted to, and that it is over."""
-        self._set_run(summary=summary.model_dump_json(), status="finished")
+    def set_profile(self, profile: SearchProfile) -> None:
+        """Give the run more, or less, to spend."""
+        self._set_run(profile=profile.model_dump_json())
+
+    def record_summary(self, summary: Summary, status: RunStatus = "finished") -> None:
+        """Keep what the search amounted to, and how it ended."""
+        self._set_run(summary=summary.model_dump_json(), status=status)
 
 
 def _record(row: Row[tuple[object, ...]]) -> RunRecord:

@@ -32,10 +32,11 @@ class Thoughts(Database):
         return tuple(Idea.model_validate_json(row.json) for row in self._rows(query))
 
     def record_ledger(self, entry: LedgerEntry) -> None:
-        """Keep what an idea really did."""
-        self._insert(
-            schema.ledger, idea=entry.idea, round=entry.round, json=entry.model_dump_json()
-        )
+        """Keep what an idea really did, instead of what was known of it before."""
+        values = {"idea": entry.idea, "round": entry.round, "json": entry.model_dump_json()}
+        row = insert(schema.ledger).values(values)
+        with self._engine.begin() as connection:
+            connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What every idea really did, in order of rounds."""

@@ -64,7 +64,7 @@ def test_the_best_is_the_fastest_that_is_correct_by_its_most_trusted_verdict(
 ) -> None:
     archive = new_archive()
     for name in "abc":
-        archive.record_candidate(candidate(name), 1)
+        archive.record_candidates([candidate(name)], 1)
     archive.record_evaluation(evaluation("a", 3.0), "screen", 1)
     archive.record_evaluation(evaluation("b", 1.0), "screen", 1)
     archive.record_evaluation(evaluation("c", None, Verdict.WRONG_RESULT), "screen", 1)
@@ -100,8 +100,8 @@ def test_a_candidate_is_found_by_the_beginning_of_its_id(
     new_archive: MakeArchive, candidate: MakeCandidate
 ) -> None:
     archive = new_archive()
-    archive.record_candidate(candidate("abc123"), 1)
-    archive.record_candidate(candidate("abd456"), 1, "tuner")
+    archive.record_candidates([candidate("abc123")], 1)
+    archive.record_candidates([candidate("abd456")], 1, "tuner")
     assert archive.candidate("abc").id == "abc123"
     with pytest.raises(UnknownRunError, match="several candidates 'ab'"):
         archive.candidate("ab")

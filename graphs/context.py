@@ -1,0 +1,79 @@
+"""What the nodes work with but checkpoints do not hold: archive, executor, minds, listener."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from agents.coder import Coder
+from agents.critic import Critic
+from agents.planner import Planner
+from agents.profiler import Profiler
+from graphs.control import Control
+from graphs.events import Event
+from profiles.load import Hardware, SearchProfile
+from tools.archive import Archive
+from tools.evaluate.executor import Executor
+from tools.nouns import Baselines, Task
+
+Listener = Callable[[Event], None]
+
+# This share of the time stays for the certification of the finalists.
+RESERVED = 0.2
+
+
+@dataclass(frozen=True)
+class Minds:
+    """Who thinks: one mind a role."""
+
+    planner: Planner
+    coder: Coder
+    profiler: Profiler
+    critic: Critic
+
+
+@dataclass
+class SearchContext:
+    """One session of one search. Times in milliseconds unless named otherwise."""
+
+    archive: Archive
+    executor: Executor
+    minds: Minds
+    task: Task
+    hardware: Hardware
+    profile: SearchProfile
+    floor_ms: float
+    seed: int = 0
+    listener: Listener | None = None
+    control: Control = field(default_factory=Control)
+
+    def emit(self, event: Event, key: str | None = None) -> None:
+        """Keep an event, then show it; one whose key is known already is neither."""
+        stored = self.archive.append_event(
+            event.kind, event.round, event.model_dump_json(), key=key
+        )
+        if stored is not None and self.listener is not None:
+            self.listener(event)
+
+    @cached_property
+    def baselines(self) -> Baselines:
+        """What PyTorch itself does; the baseline node has recorded it."""
+        known = self.archive.record().baselines
+        if known is None:
+            raise RuntimeError(f"run {self.archive.id} has no baselines yet")
+        return known
+
+    @property
+    def best_baseline_ms(self) -> float:
+        """The time to beat."""
+        measured = self.baselines.best.measurement
+        return measured.median_ms if measured else 0.0
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the rest of the budget belongs to the certification."""
+        return self.archive.spent_s() >= self.profile.seconds * (1.0 - RESERVED)
+
+    @property
+    def width(self) -> int:
+        """How many candidates may be in flight: on a CPU compiling would disturb the timing."""
+        return 4 if self.hardware.kind == "cuda" else 1

@@ -1,0 +1,117 @@
+"""Asking the judge: once for every candidate and effort, whatever happens in between.
+
+An evaluation is looked up in the archive before the executor is asked, and recorded before anyone
+acts upon it. Which candidates deserve the precise judgement is decided here too.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from graphs.context import SearchContext
+from graphs.events import BestImproved, CandidateJudged
+from tools.archive import Effort
+from tools.nouns import Candidate, Evaluation, Verdict
+
+# Screening is short: what comes within 5 % of the best screened time is worth a precise look.
+SCREEN_MARGIN = 1.05
+
+
+@dataclass
+class Best:
+    """The best candidate so far, by precise time; `id` is "" when there is none."""
+
+    id: str = ""
+    median_ms: float | None = None
+
+
+async def judge(
+    context: SearchContext, candidate: Candidate, effort: Effort, round: int
+) -> Evaluation:
+    """What the judge says of a candidate at that effort, from the archive where it is known."""
+    known = context.archive.evaluation(candidate.id, effort)
+    if known is None:
+        known = await context.executor.evaluate(context.task, candidate, effort)
+        context.archive.record_evaluation(known, effort, round)
+    event = CandidateJudged(evaluation=known, round=round)
+    context.emit(event, key=f"judged:{candidate.id}:{effort}")
+    return known
+
+
+async def screen(
+    context: SearchContext, candidates: Sequence[Candidate], round: int
+) -> list[Evaluation]:
+    """Screen candidates in order, a few at a time; those behind the end of the budget are left."""
+    gate = asyncio.Semaphore(context.width)
+
+    async def one(candidate: Candidate) -> Evaluation | None:
+        async with gate:
+            if context.out_of_time and not context.archive.evaluation(candidate.id, "screen"):
+                return None
+            return await judge(context, candidate, "screen", round)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(candidate)) for candidate in candidates]
+    except* Exception as several:
+        # One broken thing is enough to say; its siblings were cancelled.
+        raise several.exceptions[0] from None
+    judged = (task.result() for task in tasks)
+    return [evaluation for evaluation in judged if evaluation is not None]
+
+
+async def promote(
+    context: SearchContext, screened: Iterable[Evaluation], best: Best, round: int
+) -> Best:
+    """Judge the promising ones precisely, and tell of every improvement."""
+    for evaluation in promising(context, screened, best):
+        if context.out_of_time and best.id:
+            break
+        candidate = context.archive.candidate(evaluation.candidate)
+        precise = await judge(context, candidate, "precise", round)
+        best = settle(context, candidate, precise, best, round)
+    return best
+
+
+def promising(
+    context: SearchContext, screened: Iterable[Evaluation], best: Best
+) -> list[Evaluation]:
+    """The faster half of what the screening saw near or below the best, the fastest first.
+
+    Screened times are compared with the best candidate's own screened time: like with like.
+    """
+    held = context.archive.evaluation(best.id, "screen") if best.id else None
+    timed = [
+        (evaluation.median_ms, evaluation)
+        for evaluation in screened
+        if evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
+    ]
+    timed.sort(key=lambda pair: pair[0])
+    to_beat_ms = (held.median_ms if held else None) or (timed[0][0] if timed else 0.0)
+    near = [
+        item for ms, item in timed if ms <= to_beat_ms * SCREEN_MARGIN and item.candidate != best.id
+    ]
+    return near[: max(1, (len(timed) + 1) // 2)]
+
+
+def settle(
+    context: SearchContext, candidate: Candidate, precise: Evaluation, best: Best, round: int
+) -> Best:
+    """The better of the best so far and a precisely judged candidate."""
+    median_ms = precise.median_ms
+    if precise.verdict is not Verdict.CORRECT or median_ms is None:
+        return best
+    if best.median_ms is not None and median_ms >= best.median_ms:
+        return best
+    eager = context.baselines.named("eager")
+    improved = BestImproved(
+        round=round,
+        candidate=candidate.id,
+        idea=candidate.idea,
+        median_ms=median_ms,
+        best_baseline_ms=context.best_baseline_ms,
+        eager_ms=eager.measurement.median_ms if eager and eager.measurement else None,
+        floor_ms=context.floor_ms,
+    )
+    context.emit(improved, key=f"best:{candidate.id}")
+    return Best(candidate.id, median_ms)

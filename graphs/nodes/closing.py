@@ -1,0 +1,60 @@
+"""The end of a search: finalists are certified, and the run is summed up."""
+
+from collections.abc import Sequence
+
+from langgraph.runtime import Runtime
+
+from graphs.context import SearchContext
+from graphs.events import Noted, RunFinished
+from graphs.judging import judge
+from graphs.state import SearchState, Update
+from graphs.summary import against_best, certified_first, summarise
+from tools.archive import Standing
+from tools.nouns import Evaluation, Verdict
+
+
+async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Certify finalists, the fastest first, until one is faster than every baseline."""
+    context, round = runtime.context, state["round"]
+    for finalist in finalists(context.archive.standings(), context.profile.finalists):
+        evaluation = await judge(context, finalist.candidate, "certify", round)
+        if evaluation.verdict is not Verdict.CORRECT:
+            words = (
+                f"{finalist.candidate.id} did not hold in the certification "
+                f"({evaluation.verification.reason}); the next finalist takes its place"
+            )
+            context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
+        elif _beats_every_baseline(evaluation):
+            break
+    return {}
+
+
+async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Write the summary."""
+    context = runtime.context
+    summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
+    context.archive.record_summary(summary)
+    event = RunFinished(round=state["round"], summary=summary)
+    context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
+    return {}
+
+
+def finalists(standings: Sequence[Standing], count: int) -> tuple[Standing, ...]:
+    """The fastest correct candidates that may still win; precise times go before screened ones.
+
+    One that its precise comparison shows slower than every baseline has nothing to certify: its
+    figures stand as they are.
+    """
+    correct = [item for item in certified_first(standings) if _may_win(item.evaluation)]
+    return tuple(correct[:count])
+
+
+def _may_win(evaluation: Evaluation) -> bool:
+    if not evaluation.comparisons:
+        return True
+    return any(comparison.ci95_high >= 1.0 for comparison in evaluation.comparisons)
+
+
+def _beats_every_baseline(evaluation: Evaluation) -> bool:
+    hardest = against_best(evaluation)
+    return hardest is not None and hardest.ci95_low > 1.0

@@ -1,0 +1,124 @@
+"""What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next."""
+
+from langgraph.runtime import Runtime
+
+from agents.critic import Hearing
+from graphs.context import SearchContext
+from graphs.events import Critiqued, Profiled, RoundFinished
+from graphs.state import SearchState, Update
+from tools.archive import Elite, Standing, elites, parents
+from tools.nouns import Idea, LedgerEntry, Verdict
+
+# Elites whose profile is read in a round, and that the planner may go on from.
+PROFILED = 3
+PARENTS = 2
+
+
+async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Read what bounds the fastest elites."""
+    context = runtime.context
+    for elite in elites(context.archive.standings())[:PROFILED]:
+        await _read(context, elite, state["round"])
+    return {}
+
+
+async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Write down what the ideas brought, and let the critic contrast what was measured."""
+    context, round = runtime.context, state["round"]
+    standings = context.archive.standings()
+    for idea in context.archive.ideas():
+        _enter(context, idea, standings, state)
+    earlier = tuple(item for item in context.archive.analyses() if item.round < round)
+    known = [item for item in context.archive.analyses() if item.round == round]
+    profiled = context.archive.profile(state["best"]) if state["best"] else None
+    hearing = Hearing(
+        round=round,
+        standings=standings,
+        analyses=earlier,
+        symptoms=profiled[1] if profiled else (),
+        seed=context.seed,
+    )
+    analysis = known[0] if known else await context.minds.critic.critique(hearing)
+    context.archive.record_analysis(analysis)
+    context.emit(Critiqued(round=round, analysis=analysis), key=f"critiqued:{round}")
+    return {}
+
+
+async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Choose the elites to go on from, and decide whether to."""
+    context, best_ms = runtime.context, state["best_ms"]
+    found = elites(context.archive.standings())
+    improved = _counts(best_ms, state["mark_ms"], context.profile.minimum_gain)
+    update: Update = {
+        "parents": [elite.standing.candidate.id for elite in parents(found, PARENTS)],
+        "mark_ms": best_ms if improved else state["mark_ms"],
+        "stale_rounds": 0 if improved else state["stale_rounds"] + 1,
+    }
+    why = why_stop(context, state["round"], best_ms, update["stale_rounds"])
+    finished = RoundFinished(
+        round=state["round"],
+        best_ms=best_ms,
+        elites=len(found),
+        elapsed_s=context.archive.spent_s(),
+        why_stop=why,
+    )
+    context.emit(finished, key=f"round:{state['round']}")
+    return {**update, "why_stop": why}
+
+
+def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_rounds: int) -> str:
+    """The reason to stop after this round; "" to go on."""
+    profile = context.profile
+    if best_ms is not None and context.floor_ms / best_ms >= profile.stop_at_floor_fraction:
+        return f"the best candidate runs at {context.floor_ms / best_ms:.0%} of the floor"
+    if round >= profile.rounds:
+        return f"the budget of {profile.rounds} rounds is used up"
+    if context.out_of_time:
+        return f"the budget of {profile.seconds:g} seconds is used up"
+    if stale_rounds >= profile.patience:
+        return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
+    return ""
+
+
+async def _read(context: SearchContext, elite: Elite, round: int) -> None:
+    candidate = elite.standing.candidate
+    known = context.archive.profile(candidate.id)
+    if known is None:
+        reading = await context.minds.profiler.profile(
+            candidate, elite.standing.evaluation, context.task, context.hardware
+        )
+        known = reading.evidence, reading.symptoms
+        context.archive.record_profile(candidate.id, *known)
+    event = Profiled(round=round, candidate=candidate.id, evidence=known[0], symptoms=known[1])
+    context.emit(event, key=f"profiled:{candidate.id}")
+
+
+def _enter(
+    context: SearchContext, idea: Idea, standings: tuple[Standing, ...], state: SearchState
+) -> None:
+    """Write or renew the ledger's line of an idea; tuning may have improved an old one."""
+    of = [item for item in standings if item.candidate.idea == idea.id]
+    times = [
+        item.evaluation.median_ms
+        for item in of
+        if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
+    ]
+    known = next((entry for entry in context.archive.ledger() if entry.idea == idea.id), None)
+    entry = LedgerEntry(
+        idea=idea.id,
+        category=idea.category,
+        predicted_ms=idea.predicted_ms,
+        measured_ms=min(times, default=None),
+        best_before_ms=known.best_before_ms if known else state["before_ms"],
+        candidates=len(of),
+        correct=len(times),
+        round=idea.round,
+    )
+    context.archive.record_ledger(entry)
+
+
+def _counts(best_ms: float | None, mark_ms: float | None, minimum_gain: float) -> bool:
+    """Whether the best is enough better than when it last counted."""
+    if best_ms is None:
+        return False
+    return mark_ms is None or mark_ms / best_ms >= minimum_gain

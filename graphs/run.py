@@ -1,0 +1,262 @@
+"""The search as a person's tools see it: start one, resume one.
+
+Whatever ends a session, the archive holds the best so far and the checkpoints beside it say where
+to go on: a stop and a crash differ only in that a stop also writes a summary.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphDrained
+
+from graphs.context import Listener, Minds, SearchContext
+from graphs.control import Control
+from graphs.events import RunFinished, RunStarted
+from graphs.minds import playbook_minds
+from graphs.search import SearchGraph, build_search
+from graphs.state import START_STATE, SearchState
+from graphs.summary import summarise
+from profiles.load import Hardware, SearchProfile
+from tools.archive import Archive, RunError, RunRecord, Target, default_home
+from tools.evaluate.executor import Executor
+from tools.nouns import Refusal, Task, TracePolicy
+from tools.nouns.run import Summary
+
+CHECKPOINTS = "checkpoints.db"
+# Steps of one round with repairs, generously; a routing error ends here and not after hours.
+STEPS_PER_ROUND = 32
+
+MakeMinds = Callable[[Task, Hardware], Minds]
+
+
+async def start_search(
+    path: Path,
+    policy: TracePolicy,
+    target: Target,
+    profile: SearchProfile,
+    *,
+    seed: int = 0,
+    home: Path | None = None,
+    listener: Listener | None = None,
+    control: Control | None = None,
+    executor: Executor | None = None,
+    make_minds: MakeMinds = playbook_minds,
+) -> Summary | Refusal:
+    """Search for a faster implementation of a user's file.
+
+    Args:
+        path: The file.
+        policy: How it becomes a task.
+        target: Which kind of device.
+        profile: How much may be spent.
+        seed: Of everything that is drawn by chance.
+        home: Where runs live; the user's data folder by default.
+        listener: Called with every event after it was kept. What it raises ends the search.
+        control: The handle by which to stop, pause or steer this session.
+        executor: Who evaluates; worker processes on this machine by default.
+        make_minds: Who thinks; the playbook by default.
+
+    Returns:
+        The summary, or why the file cannot be a task.
+
+    Raises:
+        EnvironmentLacksError: When this machine lacks what the target needs.
+        asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
+    """
+    async with _executor(executor, target) as judge:
+        task = await judge.trace(path, policy)
+        if isinstance(task, Refusal):
+            return task
+        archive = Archive.create(
+            home or default_home(),
+            task,
+            policy=policy,
+            profile=profile,
+            hardware=await judge.hardware(),
+            target=target,
+            seed=seed,
+        )
+        try:
+            archive.claim()
+            context = _context(archive, judge, make_minds, listener, control)
+            return await _session(context, resumed=False)
+        finally:
+            archive.close()
+
+
+async def resume_search(
+    run: str | Path,
+    *,
+    home: Path | None = None,
+    rounds: int | None = None,
+    seconds: float | None = None,
+    listener: Listener | None = None,
+    control: Control | None = None,
+    executor: Executor | None = None,
+    make_minds: MakeMinds = playbook_minds,
+) -> Summary | Refusal:
+    """Go on with a run that was stopped or killed; nothing is measured twice.
+
+    A run that is finished is answered with its summary, unless `rounds` or `seconds` (totals,
+    earlier sessions included) give it more to spend.
+
+    Raises:
+        RunError: When the run is unknown, corrupt, busy, or was measured on another device.
+        EnvironmentLacksError: When this machine lacks what the target needs.
+    """
+    archive = Archive.open(run, home)
+    try:
+        record = archive.record()
+        more = _extended(record.profile, rounds, seconds)
+        if record.status == "finished" and record.summary and more == record.profile:
+            return record.summary
+        archive.claim()
+        archive.set_profile(more)
+        async with _executor(executor, record.target) as judge:
+            _check_device(record, await judge.hardware())
+            context = _context(archive, judge, make_minds, listener, control)
+            return await _session(context, resumed=True)
+    finally:
+        archive.close()
+
+
+async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusal:
+    """Run the graph until it ends or somebody ends it."""
+    context.archive.set_status("running")
+    context.emit(_started(context, resumed=resumed))
+    checkpoints = context.archive.folder / CHECKPOINTS
+    async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        graph = build_search(saver)
+        drive = asyncio.create_task(_drive(graph, context))
+        context.control.watch(drive)
+        try:
+            await drive
+        except (asyncio.CancelledError, GraphDrained):
+            return await _stopped(graph, context)
+        state = (await graph.aget_state(_config(context))).values
+    if state.get("refusal"):
+        context.archive.set_status("finished")
+        return Refusal.model_validate_json(state["refusal"])
+    summary = context.archive.record().summary
+    if summary is None:
+        raise RuntimeError(f"run {context.archive.id} ended without a summary")
+    return summary
+
+
+async def _drive(graph: SearchGraph, context: SearchContext) -> None:
+    """From the beginning, from the last checkpoint, or on from where it had finished."""
+    config = _config(context)
+    snapshot = await graph.aget_state(config)
+    payload: SearchState | None = None if snapshot.values else START_STATE
+    if snapshot.values and not snapshot.next:
+        more: SearchState = {"why_stop": "", "stale_rounds": 0}
+        config = await graph.aupdate_state(config, more, as_node="select")
+        config["recursion_limit"] = _config(context)["recursion_limit"]
+    await graph.ainvoke(
+        payload,
+        config,
+        context=context,
+        durability="sync",
+        control=context.control.run_control,
+    )
+
+
+async def _stopped(graph: SearchGraph, context: SearchContext) -> Summary:
+    """Sum up what there is; a caller's own cancellation goes on after that."""
+    asked = context.control.stopped_because
+    state = (await graph.aget_state(_config(context))).values
+    summary = summarise(
+        context,
+        rounds=state.get("round", 0),
+        stopped_because=asked or "cancelled",
+        stopped=True,
+    )
+    context.archive.record_summary(summary, "stopped")
+    context.emit(RunFinished(round=summary.rounds, summary=summary))
+    if not asked:
+        raise asyncio.CancelledError
+    return summary
+
+
+def _context(
+    archive: Archive,
+    executor: Executor,
+    make_minds: MakeMinds,
+    listener: Listener | None,
+    control: Control | None,
+) -> SearchContext:
+    from tools.tasks import floor_ms
+
+    record = archive.record()
+    task, hardware = record.task, record.hardware
+    return SearchContext(
+        archive=archive,
+        executor=executor,
+        minds=make_minds(task, hardware),
+        task=task,
+        hardware=hardware,
+        profile=record.profile,
+        floor_ms=floor_ms(task.bytes_moved, task.flops, hardware),
+        seed=record.seed,
+        listener=listener,
+        control=control or Control(),
+    )
+
+
+def _started(context: SearchContext, *, resumed: bool) -> RunStarted:
+    return RunStarted(
+        run=context.archive.id,
+        task=context.task.name,
+        hardware=context.hardware.name,
+        floor_ms=context.floor_ms,
+        bytes_moved=context.task.bytes_moved,
+        flops=context.task.flops,
+        warnings=context.task.warnings,
+        isolation=context.executor.isolation,
+        resumed=resumed,
+    )
+
+
+def _config(context: SearchContext) -> RunnableConfig:
+    return {
+        "configurable": {"thread_id": context.archive.id},
+        "recursion_limit": STEPS_PER_ROUND * (context.profile.rounds + 1),
+    }
+
+
+def _extended(profile: SearchProfile, rounds: int | None, seconds: float | None) -> SearchProfile:
+    update: dict[str, object] = {}
+    if rounds is not None:
+        update["rounds"] = rounds
+    if seconds is not None:
+        update["seconds"] = seconds
+    return SearchProfile.model_validate(profile.model_dump() | update)
+
+
+def _check_device(record: RunRecord, hardware: Hardware) -> None:
+    if hardware.name != record.hardware.name:
+        raise RunError(
+            f"run {record.id} was measured on {record.hardware.name}, but this is "
+            f"{hardware.name}; times of two devices do not compare"
+        )
+
+
+@asynccontextmanager
+async def _executor(given: Executor | None, target: Target) -> AsyncIterator[Executor]:
+    """The given executor, which stays its owner's; or one of our own, closed at the end."""
+    if given is not None:
+        yield given
+        return
+    from tools.evaluate import LocalExecutor
+
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
+        executor = LocalExecutor.create(target, Path(scratch))
+        try:
+            yield executor
+        finally:
+            await executor.aclose()

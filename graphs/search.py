@@ -1,0 +1,85 @@
+"""The search as a graph: which step follows which.
+
+intake -> baseline -> plan -> [write x N] -> evaluate -> tune -> profile -> critique -> select, and
+from there to the next plan, or to certify and report. Ideas whose candidates all failed go back
+from evaluate to their writers, a bounded number of times.
+"""
+
+from typing import Literal
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Send
+
+from graphs.context import SearchContext
+from graphs.nodes.closing import certify, report
+from graphs.nodes.learning import critique, profile, select
+from graphs.nodes.measuring import evaluate, tune
+from graphs.nodes.opening import baseline, intake
+from graphs.nodes.thinking import plan, write
+from graphs.state import SearchState, Work
+
+SearchGraph = CompiledStateGraph[SearchState, SearchContext, SearchState, SearchState]
+
+
+def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> SearchGraph:
+    """The graph, ready to run."""
+    graph = StateGraph(SearchState, context_schema=SearchContext)
+    graph.add_node("intake", intake)
+    graph.add_node("baseline", baseline)
+    graph.add_node("plan", plan)
+    graph.add_node("write", write, input_schema=Work)
+    graph.add_node("evaluate", evaluate)
+    graph.add_node("tune", tune)
+    graph.add_node("profile", profile)
+    graph.add_node("critique", critique)
+    graph.add_node("select", select)
+    graph.add_node("certify", certify)
+    graph.add_node("report", report)
+    graph.add_edge(START, "intake")
+    graph.add_edge("intake", "baseline")
+    graph.add_conditional_edges("baseline", after_baseline)
+    graph.add_conditional_edges("plan", fan_out, ["write", "certify"])
+    graph.add_edge("write", "evaluate")
+    graph.add_conditional_edges("evaluate", after_evaluate, ["write", "tune"])
+    graph.add_edge("tune", "profile")
+    graph.add_edge("profile", "critique")
+    graph.add_edge("critique", "select")
+    graph.add_conditional_edges("select", after_select)
+    graph.add_edge("certify", "report")
+    graph.add_edge("report", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def after_baseline(state: SearchState) -> Literal["plan", "__end__"]:
+    """A task whose reference does not run is not searched."""
+    return "__end__" if state["refusal"] else "plan"
+
+
+def fan_out(state: SearchState) -> list[Send] | Literal["certify"]:
+    """One writer for each idea of this round."""
+    if state["why_stop"] or not state["ideas"]:
+        return "certify"
+    return [_send(state, idea, "") for idea in state["ideas"]]
+
+
+def after_evaluate(
+    state: SearchState, runtime: Runtime[SearchContext]
+) -> list[Send] | Literal["tune"]:
+    """Failed ideas go back to their writers while there are attempts left."""
+    context = runtime.context
+    if not state["failed"] or state["attempt"] > context.profile.repairs or context.out_of_time:
+        return "tune"
+    failed = (context.archive.candidate(id) for id in state["failed"])
+    return [_send(state, candidate.idea, candidate.id) for candidate in failed]
+
+
+def after_select(state: SearchState) -> Literal["plan", "certify"]:
+    """Another round, or the end."""
+    return "certify" if state["why_stop"] else "plan"
+
+
+def _send(state: SearchState, idea: str, failed: str) -> Send:
+    return Send("write", Work(round=state["round"], idea=idea, failed=failed))
