@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Literal
 
 from torch import nn
@@ -64,7 +64,7 @@ def _execute(source: str, path: str, name: str) -> ModuleType:
     return module
 
 
-def _compile(source: str, path: str) -> object:
+def _compile(source: str, path: str) -> CodeType:
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -116,9 +116,9 @@ def _no_module(module: ModuleType) -> Exception:
 
 def _named(module: ModuleType, name: str) -> Entry:
     target = getattr(module, name, None)
-    if _is_module_class(target):
-        kind = "kernelbench" if name == "Model" and hasattr(module, "get_inputs") else "module"
-        return Entry(name, target, "kernelbench" if kind == "kernelbench" else "module")
+    if isinstance(target, type) and issubclass(target, nn.Module):
+        is_benchmark = name == "Model" and hasattr(module, "get_inputs")
+        return Entry(name, target, "kernelbench" if is_benchmark else "module")
     if isinstance(target, nn.Module):
         return Entry(name, target, "module")
     if callable(target) and not isinstance(target, type):

@@ -55,7 +55,7 @@ def draw_override(override: Override) -> object:
 
 
 def _dtype(word: str, text: str) -> DType:
-    if word in DType:
+    if word in set(DType):
         return DType(word)
     known = ", ".join(DType)
     raise refuse(f"Input {text!r} has the unknown type {word!r}; known are {known}.")

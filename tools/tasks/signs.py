@@ -10,20 +10,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar
+from tools.tasks.operators import base, refs, words
 
-_LIMITED = frozenset(
-    "log log2 log10 log1p sqrt rsqrt acos asin atanh acosh lgamma digamma erfinv".split()
-)
-_ALWAYS = frozenset(
+_LIMITED = words("log log2 log10 log1p sqrt rsqrt acos asin atanh acosh lgamma digamma erfinv")
+_ALWAYS = words(
     "exp exp2 sigmoid abs relu square erfc var var_mean eq ne lt le gt ge logical_and logical_or "
-    "logical_not logical_xor isnan isinf any all argmax argmin arange sqrt rsqrt cosh".split()
+    "logical_not logical_xor isnan isinf any all argmax argmin arange sqrt rsqrt cosh"
 )
-_KEEPS = frozenset(
+_KEEPS = words(
     "add mul div sum amax amin mean prod maximum where clone view permute expand unsqueeze "
     "squeeze slice select cat index gather index_select embedding _to_copy reciprocal full "
     "split_with_sizes split cumsum cumprod repeat flip constant_pad_nd getitem log1p floor ceil "
     "round tanh expm1 scalar_tensor full_like max_pool2d_with_indices avg_pool2d asinh atan "
-    "_unsafe_view alias minimum".split()
+    "_unsafe_view alias minimum"
 )
 
 
@@ -34,18 +33,13 @@ def inputs_in_need_of_a_domain(graph: Graph) -> frozenset[str]:
     reached_by: dict[str, frozenset[str]] = {}
     needy: set[str] = set()
     for node in graph.nodes:
-        sources = _refs(node)
+        sources = refs(node)
         own = {node.name} if node.op == "input" else set()
         reached_by[node.name] = frozenset(own.union(*(reached_by[s] for s in sources)))
         nonnegative[node.name] = _is_nonnegative(node, nonnegative)
         if _limited(node) and not nonnegative.get(sources[0] if sources else "", True):
             needy |= reached_by[sources[0]]
     return frozenset(needy)
-
-
-def base(op: str) -> str:
-    """`aten.add.Tensor` -> `add`; the pseudo-operators stay as they are."""
-    return op.split(".")[1] if op.startswith("aten.") else op
 
 
 def _limited(node: Node) -> bool:
@@ -87,16 +81,3 @@ def _arg_nonnegative(arg: Arg, known: dict[str, bool]) -> bool:
     if isinstance(arg, ListArg):
         return all(_arg_nonnegative(item, known) for item in arg.items)
     return isinstance(arg, Scalar) and isinstance(arg.value, (int, float)) and arg.value >= 0
-
-
-def _refs(node: Node) -> list[str]:
-    """Names of the nodes that feed this one, in order."""
-    found: list[str] = []
-    pending: list[Arg] = [*node.args, *(arg for _, arg in node.kwargs)]
-    while pending:
-        arg = pending.pop(0)
-        if isinstance(arg, Ref):
-            found.append(arg.node)
-        elif isinstance(arg, ListArg):
-            pending[:0] = arg.items
-    return found

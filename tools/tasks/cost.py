@@ -1,0 +1,123 @@
+"""What a task must cost: bytes moved once, and floating-point operations.
+
+Bytes: every input, weight and constant that is used is read once, and every output and updated
+buffer written once. Of a tensor that is only looked up or sliced, no more is counted than the
+look-ups return. Operations: torch's formulas for contractions, one per element and operator for
+the rest, none for views and copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import fx
+from torch.utils.flop_counter import flop_registry
+
+from tools.nouns import Graph, Node
+from tools.tasks.operators import base, refs, words
+
+aten = torch.ops.aten
+
+_LOOK_UPS = words(
+    "slice select embedding index index_select gather _embedding_bag split_with_sizes split "
+    "narrow unbind as_strided diagonal"
+)
+_VIEWS = words("view permute unsqueeze squeeze transpose expand _unsafe_view getitem alias clone")
+_REDUCTIONS = words(
+    "sum prod amax amin argmax argmin var var_mean any all cumsum cumprod logcumsumexp cummax "
+    "cummin mean"
+)
+
+
+def bytes_moved(graph: Graph) -> int:
+    """Bytes that any implementation reads and writes at least."""
+    users: dict[str, list[Node]] = {node.name: [] for node in graph.nodes}
+    for node in graph.nodes:
+        for source in refs(node):
+            users[source].append(node)
+    ends = set(graph.outputs) | {mutation.node for mutation in graph.mutations}
+    sources = [n for n in graph.nodes if n.op in ("input", "weight", "constant")]
+    read = sum(_bytes_read(node, users, ends) for node in sources)
+    results = [*graph.outputs, *(mutation.node for mutation in graph.mutations)]
+    return read + sum(_size_bytes(graph.node(name)) for name in results)
+
+
+def _bytes_read(node: Node, users: dict[str, list[Node]], ends: set[str]) -> int:
+    """At most the tensor's size, and at most what its users take of it."""
+    size = _size_bytes(node)
+    if node.name in ends:
+        return size
+    taken = 0
+    for user in users[node.name]:
+        first = refs(user)[0] == node.name
+        if base(user.op) in _LOOK_UPS and first:
+            taken += min(_size_bytes(user), _bytes_read(user, users, ends))
+        elif base(user.op) in _VIEWS:
+            taken += _bytes_read(user, users, ends)
+        else:
+            return size
+    return min(size, taken)
+
+
+def _size_bytes(node: Node) -> int:
+    return sum(spec.size_bytes for spec in node.out)
+
+
+def flops(graph: fx.Graph) -> int:
+    """Floating-point operations of a forward; `node.meta["val"]` must hold shapes."""
+    return sum(_node_flops(node) for node in graph.nodes if node.op == "call_function")
+
+
+def _node_flops(node: fx.Node) -> int:
+    packet = getattr(node.target, "_overloadpacket", None)
+    if packet in _WHOLE:
+        return _WHOLE[packet](node)
+    if packet in flop_registry:
+        args = fx.map_arg(node.args, _value)
+        kwargs = fx.map_arg(node.kwargs, _value)
+        return int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
+    if base(str(node.target)) in _REDUCTIONS:
+        return _numel(node.args[0])
+    tags = getattr(node.target, "tags", ())
+    return _numel(node) if torch.Tag.pointwise in tags else 0
+
+
+def _value(node: fx.Node) -> fx.node.Argument:
+    return cast("fx.node.Argument", node.meta["val"])
+
+
+def _numel(node: object) -> int:
+    value = node.meta["val"] if isinstance(node, fx.Node) else None
+    return value.numel() if isinstance(value, torch.Tensor) else 0
+
+
+def _shape(node: object) -> Sequence[int]:
+    return node.meta["val"].shape if isinstance(node, fx.Node) else ()
+
+
+def _attention(node: fx.Node) -> int:
+    """Two products of every query with every key; half of them where the mask is causal."""
+    query, key, value = (_shape(arg) for arg in node.args[:3])
+    pairs = math.prod(query[:-1]) * key[-2]
+    causal = node.args[5] if len(node.args) > 5 else node.kwargs.get("is_causal", False)
+    return 2 * pairs * (query[-1] + value[-1]) // (2 if causal else 1)
+
+
+def _recurrent(node: fx.Node) -> int:
+    """Every weight matrix is applied to every token."""
+    tokens = math.prod(_shape(node.args[0])[:-1])
+    weights = node.args[2]
+    matrices = [w for w in weights if len(_shape(w)) == 2] if isinstance(weights, list) else []
+    return sum(2 * tokens * math.prod(_shape(weight)) for weight in matrices)
+
+
+_WHOLE: dict[object, Callable[[fx.Node], int]] = {
+    aten.scaled_dot_product_attention: _attention,
+    aten.lstm: _recurrent,
+    aten.gru: _recurrent,
+    aten.rnn_tanh: _recurrent,
+    aten.rnn_relu: _recurrent,
+}

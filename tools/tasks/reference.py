@@ -1,0 +1,109 @@
+"""The reference itself, alive in a worker: what candidates are compared with and timed against.
+
+Weights depend on the seed alone. The module stays in the mode its constructor left it in, and
+no gradients are recorded. What is not covered: timing it, and deciding what is equal.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from tools.nouns import Task
+from tools.tasks.build import build_module
+from tools.tasks.constants import constants_of
+from tools.tasks.load import choose_entry, load_module
+from tools.tasks.refusals import RefusedError, refuse, user_code
+
+
+class Reference:
+    """A task's module on one device.
+
+    `module` takes the task's arguments as they are and can be given to torch.compile.
+    """
+
+    def __init__(
+        self, module: nn.Module, task: Task, device: str, *, dtype: torch.dtype | None = None
+    ) -> None:
+        self.module = module
+        self.device = device
+        self._task = task
+        self._dtype = dtype
+        self._constants = constants_of(task.graph, device)
+        self._saved: dict[str, torch.Tensor] = {}
+
+    @classmethod
+    def build(cls, task: Task, device: str, *, seed: int = 0) -> Reference:
+        """Execute the task's file and construct its module with weights drawn under `seed`.
+
+        Raises:
+            RefusedError: the file or the constructor fails here.
+        """
+        file = load_module(task.source, task.path)
+        entry = choose_entry(file, task.entry)
+        try:
+            with torch.device(device):
+                module = build_module(file, entry, seed)
+        except RefusedError:
+            # Some constructors mix devices; the host can always make what is then moved.
+            module = build_module(file, entry, seed)
+        return cls(module.to(device).requires_grad_(False), task, device)
+
+    def forward(self, args: Sequence[object]) -> tuple[torch.Tensor, ...]:
+        """The module's outputs as a flat tuple, without gradients.
+
+        Raises:
+            RefusedError: the user's forward raises, or returns something other than tensors.
+        """
+        with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
+            result = self.module(*(self._cast(arg) for arg in args))
+        leaves = pytree.tree_leaves(result)
+        if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            raise refuse("The forward returns something other than tensors.")
+        return tuple(leaves)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The live parameters and buffers by state-dict name, and the graph's constants.
+
+        A tensor that has several names stands under each of them.
+        """
+        named = dict(self.module.named_parameters(remove_duplicate=False))
+        buffers = dict(self.module.named_buffers(remove_duplicate=False))
+        return {**named, **buffers, **self._constants}
+
+    def snapshot(self) -> Mapping[str, torch.Tensor]:
+        """Remember all buffers as they are now; `restore` goes back to the latest snapshot."""
+        self._saved = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return self._saved
+
+    def restore(self, saved: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Write the values of a snapshot back into the same memory."""
+        saved = self._saved if saved is None else saved
+        for name, buffer in self.module.named_buffers():
+            if name in saved:
+                buffer.copy_(saved[name])
+
+    def double(self) -> Reference:
+        """A copy that computes in float64: weights, floating inputs and factories' default."""
+        module = copy.deepcopy(self.module).double()
+        return Reference(module, self._task, self.device, dtype=torch.float64)
+
+    def _cast(self, arg: object) -> object:
+        if self._dtype is None or not isinstance(arg, torch.Tensor):
+            return arg
+        return arg.to(self._dtype) if arg.is_floating_point() else arg
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """Tensors that the forward makes without naming a type must match the float64 ones."""
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(self._dtype or usual)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(usual)

@@ -1,0 +1,63 @@
+"""What both ways of tracing end in, and what neither accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from tools.tasks.refusals import RefusedError, refuse
+
+Structure = Literal["tensor", "tuple", "list"]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A functional graph and what its placeholders and results stand for.
+
+    `inputs` has the placeholder of every tensor argument in order; `weights` maps placeholders
+    to state-dict names, `constants` maps placeholders or attributes to baked-in values.
+    """
+
+    graph: fx.Graph
+    inputs: tuple[str, ...]
+    weights: dict[str, str]
+    outputs: list[fx.Node]
+    structure: Structure
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    mutations: dict[str, fx.Node] = field(default_factory=dict)
+
+
+def output_tensor(position: int, node: object) -> fx.Node:
+    """The node of a returned tensor; RefusedError when what is returned is no tensor."""
+    if isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor):
+        return node
+    raise refuse(f"The forward must return tensors, but output {position + 1} is none.")
+
+
+def input_changed(name: str) -> RefusedError:
+    """The refusal for a forward that writes into its argument."""
+    return refuse(
+        f"The forward changes its input {name!r} in place, which a replacement must not do; "
+        "copy the input first."
+    )
+
+
+def structure_of(spec: pytree.TreeSpec) -> Structure:
+    """How the outputs are packed; RefusedError for dicts and classes."""
+    for part in _parts(spec):
+        if part.type not in (None, tuple, list):
+            kind = getattr(part.type, "__name__", str(part.type))
+            raise refuse(
+                f"The forward returns a {kind}; only tensors, tuples and lists are supported."
+            )
+    if spec.type is None:
+        return "tensor"
+    return "list" if spec.type is list else "tuple"
+
+
+def _parts(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    return [spec, *(p for child in spec.children() for p in _parts(child))]

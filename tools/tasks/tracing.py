@@ -1,0 +1,126 @@
+"""From a file's text to a Task, or to the sentence that says why not.
+
+Runs inside a worker process: it executes the user's file. Limits on time and memory, and what
+ends the process itself, are the worker's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from tools.nouns import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
+from tools.tasks.arguments import argument_names
+from tools.tasks.convert import tensor_spec, to_graph
+from tools.tasks.cost import bytes_moved, flops
+from tools.tasks.export import trace_graph
+from tools.tasks.load import Entry, choose_entry, load_module, sha256
+from tools.tasks.operators import refs
+from tools.tasks.probe import Probe, probe
+from tools.tasks.refusals import RefusedError, message
+from tools.tasks.simplify import draws_random, simplify
+from tools.tasks.statistics import input_spec
+
+
+def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
+    """Turn the text of a user's file into a task.
+
+    Args:
+        source: the text; `path` is where it stands, for its imports and for messages.
+        path: the file's path; its folder becomes importable.
+        policy: which entry to take and which inputs, where the person said so.
+    """
+    try:
+        return _trace(source, str(Path(path).absolute()), policy)
+    except RefusedError as refused:
+        return refused.refusal
+    except (MemoryError, RecursionError, torch.OutOfMemoryError) as error:
+        said = message(error) or type(error).__name__
+        return Refusal(sentence=f"Tracing ran out of memory or depth: {said}.", exit_status=3)
+
+
+def _trace(source: str, path: str, policy: TracePolicy) -> Task:
+    file = load_module(source, path)
+    entry = choose_entry(file, policy.entry)
+    found = probe(file, entry, policy.inputs)
+    names = argument_names(found.module, len(found.inputs))
+    traced = trace_graph(found.module, found.inputs, found.mode)
+    random = draws_random(traced.graph)
+    simplify(traced)
+    specs = _input_specs(found, names)
+    graph = to_graph(traced, [spec.name for spec in specs if spec.tensor is not None])
+    return Task(
+        name=Path(path).stem,
+        path=path,
+        source=source,
+        source_sha256=sha256(source),
+        entry=entry.name,
+        entry_kind=entry.kind,
+        input_override=policy.inputs,
+        inputs=specs,
+        outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
+        weights=_weights(found, graph),
+        graph=graph,
+        bytes_moved=bytes_moved(graph),
+        flops=flops(traced.graph),
+        training=found.module.training and entry.kind != "function",
+        draws_random=random,
+        warnings=_warnings(entry, found, specs, graph, random),
+    )
+
+
+def _input_specs(found: Probe, names: list[str]) -> tuple[InputSpec, ...]:
+    samples = found.samples or [None] * len(found.inputs)
+    return tuple(
+        input_spec(name, value, sample)
+        for name, value, sample in zip(names, found.inputs, samples, strict=True)
+    )
+
+
+def _weights(found: Probe, graph: Graph) -> tuple[WeightSpec, ...]:
+    """Parameters, buffers and, as buffers, the graph's constants; used or not."""
+    weights = [
+        WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True))
+        for name, tensor in found.module.named_parameters()
+    ]
+    weights += [
+        WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True), is_buffer=True)
+        for name, tensor in found.module.named_buffers()
+    ]
+    constants = [
+        WeightSpec(name=str(node.target), tensor=node.out[0], is_buffer=True)
+        for node in graph.nodes
+        if node.op == "constant"
+    ]
+    return (*weights, *constants)
+
+
+def _warnings(
+    entry: Entry, found: Probe, specs: tuple[InputSpec, ...], graph: Graph, random: bool
+) -> tuple[str, ...]:
+    said: list[str] = []
+    if random:
+        said.append("The forward draws random numbers, so results cannot be compared exactly.")
+    if graph.mutations:
+        targets = ", ".join(mutation.target for mutation in graph.mutations)
+        said.append(f"The forward updates buffers: {targets}.")
+    unused = _unused_inputs(graph)
+    if unused:
+        said.append(f"The forward does not use {', '.join(unused)}.")
+    if any(spec.tensor is not None and spec.minimum is None for spec in specs):
+        said.append("The inputs are too large to be looked at while tracing.")
+    if entry.kind != "function" and found.module.training and _mode_matters(found.module):
+        said.append("The module runs in training mode, as its constructor left it.")
+    return tuple(said)
+
+
+def _unused_inputs(graph: Graph) -> list[str]:
+    used = {name for node in graph.nodes for name in refs(node)} | set(graph.outputs)
+    return [name for name in graph.inputs if name not in used]
+
+
+def _mode_matters(module: torch.nn.Module) -> bool:
+    """Whether some part behaves differently in training: dropout, and norms with statistics."""
+    kinds = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
+    return any(isinstance(part, (*kinds, torch.nn.RReLU)) for part in module.modules())
