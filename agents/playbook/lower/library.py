@@ -1,0 +1,93 @@
+"""What no nest covers is left to PyTorch: one call in the plan for each such node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from math import prod
+
+from agents.playbook.ir import PlanLine
+from agents.playbook.lower.arguments import base
+from agents.playbook.lower.context import Context
+from agents.playbook.lower.views import View
+from tools.nouns import Arg, DTypeArg, ListArg, Node, Ref, Scalar
+
+# Placement is the plan's business; these arguments are dropped.
+_DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
+
+
+def call(context: Context, node: Node) -> None:
+    """Adds the library call that makes a node's results."""
+    uses: list[str] = []
+
+    def spell(ref: Ref) -> str:
+        view = context.value(ref)
+        if view.text is None:
+            view = context.copy(view)
+        uses.append(view.buffer)
+        return view.text or view.buffer
+
+    given = [written(arg, spell) for arg in node.args]
+    given += [f"{key}={written(arg, spell)}" for key, arg in node.kwargs if key not in _DROPPED]
+    made = [context.buffer(node.name, spec) for spec in node.out]
+    names = tuple(view.buffer for view in made)
+    text = f"{', '.join(names)} = aten.{base(node.op)}({', '.join(given)})"
+    context.values[node.name] = tuple(_packed(view) for view in made)
+    context.add(line=PlanLine(
+        text=text, makes=names, uses=tuple(dict.fromkeys(uses)), operator=node.op,
+        cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
+    ))  # fmt: skip
+
+
+def _packed(view: View) -> View:
+    """Whatever layout tracing saw: nests read the result made contiguous."""
+    return view
+
+
+def written(arg: Arg, spell: Callable[[Ref], str]) -> str:
+    """An argument as plan source; `spell` writes a tensor."""
+    if isinstance(arg, Ref):
+        return spell(arg)
+    if isinstance(arg, Scalar):
+        return _plain(arg.value)
+    if isinstance(arg, DTypeArg):
+        return f'"{arg.value.value}"'
+    items = [written(item, spell) for item in arg.items] if isinstance(arg, ListArg) else []
+    return f"[{', '.join(items)}]"
+
+
+def _plain(value: bool | int | float | str | None) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _bytes(context: Context, uses: list[str], node: Node) -> int:
+    read = sum(
+        prod(context.buffers[name].shape) * context.buffers[name].dtype.itemsize_bytes
+        for name in dict.fromkeys(uses)
+    )
+    return read + sum(spec.size_bytes for spec in node.out)
+
+
+def _flops(context: Context, node: Node) -> int:
+    """Multiply-adds of the contractions, counted as two; one an output element otherwise."""
+    shapes = [context.value(arg).shape for arg in node.args if isinstance(arg, Ref)]
+    out, name = node.out[0], base(node.op)
+    if name in ("mm", "bmm", "linear", "matmul") and shapes:
+        return 2 * out.numel * shapes[0][-1]
+    if name in ("addmm", "baddbmm") and len(shapes) > 1:
+        return 2 * out.numel * shapes[1][-1]
+    if name == "convolution" and len(shapes) > 1:
+        return _convolution_flops(node, shapes[0], shapes[1])
+    if "scaled_dot_product" in name and len(shapes) > 2:
+        query, key = shapes[0], shapes[1]
+        return 4 * prod(query) * key[-2]
+    return sum(spec.numel for spec in node.out)
+
+
+def _convolution_flops(node: Node, x: tuple[int, ...], weight: tuple[int, ...]) -> int:
+    transposed = len(node.args) > 6 and node.args[6] == Scalar(value=True)
+    # A transposed convolution uses its weight once for every input element instead.
+    positions = prod(x) // x[1] if transposed else node.out[0].numel // node.out[0].shape[1]
+    return 2 * positions * prod(weight)

@@ -1,0 +1,277 @@
+"""Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
+
+The order of merging is greedy: along the edges from producers to readers first, then readers
+of a common tensor. `keep` names buffers that are stored and read back even where they could be
+computed again; `lower` tries which of them pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from agents.playbook.lower.context import Context, Step
+from agents.playbook.lower.expr import Address, Expr
+from agents.playbook.lower.inline import digits, inlined
+from agents.playbook.lower.merge import merged, shares
+from agents.playbook.lower.nest import Nest, where_of
+
+# Expressions of one nest: beyond that registers spill and compilers slow down.
+INLINE_LIMIT, MERGE_LIMIT = 240, 480
+# What one more launch costs, in bytes of traffic; between a CPU's and a large GPU's figure.
+LAUNCH_BYTES = 1 << 18
+
+_HEAVY_WORDS = """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
+    atanh sigmoid erf erfc lgamma pow atan2 fmod remainder sqrt rsqrt div
+"""
+_HEAVY = frozenset(_HEAVY_WORDS.split())
+
+
+@dataclass
+class Fusion:
+    """One attempt at a schedule."""
+
+    context: Context
+    needed: frozenset[str]
+    keep: frozenset[str] = frozenset()
+    steps: list[Step] = field(default_factory=list)
+    inlined: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> Fusion:
+        """Inlines, drops and merges; `steps` are the result in a valid order."""
+        self.steps = [Step(s.number, s.nest, s.line) for s in self.context.steps]
+        self._inline()
+        self._drop()
+        self._merge(self._edges)
+        self._merge(self._siblings)
+        self._merge(self._edges)
+        self._drop()
+        self.steps = ordered(self.steps)
+        return self
+
+    # Inlining
+
+    def _inline(self) -> None:
+        producers: dict[str, Step] = {}
+        stages = _stages(self.steps)
+        for step in self.steps:
+            if step.nest is not None:
+                step.nest = self._absorbed(step, producers, stages)
+            for buffer in step.targets:
+                # A tensor written in parts has no one producer.
+                parts = buffer in producers
+                producers[buffer] = Step(-1) if parts else step
+
+    def _absorbed(self, step: Step, producers: dict[str, Step], stages: dict[int, int]) -> Nest:
+        nest = step.nest
+        if nest is None:
+            raise ValueError("a plan line computes nothing")
+        refused: set[Address] = set()
+        while (load := self._candidate(nest, producers, refused)) is not None:
+            where = where_of(load)
+            source = producers[where.buffer]
+            new = None
+            if source.nest is not None and self._worth(source, step, nest, where, stages):
+                new = inlined(self.context.ops, nest, load, source.nest)
+            if new is None or len(new.exprs) > INLINE_LIMIT:
+                refused.add(where)
+                continue
+            self.inlined[where.buffer] = self.inlined.get(where.buffer, 0) + 1
+            nest = new
+        return nest
+
+    def _candidate(
+        self, nest: Nest, producers: dict[str, Step], refused: set[Address]
+    ) -> Expr | None:
+        for load in nest.loads:
+            where = where_of(load)
+            source = producers.get(where.buffer)
+            if where in refused or source is None or source.nest is None or source.nest.inner:
+                continue
+            if where.buffer in self.keep or where.buffer in self.context.exact:
+                continue
+            if digits(source.nest.writes[0].address) is not None:
+                return load
+        return None
+
+    def _worth(
+        self, source: Step, step: Step, nest: Nest, where: Address, stages: dict[int, int]
+    ) -> bool:
+        """Whether computing again is no dearer than storing and reading back."""
+        made = source.nest
+        if made is None:
+            return False
+        pool = self.context.pool
+        heavy = any(expr.op in _HEAVY for expr in made.exprs)
+        repeats = nest.numel(pool) // max(1, made.numel(pool))
+        if heavy and repeats >= 8 and not nest.inner and _along_fastest(nest, where):
+            return False
+        if stages[step.number] == stages[source.number]:
+            return True
+        # A library call lies between: the two can never be one nest.
+        again = nest_read_bytes(self.context, made)
+        stored = made.numel(pool) * where.dtype.itemsize_bytes
+        return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    # Dropping
+
+    def _drop(self) -> None:
+        """Removes writes that no step and no output needs, and nests left without any."""
+        changed = True
+        while changed:
+            wanted = self.needed.union(*(step.reads for step in self.steps))
+            kept: list[Step] = []
+            for step in self.steps:
+                useless = step.targets - wanted
+                if step.nest is not None and useless:
+                    step.nest = step.nest.without(useless)
+                if (
+                    (step.nest is None and step.targets - useless)
+                    or (step.nest and step.nest.writes)
+                    or (step.line is not None and not step.line.makes)
+                ):
+                    kept.append(step)
+            changed = len(kept) != len(self.steps)
+            self.steps = kept
+
+    # Merging
+
+    def _merge(self, candidates: Callable[[], Iterator[tuple[Step, Step]]]) -> None:
+        failed: set[tuple[int, int]] = set()
+        alive: list[Nest] = []
+        while self._merge_once(candidates, failed, alive):
+            self._drop()
+
+    def _merge_once(
+        self,
+        candidates: Callable[[], Iterator[tuple[Step, Step]]],
+        failed: set[tuple[int, int]],
+        alive: list[Nest],
+    ) -> bool:
+        for first, second in candidates():
+            if first.nest is None or second.nest is None:
+                continue
+            key = (id(first.nest), id(second.nest))
+            if key in failed:
+                continue
+            new = None
+            if not self._between(first, second):
+                new = merged(self.context.ops, first.nest, second.nest, MERGE_LIMIT)
+            if new is not None and self._keeps_levels(new):
+                first.nest = new
+                self.steps.remove(second)
+                return True
+            failed.add(key)
+            alive += [first.nest, second.nest]  # so that an id is never another nest's
+        return False
+
+    def _edges(self) -> Iterator[tuple[Step, Step]]:
+        """Nests that read what another nest makes."""
+        makers = {buffer: step for step in self.steps if step.nest for buffer in step.targets}
+        for second in self.steps:
+            for buffer in sorted(second.reads) if second.nest else ():
+                first = makers.get(buffer)
+                if first is not None and first is not second:
+                    yield first, second
+
+    def _siblings(self) -> Iterator[tuple[Step, Step]]:
+        """Nests that read the same tensor."""
+        nests = [step for step in self.steps if step.nest is not None]
+        for at, first in enumerate(nests):
+            for second in nests[at + 1 : at + 33]:
+                if first.nest and second.nest and shares(first.nest, second.nest):
+                    yield first, second
+
+    def _between(self, first: Step, second: Step) -> bool:
+        """Whether a path leads from one to the other through a third step."""
+        return self._reaches(first, second) or self._reaches(second, first)
+
+    def _reaches(self, start: Step, end: Step) -> bool:
+        readers: dict[str, list[Step]] = {}
+        for step in self.steps:
+            for buffer in step.reads:
+                readers.setdefault(buffer, []).append(step)
+        todo = [s for buffer in start.targets for s in readers.get(buffer, ()) if s is not end]
+        seen: set[int] = set()
+        while todo:
+            step = todo.pop()
+            if step is end:
+                return True
+            if id(step) not in seen:
+                seen.add(id(step))
+                todo += [s for buffer in step.targets for s in readers.get(buffer, ())]
+        return False
+
+    def _keeps_levels(self, nest: Nest) -> bool:
+        """Every write varies with all outer axes, and with all inner ones or none."""
+        outer, inner = set(nest.outer), set(nest.inner)
+        for write in nest.writes:
+            axes = write.address.axes
+            if not outer <= axes or (axes & inner and not inner <= axes):
+                return False
+        return True
+
+    # Cost
+
+    def cost(self) -> int:
+        """Bytes moved, launches included, by everything that is not a library call."""
+        total = 0
+        for step in self.steps:
+            if step.nest is not None:
+                total += LAUNCH_BYTES + nest_read_bytes(self.context, step.nest)
+                total += sum(footprint(write.address) for write in step.nest.writes)
+        return total
+
+
+def _along_fastest(nest: Nest, where: Address) -> bool:
+    """Whether a read varies along the axis that the nest's first write moves least along."""
+    terms = [term for term in nest.writes[0].address.terms if isinstance(term.by, str)]
+    if not terms:
+        return False
+    fastest = min(terms, key=lambda term: abs(term.step)).by
+    return isinstance(fastest, str) and where.step(fastest) != 0
+
+
+def footprint(where: Address) -> int:
+    """Bytes at distinct positions of an address."""
+    return prod(term.size for term in where.terms) * where.dtype.itemsize_bytes
+
+
+def nest_read_bytes(context: Context, nest: Nest) -> int:
+    """Bytes that a nest must read, each element counted once."""
+    read: dict[str, int] = {}
+    for load in nest.loads:
+        where = where_of(load)
+        buffer = context.buffers[where.buffer]
+        size = prod(buffer.shape) * buffer.dtype.itemsize_bytes
+        read[where.buffer] = min(size, read.get(where.buffer, 0) + footprint(where))
+    return sum(read.values())
+
+
+def _stages(steps: list[Step]) -> dict[int, int]:
+    """For every step, how many library calls lie before it on the longest path."""
+    made: dict[str, int] = {}
+    stages: dict[int, int] = {}
+    for step in steps:
+        stage = max((made.get(buffer, 0) for buffer in step.reads), default=0)
+        stages[step.number] = stage
+        for buffer in step.targets:
+            made[buffer] = max(made.get(buffer, 0), stage + (step.nest is None))
+    return stages
+
+
+def ordered(steps: list[Step]) -> list[Step]:
+    """The steps so that everything is made before it is read, else in the graph's order."""
+    made = {buffer for step in steps for buffer in step.targets}
+    left = sorted(steps, key=lambda step: step.number)
+    result: list[Step] = []
+    while left:
+        blocked = set[str]().union(*(step.targets for step in left))
+        ready = next((s for s in left if not (s.reads & made & (blocked - s.targets))), None)
+        if ready is None:
+            raise ValueError("the steps depend on each other in a circle")
+        left.remove(ready)
+        result.append(ready)
+    return result

@@ -1,0 +1,149 @@
+"""From the traced graph to nests and library calls, one node at a time; nothing is fused yet.
+
+Every value is a View of some buffer. Operators that no table covers, that draw random numbers
+or whose tensors are empty go to the library.
+"""
+
+from __future__ import annotations
+
+from agents.playbook.lower.arguments import Arguments, UnlikeError, base
+from agents.playbook.lower.context import Context
+from agents.playbook.lower.expr import computed
+from agents.playbook.lower.indexing import INDEXING, store
+from agents.playbook.lower.library import call
+from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
+from agents.playbook.lower.reductions import REDUCTIONS
+from agents.playbook.lower.shapes import SHAPES
+from tools.nouns import DType, Graph, Node, Ref, Scalar
+
+_NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
+
+
+def translate(graph: Graph) -> Context:
+    """Every node of the graph as steps over virtual buffers."""
+    context = Context()
+    for name in graph.inputs:
+        _leaf(context, graph.node(name), "input")
+    for node in graph.nodes:
+        if node.name not in context.values:
+            _node(context, node)
+        context.specs[node.name] = node.out[0]
+    return context
+
+
+def _node(context: Context, node: Node) -> None:
+    if node.op in ("weight", "constant", "input"):
+        _leaf(context, node, "weight")
+    elif base(node.op) == "getitem" or node.op == "getitem":
+        at = Arguments(node).integer(1)
+        source = context.values[Arguments(node).tensor(0).node]
+        context.values[node.name] = (source[at],)
+    else:
+        _operation(context, node)
+
+
+def _leaf(context: Context, node: Node, role: str) -> None:
+    target = node.target or node.name
+    wanted = node.name if role == "input" else target.replace(".", "_")
+    view = context.buffer(wanted, node.out[0], role)
+    context.values[node.name] = (view,)
+    if role == "weight":
+        context.weights[view.buffer] = target
+
+
+def _operation(context: Context, node: Node) -> None:
+    empty = any(0 in spec.shape for spec in node.out) or _reads_empty(context, node)
+    if empty or not _covered(context, node):
+        call(context, node)
+
+
+def _reads_empty(context: Context, node: Node) -> bool:
+    refs = [arg for arg in node.args if isinstance(arg, Ref)]
+    return any(0 in context.value(ref).shape for ref in refs)
+
+
+def _covered(context: Context, node: Node) -> bool:
+    """Translates the node if a table knows it; False, and nothing changed, if none does."""
+    name, arguments = base(node.op), Arguments(node)
+    steps = len(context.steps)
+    try:
+        if name in SHAPES:
+            context.values[node.name] = SHAPES[name](context, node, arguments)
+        elif name in REDUCTIONS:
+            REDUCTIONS[name](context, node, arguments)
+        elif name in INDEXING:
+            INDEXING[name](context, node, arguments)
+        elif name in POINTWISE:
+            _pointwise(context, node, arguments)
+        else:
+            return False
+    except UnlikeError:
+        del context.steps[steps:]
+        return False
+    return True
+
+
+def _pointwise(context: Context, node: Node, arguments: Arguments) -> None:
+    if name_draws(node) or (node.op.endswith("decimals") and arguments.integer(1, "decimals")):
+        raise UnlikeError("no pointwise form")
+    refs = list(dict.fromkeys(arg.node for arg in _refs(node)))
+    views = [context.value(Ref(node=name)) for name in refs]
+    shape = node.out[0].shape
+    space = context.space(views, shape)
+    loaded = {
+        name: context.pool.load(where) for name, where in zip(refs, space.addresses, strict=True)
+    }
+    out = computed(node.out[0].dtype)
+    work = _work(context, node, out)
+    value = POINTWISE[base(node.op)](PointwiseCall(context.ops, arguments, loaded, work, out))
+    store(context, node, space, value)
+    if node.out[0].dtype in _NARROW:
+        # Arithmetic here is in int64; wrapping happens in the store, so the store must stay.
+        context.exact.add(context.value(Ref(node=node.name)).buffer)
+
+
+def name_draws(node: Node) -> bool:
+    """Whether a node's operator has an output argument variant that is not functional."""
+    return node.op.endswith((".out", "_"))
+
+
+def _refs(node: Node) -> list[Ref]:
+    given = [*node.args, *(arg for _, arg in node.kwargs)]
+    return [arg for arg in given if isinstance(arg, Ref)]
+
+
+def _work(context: Context, node: Node, out: DType) -> DType:
+    """The type that operands are brought to: PyTorch's promotion, in the types computed in."""
+    if base(node.op) in TO_FLOAT or (out is not DType.BOOL and out.is_floating):
+        return out if out is not DType.BOOL else DType.FLOAT32
+    if out is DType.INT64:
+        return out
+    views = [context.value(ref) for ref in _refs(node)]
+    sized = [computed(view.dtype) for view in views if view.dims]
+    single = [computed(view.dtype) for view in views if not view.dims]
+    plain = [_kind(arg.value) for arg in node.args[:2] if isinstance(arg, Scalar)]
+    best = DType.BOOL
+    for group in (sized, single, [kind for kind in plain if kind is not None]):
+        high = max(group, key=_rank, default=DType.BOOL)
+        if _category(high) > _category(best):
+            best = high
+    return best
+
+
+_RANKS = (DType.BOOL, DType.INT64, DType.FLOAT32, DType.FLOAT64)
+
+
+def _rank(dtype: DType) -> int:
+    return _RANKS.index(dtype)
+
+
+def _category(dtype: DType) -> int:
+    return min(_rank(dtype), 2)
+
+
+def _kind(value: object) -> DType | None:
+    if isinstance(value, bool):
+        return DType.BOOL
+    if isinstance(value, int):
+        return DType.INT64
+    return DType.FLOAT32 if isinstance(value, float) else None
