@@ -8,6 +8,7 @@ from tools.archive.behaviour import Behaviour, behaviour
 from tools.archive.elites import Elite, elites, parents
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
 from tools.archive.listing import list_runs
+from tools.archive.places import run_folders
 from tools.archive.records import (
     Author,
     Effort,
@@ -44,4 +45,5 @@ __all__ = [
     "elites",
     "list_runs",
     "parents",
+    "run_folders",
 ]

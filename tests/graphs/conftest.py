@@ -1,0 +1,93 @@
+import importlib.util
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.control import Control
+from graphs.events import Event
+from graphs.run import resume_search, start_search
+from profiles.load import SearchProfile
+from tools.nouns import TracePolicy
+from tools.nouns.run import Summary
+
+TOY = Path(__file__).with_name("toy.py")
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("toy_search", TOY)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["toy_search"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def toy() -> ModuleType:
+    """The toy search beside this file."""
+    return _load()
+
+
+@pytest.fixture
+def search(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]:
+    """Run a whole toy search; keyword arguments of the profile, or an executor, may be given."""
+
+    async def run(
+        *,
+        executor: object = None,
+        events: list[Event] | None = None,
+        control: Control | None = None,
+        seed: int = 0,
+        listener: Callable[[Event], None] | None = None,
+        loops: object = None,
+        home: Path = tmp_path,
+        **profile: object,
+    ) -> Summary:
+        chosen = SearchProfile.model_validate(toy.PROFILE.model_dump() | profile)
+        told = listener or (events.append if events is not None else None)
+        known = toy.LOOPS if loops is None else loops
+        summary = await start_search(
+            Path("toy.py"),
+            TracePolicy(),
+            "cpu",
+            chosen,
+            seed=seed,
+            home=home,
+            listener=told,
+            control=control,
+            executor=executor or toy.ToyExecutor(),
+            make_minds=lambda task, hardware: toy.toy_minds(known),
+        )
+        assert isinstance(summary, Summary)
+        return summary
+
+    return run
+
+
+@pytest.fixture
+def resume(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]:
+    """Resume a toy search."""
+
+    async def run(
+        id: str,
+        *,
+        executor: object = None,
+        events: list[Event] | None = None,
+        rounds: int | None = None,
+    ) -> Summary:
+        summary = await resume_search(
+            id,
+            home=tmp_path,
+            rounds=rounds,
+            listener=events.append if events is not None else None,
+            executor=executor or toy.ToyExecutor(),
+            make_minds=lambda task, hardware: toy.toy_minds(toy.LOOPS),
+        )
+        assert isinstance(summary, Summary)
+        return summary
+
+    return run

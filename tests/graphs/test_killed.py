@@ -1,0 +1,65 @@
+"""A search that is killed, again and again, at any moment."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools.archive import Archive, run_folders
+
+TOY = Path(__file__).with_name("toy.py")
+ROOT = Path(__file__).parents[2]
+
+
+def start(home: Path, log: Path, run: str | None = None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(TOY), str(home), str(log), *([run] if run else [])]
+    return subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"})
+
+
+def measured(archive: Archive) -> set[tuple[str, str]]:
+    return {
+        (item.candidate.id, effort)
+        for item in archive.standings()
+        for effort in ("screen", "precise", "certify")
+        if archive.evaluation(item.candidate.id, effort)
+    }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_search_killed_at_any_moment_loses_nothing_and_measures_nothing_twice(
+    tmp_path: Path, seed: int
+) -> None:
+    dice, log = random.Random(seed), tmp_path / "log"
+    process = start(tmp_path, log)
+    known: set[tuple[str, str]] = set()
+    archive: Archive | None = None
+    for _ in range(4):
+        while not log.exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(dice.uniform(0.0, 0.25))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        archive = Archive.open(run_folders(tmp_path)[0])
+        lines = log.read_text().splitlines() if log.exists() else []
+        assert not known & {tuple(line.split()) for line in lines}
+        log.unlink(missing_ok=True)
+        assert known <= measured(archive)
+        known = measured(archive)
+        process = start(tmp_path, log, archive.id)
+    assert archive is not None
+    assert process.wait(60) == 0
+    lines = log.read_text().splitlines() if log.exists() else []
+    assert not known & {tuple(line.split()) for line in lines}
+    record = archive.record()
+    assert record.status == "finished"
+    assert record.summary is not None
+    assert record.summary.status == "improved"
+    keys = Counter(event.key for event in archive.events() if event.key)
+    assert set(keys.values()) == {1}
+    ledger = {entry.idea for entry in archive.ledger()}
+    assert ledger == {idea.id for idea in archive.ideas()}

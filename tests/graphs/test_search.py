@@ -1,0 +1,229 @@
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.control import Control
+from graphs.events import EVENT, CandidateJudged, Critiqued, Event, IdeasProposed
+from tools.archive import Archive, elites, list_runs
+from tools.nouns import Candidate, Verdict
+from tools.nouns.run import Summary
+
+Search = Callable[..., Awaitable[Summary]]
+
+
+async def test_a_search_finds_the_fastest_and_certifies_it(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor()
+    summary = await search(executor=executor)
+    assert summary.status == "improved"
+    assert summary.best is not None
+    assert summary.best.speedup_vs_best_baseline > 1.0
+    archive = Archive.open(summary.run, tmp_path)
+    standings = archive.standings()
+    assert summary.best.median_ms == min(executor.cost(item.candidate) for item in standings)
+    assert archive.evaluation(summary.best.candidate, "certify") is not None
+    assert archive.record().summary == summary
+    assert archive.record().status == "finished"
+    assert summary.candidates.written == len(standings)
+
+
+async def test_every_kind_of_event_is_told_once_and_in_order(
+    search: Search, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    summary = await search(events=events)
+    stored = Archive.open(summary.run, tmp_path).events()
+    assert [EVENT.validate_json(event.payload) for event in stored] == events
+    kinds = [event.kind for event in events]
+    assert kinds[0] == "run_started"
+    assert kinds[1] == "baselines_measured"
+    assert kinds[2] == "ideas_proposed"
+    assert kinds[-1] == "run_finished"
+    for kind in ("candidate_written", "candidate_judged", "best_improved", "profiled", "critiqued"):
+        assert kind in kinds
+    assert Counter(kinds)["round_finished"] == summary.rounds
+    keys = [event.key for event in stored if event.key]
+    assert len(keys) == len(set(keys))
+
+
+async def test_a_best_is_known_before_the_second_candidate_is_screened(search: Search) -> None:
+    events: list[Event] = []
+    await search(events=events)
+    kinds = [event.kind for event in events if event.kind in ("candidate_judged", "best_improved")]
+    assert kinds[:3] == ["candidate_judged", "candidate_judged", "best_improved"]
+
+
+async def test_a_wrong_kernel_is_never_an_elite_and_never_the_best(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    def wrong(candidate: Candidate, effort: str) -> Verdict | None:
+        return Verdict.WRONG_RESULT if "rows=tiled" in candidate.strategies else None
+
+    summary = await search(executor=toy.ToyExecutor(wrong=wrong))
+    archive = Archive.open(summary.run, tmp_path)
+    assert any(i.evaluation.verdict is Verdict.WRONG_RESULT for i in archive.standings())
+    assert summary.best is not None
+    assert "rows=tiled" not in archive.candidate(summary.best.candidate).strategies
+    for elite in elites(archive.standings()):
+        assert elite.standing.evaluation.verdict is Verdict.CORRECT
+
+
+async def test_a_failed_idea_is_repaired_a_bounded_number_of_times(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    everything = toy.ToyExecutor(wrong=lambda candidate, effort: Verdict.WRONG_RESULT)
+    summary = await search(executor=everything, rounds=1, repairs=2)
+    assert summary.status == "nothing_correct"
+    assert summary.best is None
+    repairs = [
+        item.candidate
+        for item in Archive.open(summary.run, tmp_path).candidates()
+        if item.author == "repair"
+    ]
+    assert repairs
+    assert all("instead of" in candidate.note for candidate in repairs)
+    assert all("the toy says so" in candidate.note for candidate in repairs)
+
+
+async def test_a_finalist_that_fails_certification_gives_way_to_the_next(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    fallen: list[str] = []
+
+    def wrong(candidate: Candidate, effort: str) -> Verdict | None:
+        if effort == "certify" and not fallen:
+            fallen.append(candidate.id)
+        return Verdict.NONDETERMINISTIC if effort == "certify" and candidate.id in fallen else None
+
+    events: list[Event] = []
+    summary = await search(executor=toy.ToyExecutor(wrong=wrong), events=events)
+    assert summary.status == "improved"
+    assert summary.best is not None
+    assert summary.best.candidate not in fallen
+    assert any(event.kind == "noted" and fallen[0] in event.words for event in events)
+
+
+@pytest.mark.parametrize(
+    ("eager_ms", "compile_ms", "status"),
+    [
+        (2.5, 2.0, "improved"),
+        (2.5, None, "improved"),
+        (2.5, 0.9, "faster_than_eager"),
+        (1.0, 0.9, "no_improvement"),
+    ],
+)
+async def test_the_status_claims_no_more_than_the_intervals_show(
+    search: Search, toy: ModuleType, eager_ms: float, compile_ms: float | None, status: str
+) -> None:
+    executor = toy.ToyExecutor(eager_ms=eager_ms, compile_ms=compile_ms)
+    assert (await search(executor=executor)).status == status
+
+
+async def test_a_task_without_loops_ends_honestly(search: Search) -> None:
+    events: list[Event] = []
+    summary = await search(loops={}, events=events)
+    assert summary.status == "no_improvement"
+    assert summary.stopped_because == "nothing is left to try"
+    assert summary.candidates.written == 0
+
+
+async def test_budgets_are_respected(search: Search, toy: ModuleType) -> None:
+    assert (await search(rounds=1)).rounds == 1
+    patient = await search(rounds=9, minimum_gain=9.0, patience=1)
+    assert patient.stopped_because == "nothing improved for 1 round"
+    slow = toy.ToyExecutor(pause_s=0.2)
+    hurried = await search(rounds=9, seconds=1.0, executor=slow)
+    assert hurried.stopped_because == "the budget of 1 seconds is used up"
+    assert hurried.best is not None
+
+
+async def test_the_floor_ends_a_search(search: Search) -> None:
+    summary = await search(rounds=9, stop_at_floor_fraction=0.2)
+    assert "of the floor" in summary.stopped_because
+    assert summary.rounds == 1
+
+
+async def test_the_same_seed_makes_the_same_decisions(search: Search, tmp_path: Path) -> None:
+    told = []
+    for name in "ab":
+        summary = await search(seed=5, home=tmp_path / name)
+        archive = Archive.open(summary.run, tmp_path / name)
+        told.append(
+            (
+                [item.candidate for item in archive.candidates()],
+                archive.ideas(),
+                archive.analyses(),
+                archive.ledger(),
+            )
+        )
+    assert told[0] == told[1]
+
+
+async def test_predictions_of_one_round_are_scored_in_the_next(search: Search) -> None:
+    events: list[Event] = []
+    await search(events=events)
+    analyses = [event.analysis for event in events if isinstance(event, Critiqued)]
+    assert analyses[0].predictions_checked == 0
+    assert analyses[-1].predictions_checked > 0
+    assert any(p.held is not None for p in analyses[-1].predictions)
+
+
+async def test_stop_keeps_the_best_so_far_and_the_run_goes_on_later(
+    search: Search, resume: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    control, events = Control(), list[Event]()
+
+    def listener(event: Event) -> None:
+        events.append(event)
+        if event.kind == "best_improved":
+            control.stop("you asked")
+
+    stopped = await search(control=control, listener=listener)
+    assert stopped.status == "stopped"
+    assert stopped.stopped_because == "you asked"
+    assert stopped.best is not None
+    assert [info.status for info in list_runs(tmp_path)] == ["stopped"]
+    before = {e.evaluation.candidate for e in events if isinstance(e, CandidateJudged)}
+    executor = toy.ToyExecutor()
+    finished = await resume(stopped.run, executor=executor)
+    assert finished.status == "improved"
+    assert not {id for id, effort in executor.asked if effort == "screen"} & before
+    assert ("baselines", "screen") not in executor.asked
+
+
+async def test_a_paused_run_ends_at_a_step_and_goes_on(search: Search, resume: Search) -> None:
+    control = Control()
+
+    def listener(event: Event) -> None:
+        if event.kind == "critiqued":
+            control.pause()
+
+    paused = await search(control=control, listener=listener)
+    assert paused.status == "stopped"
+    assert paused.stopped_because == "paused"
+    assert (await resume(paused.run)).status == "improved"
+
+
+async def test_a_finished_run_answers_with_its_summary_or_goes_on_when_given_more(
+    search: Search, resume: Search, toy: ModuleType
+) -> None:
+    first = await search(rounds=1)
+    untouched = toy.ToyExecutor()
+    assert await resume(first.run, executor=untouched) == first
+    assert untouched.asked == []
+    events: list[Event] = []
+    more = await resume(first.run, rounds=2, events=events)
+    assert more.rounds == 2
+    assert [event.round for event in events if isinstance(event, IdeasProposed)] == [2]
+
+
+async def test_what_the_critic_says_reaches_the_next_ideas(search: Search) -> None:
+    events: list[Event] = []
+    await search(events=events)
+    proposals = [event for event in events if isinstance(event, IdeasProposed)]
+    assert "critic" not in proposals[0].reasoning
+    assert any("the critic" in proposal.reasoning for proposal in proposals[1:])

@@ -1,0 +1,214 @@
+"""A search without a device: a repertoire, and an executor whose times are a formula.
+
+Run as a script it is a search in a process of its own, to be killed:
+`python toy.py HOME LOG [RUN]`. Every evaluation is written to LOG when it begins.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.coder import PlaybookCoder
+from agents.critic import PlaybookCritic
+from agents.planner import PlaybookPlanner
+from agents.playbook.ideas import Draft, Option
+from agents.playbook.ir import Strategy
+from agents.profiler import PlaybookProfiler
+from graphs.context import Minds
+from graphs.run import resume_search, start_search
+from profiles.load import Hardware, SearchProfile
+from tools.evaluate.executor import Effort
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Comparison,
+    Conditions,
+    DType,
+    Evaluation,
+    Graph,
+    InputSpec,
+    Language,
+    Measurement,
+    Refusal,
+    Task,
+    TensorSpec,
+    TracePolicy,
+    Verdict,
+    Verification,
+)
+
+CONDITIONS = Conditions(device="toy", l2_flushed=False, input_sets=1)
+SPEC = TensorSpec(shape=(1024, 1024), dtype=DType.FLOAT32)
+TASK = Task(
+    name="toy", path="toy.py", source="", source_sha256="0", entry="Model",
+    entry_kind="kernelbench", inputs=(InputSpec(name="x", tensor=SPEC),), outputs=(SPEC,),
+    graph=Graph(nodes=(), inputs=(), outputs=()), bytes_moved=8_000_000, flops=1_000_000,
+)  # fmt: skip
+HARDWARE = Hardware(
+    name="Toy", kind="cpu", source="test", cores=2, cache_mib=8, memory_gib=8,
+    bandwidth_gb_s=20, fp32_tflops=0.1,
+)  # fmt: skip
+PROFILE = SearchProfile(
+    name="tiny", rounds=3, ideas_per_round=2, candidates_per_idea=2, repairs=1, patience=3,
+    seconds=600, tuning_trials=3, finalists=2, stop_at_floor_fraction=0.999, minimum_gain=1.01,
+)  # fmt: skip
+KERNEL = """// tune: THREADS in 64, 128, 256
+// tune: VECTOR in 1, 2, 4
+extern "C" void run(const float* x, float* y) {{ /* {what} */ }}
+"""
+PLAN = "def forward(x):\n    y = empty_like(x)\n    launch('run', args=(x, y))\n    return y\n"
+# Strategy -> memory label, predicted ms, true ms.
+LOOPS: Mapping[str, Mapping[str, tuple[str, float, float]]] = {
+    "rows": {
+        "twice": ("streams", 2.0, 2.4),
+        "once": ("on chip", 1.0, 1.6),
+        "tiled": ("cache", 1.5, 1.2),
+    },
+    "tail": {"flat": ("streams", 0.2, 0.3), "wide": ("streams", 0.3, 0.2)},
+}
+
+
+@dataclass(frozen=True)
+class ToyRepertoire:
+    loops: Mapping[str, Mapping[str, tuple[str, float, float]]]
+    language: Language = Language.CPP
+    fixed_ms: float = 0.0
+
+    def options(self) -> tuple[Option, ...]:
+        return tuple(
+            Option(loop=loop, family="toy", strategy=_strategy(name, of[0]), predicted_ms=of[1])
+            for loop, names in self.loops.items()
+            for name, of in names.items()
+        )
+
+    def draft(self, choices: Mapping[str, str]) -> Draft:
+        named = tuple(f"{loop}={choices[loop]}" for loop in sorted(self.loops))
+        memory = self.loops["rows"][choices["rows"]][0]
+        kernel = KERNEL.format(what=", ".join(named))
+        return Draft(kernel=kernel, plan=PLAN, strategies=(*named, f"memory={memory}"))
+
+
+def _strategy(name: str, memory: str) -> Strategy:
+    return Strategy(
+        name=name, title=f"The {name} way", mechanism=f"does {name}", reason="a reason",
+        category="memory", metric="ms", memory=memory, compute="plain", parallel="rows",
+    )  # fmt: skip
+
+
+def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> Minds:
+    repertoire = ToyRepertoire(loops)
+    return Minds(
+        planner=PlaybookPlanner(repertoire),
+        coder=PlaybookCoder(repertoire),
+        profiler=PlaybookProfiler(),
+        critic=PlaybookCritic(),
+    )
+
+
+@dataclass
+class ToyExecutor:
+    """Times are a formula of strategies and settings; `wrong` says who fails at which effort."""
+
+    loops: Mapping[str, Mapping[str, tuple[str, float, float]]] = field(
+        default_factory=lambda: LOOPS
+    )
+    eager_ms: float = 2.5
+    compile_ms: float | None = 2.0
+    pause_s: float = 0.0
+    wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
+    log: Path | None = None
+    asked: list[tuple[str, Effort]] = field(default_factory=list)
+    isolation: str = "toy"
+    closed: bool = False
+
+    async def hardware(self) -> Hardware:
+        return HARDWARE
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        return TASK
+
+    async def baselines(self, task: Task) -> Baselines | Refusal:
+        await self._take("baselines", "screen")
+        compiled = self.compile_ms
+        return Baselines(
+            items=(
+                Baseline(name="eager", measurement=_measured(self.eager_ms)),
+                Baseline(
+                    name="compile",
+                    measurement=_measured(compiled) if compiled else None,
+                    failure="" if compiled else "no C++ compiler",
+                ),
+            )
+        )
+
+    async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+        await self._take(candidate.id, effort)
+        verdict = self.wrong(candidate, effort)
+        if verdict is not None:
+            found = Verification(verdict=verdict, reason="the toy says so")
+            return Evaluation(candidate=candidate.id, verification=found)
+        ms = self.cost(candidate)
+        return Evaluation(
+            candidate=candidate.id,
+            verification=Verification(verdict=Verdict.CORRECT, reason="", error_ratio=1.0),
+            screen=_measured(ms),
+            comparisons=() if effort == "screen" else self._comparisons(ms),
+        )
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def cost(self, candidate: Candidate) -> float:
+        words = dict(text.split("=") for text in candidate.strategies)
+        settings = {setting.name: setting.value for setting in candidate.settings}
+        base = sum(of[words[loop]][2] for loop, of in self.loops.items())
+        off = abs(settings["THREADS"] - 128) / 640 + (4 - settings["VECTOR"]) / 20
+        return float(base * (1.0 + off))
+
+    def _comparisons(self, ms: float) -> tuple[Comparison, ...]:
+        baselines = {"eager": self.eager_ms, "compile": self.compile_ms}
+        return tuple(
+            Comparison(
+                baseline=name, candidate_ms=ms, baseline_ms=base, ratio=base / ms,
+                ci95_low=0.99 * base / ms, ci95_high=1.01 * base / ms, pairs=9,
+                candidate_samples_ms=(ms,), baseline_samples_ms=(base,), conditions=CONDITIONS,
+            )
+            for name, base in baselines.items()
+            if base
+        )  # fmt: skip
+
+    async def _take(self, what: str, effort: Effort) -> None:
+        self.asked.append((what, effort))
+        if self.log is not None:
+            with self.log.open("a") as log:
+                log.write(f"{what} {effort}\n")
+                log.flush()
+                os.fsync(log.fileno())
+        await asyncio.sleep(self.pause_s)
+
+
+def _measured(ms: float) -> Measurement:
+    return Measurement(median_ms=ms, p10_ms=ms, p90_ms=ms, samples_ms=(ms,), conditions=CONDITIONS)
+
+
+async def main(home: Path, log: Path, run: str | None) -> None:
+    executor = ToyExecutor(pause_s=0.01, log=log)
+    if run is None:
+        await start_search(
+            Path("toy.py"), TracePolicy(), "cpu", PROFILE, home=home, executor=executor,
+            make_minds=lambda task, hardware: toy_minds(LOOPS),
+        )  # fmt: skip
+    else:
+        await resume_search(
+            run, home=home, executor=executor,
+            make_minds=lambda task, hardware: toy_minds(LOOPS),
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    home, log, *run = sys.argv[1:]
+    asyncio.run(main(Path(home), Path(log), run[0] if run else None))
