@@ -1,0 +1,10 @@
+"""The plan: the host side of a candidate, in a subset of Python checked by allow-list.
+
+A plan reads shapes, allocates, takes views, launches and calls admitted library operators. It
+cannot import, catch, loop without bound, keep state or see anything outside its arguments.
+"""
+
+from tools.candidates.plan.operators import ADMITTED
+from tools.candidates.plan.validate import Plan, validate_plan
+
+__all__ = ["ADMITTED", "Plan", "validate_plan"]

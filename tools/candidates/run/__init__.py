@@ -1,0 +1,10 @@
+"""Carries a validated plan out on real tensors. For worker processes only: it imports torch.
+
+The plan's syntax tree is rewritten so that every read that could reach further than the contract
+says goes through a guard, then compiled with a namespace that holds the guards and nothing else.
+"""
+
+from tools.candidates.run.allocator import Allocator, TorchAllocator
+from tools.candidates.run.runner import PlanRunner
+
+__all__ = ["Allocator", "PlanRunner", "TorchAllocator"]

@@ -1,0 +1,230 @@
+"""Runs a plan: the one object that a judge or a timer calls.
+
+Not safe for two threads at once: the current weights and the launchers' argument memory are
+shared between calls.
+"""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+import torch
+
+from tools.candidates.errors import DeviceError, LaunchRefused
+from tools.candidates.plan import ADMITTED, validate_plan
+from tools.candidates.plan.validate import parse_plan
+from tools.candidates.run.allocator import Allocator, TorchAllocator
+from tools.candidates.run.guards import (
+    GUARDS,
+    dtype_named,
+    dtype_or_value,
+    number,
+    shape_of,
+    shown,
+    tensor,
+)
+from tools.candidates.run.loading import load
+from tools.candidates.run.operators import resolve
+from tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
+from tools.candidates.settings import complete_settings
+from tools.candidates.signature import parse_kernel
+from tools.compile import Built
+from tools.nouns import Candidate
+
+_FILE = "<plan>"
+# What Python raises when a plan does something impossible; all of it is the candidate's doing.
+_PLAN_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+
+
+class PlanRunner:
+    """A candidate loaded on a device: `runner(args, weights)` gives the outputs.
+
+    Args:
+        candidate: Its plan is validated again here.
+        built: The object that `compile_candidate` made of it.
+        device: As torch names it ("cuda:0", "cpu").
+        allocator: Where the plan's memory comes from; torch's own when None.
+        operators: Library operators admitted.
+
+    Raises:
+        ContractError: When kernel or plan break the contract.
+        LaunchRefused: When the object lacks a function.
+        DeviceError: When the device cannot load the object.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        built: Built,
+        device: str | torch.device,
+        allocator: Allocator | None = None,
+        *,
+        operators: frozenset[str] = ADMITTED,
+    ):
+        self.source = parse_kernel(candidate.kernel, candidate.language)
+        self.plan = validate_plan(candidate.plan, self.source, operators)
+        self.device = _indexed(torch.device(device))
+        self._allocator = allocator or TorchAllocator()
+        settings = complete_settings(self.source, candidate.settings)
+        self._namespace: dict[str, object] = {"__builtins__": {}, "__slice": slice, **GUARDS}
+        self._namespace |= {"inf": float("inf"), "nan": float("nan")}
+        self._namespace |= {item.name: item.value for item in settings}
+        self._namespace |= self._helpers()
+        launchers = load(self.source, built, self.device)
+        self._namespace |= {launcher_name(name): call for name, call in launchers.items()}
+        self._namespace |= {
+            operator_name(path): resolve(path, self.device) for path in self.plan.operators
+        }
+        self._compile()
+        self._weights: Mapping[str, torch.Tensor] = {}
+
+    def prepare(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Run the plan's `prepare`, where it has one; the caller times it as set-up.
+
+        Raises:
+            LaunchRefused: When it cannot be carried out.
+        """
+        if self._prepare is None:
+            return
+        prepared = self._run(self._prepare, (weights,), weights)
+        assert isinstance(prepared, dict)
+        for name, value in prepared.items():
+            if not isinstance(value, torch.Tensor):
+                raise LaunchRefused(f"prepare returns {shown(value)} as {name!r}, not a tensor")
+        self._namespace["prepared"] = prepared
+
+    def __call__(
+        self, args: Sequence[object], weights: Mapping[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        """Run the plan's `forward`.
+
+        Args:
+            args: The task's inputs in order, tensors and plain scalars.
+            weights: Parameters and buffers by state-dict name; buffers may be updated.
+
+        Returns:
+            The outputs; on a GPU the work is queued, not finished.
+
+        Raises:
+            LaunchRefused: When the plan cannot be carried out.
+            DeviceError: When the device reports an error of earlier work.
+        """
+        result = self._run(self._forward, args, weights)
+        if isinstance(result, torch.Tensor):
+            return (result,)
+        if not isinstance(result, tuple | list) or not result:
+            raise LaunchRefused(f"forward returns {shown(result)}, not a tensor or a tuple of them")
+        for value in result:
+            if not isinstance(value, torch.Tensor):
+                raise LaunchRefused(f"forward returns {shown(value)} among its outputs")
+        return tuple(result)
+
+    def _run(
+        self,
+        function: Callable[..., object],
+        args: Sequence[object],
+        weights: Mapping[str, torch.Tensor],
+    ) -> object:
+        self._weights = self._namespace["weights"] = weights
+        try:
+            if not torch.is_grad_enabled():
+                return function(*args)
+            with torch.no_grad():
+                return function(*args)
+        except LaunchRefused as refused:
+            raise LaunchRefused(refused.words, _plan_line(refused.__traceback__)) from None
+        except _PLAN_ERRORS as error:
+            raise LaunchRefused(_words(error), _plan_line(error.__traceback__)) from None
+        except RuntimeError as error:
+            if _is_device_error(error):
+                raise
+            raise LaunchRefused(_words(error), _plan_line(error.__traceback__)) from None
+
+    def _compile(self) -> None:
+        tree = parse_plan(self.plan.text)
+        tunables = frozenset(item.name for item in self.source.tunables)
+        functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
+        tree.body = [Rewriter(item, tunables).visit(item) for item in functions]
+        ast.fix_missing_locations(tree)
+        # The validator admitted every node, and the namespace has no builtins.
+        exec(compile(tree, _FILE, "exec"), self._namespace)
+        forward, prepare = self._namespace["forward"], self._namespace.get("prepare")
+        assert callable(forward)
+        self._forward: Callable[..., object] = forward
+        self._prepare: Callable[..., object] | None = prepare if callable(prepare) else None
+
+    def _helpers(self) -> dict[str, Callable[..., object]]:
+        return {
+            "empty": self._empty,
+            "zeros": lambda shape, dtype="float32": self._empty(shape, dtype).zero_(),
+            "full": self._full,
+            "empty_like": lambda x, dtype=None: self._empty(x.shape, dtype or dtype_word(x)),
+            "zeros_like": lambda x, dtype=None: self._empty(
+                x.shape, dtype or dtype_word(x)
+            ).zero_(),
+            "full_like": lambda x, value, dtype=None: self._full(
+                x.shape, value, dtype or dtype_word(x)
+            ),
+            "update": self._update,
+        }
+
+    def _empty(self, shape: object, dtype: object = "float32") -> torch.Tensor:
+        named = dtype if isinstance(dtype, torch.dtype) else dtype_named(dtype)
+        return self._allocator.empty(shape_of(shape), named, self.device)
+
+    def _empty_like(self, like: object, dtype: object = None) -> torch.Tensor:
+        """Contiguous whatever the other tensor's strides are, so that kernels can rely on it."""
+        model = tensor(like)
+        named = model.dtype if dtype is None else dtype_or_value(dtype)
+        return self._empty(model.shape, named)
+
+    def _full(self, shape: object, value: object, dtype: object = "float32") -> torch.Tensor:
+        return self._empty(shape, dtype).fill_(number(value))
+
+    def _update(self, name: str, value: object) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise LaunchRefused(f"update({name!r}, ...) takes a tensor, not {shown(value)}")
+        target = self._weights[name]
+        if target.shape != value.shape:
+            words = f"{name!r} has shape {tuple(target.shape)}, not {tuple(value.shape)}"
+            raise LaunchRefused(words)
+        target.copy_(value)
+
+
+def _indexed(device: torch.device) -> torch.device:
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _plan_line(traceback: TracebackType | None) -> int:
+    """The line of the plan that an error passed through last; 0 when it passed through none."""
+    line = 0
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == _FILE:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _words(error: Exception) -> str:
+    first = str(error).strip().split("\n", 1)[0]
+    if isinstance(error, KeyError):
+        return f"there is no {error} here"
+    return f"{type(error).__name__}: {first}"
+
+
+def _is_device_error(error: RuntimeError) -> bool:
+    """Out of memory and errors of the device are not the plan's words to explain."""
+    if isinstance(error, DeviceError | torch.OutOfMemoryError | torch.AcceleratorError):
+        return True
+    return "CUDA error" in str(error) or "can't allocate memory" in str(error)
