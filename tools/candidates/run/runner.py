@@ -167,12 +167,10 @@ class PlanRunner:
             "empty": self._empty,
             "zeros": lambda shape, dtype="float32": self._empty(shape, dtype).zero_(),
             "full": self._full,
-            "empty_like": lambda x, dtype=None: self._empty(x.shape, dtype or dtype_word(x)),
-            "zeros_like": lambda x, dtype=None: self._empty(
-                x.shape, dtype or dtype_word(x)
-            ).zero_(),
-            "full_like": lambda x, value, dtype=None: self._full(
-                x.shape, value, dtype or dtype_word(x)
+            "empty_like": self._empty_like,
+            "zeros_like": lambda x, dtype=None: self._empty_like(x, dtype).zero_(),
+            "full_like": lambda x, value, dtype=None: self._empty_like(x, dtype).fill_(
+                number(value)
             ),
             "update": self._update,
         }
