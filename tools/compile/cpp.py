@@ -15,11 +15,13 @@ from pathlib import Path
 
 from tools.compile.cuda import INCLUDE, headers_digest
 from tools.compile.elf import read_shared_object
+from tools.compile.headers import precompiled
 from tools.compile.pool import Answer, Compiler
 from tools.compile.results import CompileRefusedError
 from tools.compile.symbols import forbidden_symbols, static_constructors
 from tools.evaluate.executor import EnvironmentLacksError
 
+_PRELUDE = INCLUDE / "kernelwright.hpp"
 _MEMORY_BYTES = 6 << 30
 _CODE_WORDS = (
     "-O3 -march=native -std=c++20 -fopenmp -fPIC -fno-semantic-interposition -fno-exceptions "
@@ -48,7 +50,9 @@ def compile_cpp(compiler: Compiler, source: str, output: Path, timeout_s: float)
     command, assembly = cpp_compiler(), output.with_suffix(".s")
     text = output.with_name("kernel.cpp")
     text.write_text(source, encoding="utf-8")
-    generate = [*command, *_CODE, f"-I{INCLUDE}", "-S", text.name, "-o", assembly.name]
+    prelude = precompiled(compiler, command, _CODE, _PRELUDE, cpp_identity())
+    folders = [f"-I{folder}" for folder in (prelude, INCLUDE) if folder is not None]
+    generate = [*command, *_CODE, *folders, "-S", text.name, "-o", assembly.name]
     link = [*command, *_LINK, assembly.name, "-o", output.name, *openmp_library(), "-lm"]
     request = {
         "kind": "commands",

@@ -697,4 +697,34 @@ template <int THREADS, class Op, class T> __device__ __forceinline__ T block_exc
     }
 }
 
+// Scans one batch in place and moves the carry on: COUNT vectors of VECTOR elements a thread,
+// vector u of a warp's lanes lying before vector u + 1. With LANES < 32 every group of lanes has
+// its own row and carry; with THREADS > 32 the warps' batches lie one after another.
+template <int LANES, int THREADS, int COUNT, int VECTOR, class Op, class T>
+__device__ __forceinline__ void scan_batch(T* values, T& carry) {
+    T before[COUNT];
+    T running = Op::identity();
+#pragma unroll
+    for (int u = 0; u < COUNT; ++u) {
+#pragma unroll
+        for (int k = 1; k < VECTOR; ++k) {
+            values[u * VECTOR + k] = Op::combine(values[u * VECTOR + k - 1], values[u * VECTOR + k]);
+        }
+        T total;
+        const T lanes = warp_exclusive<LANES, Op>(values[u * VECTOR + VECTOR - 1], total);
+        before[u] = Op::combine(running, lanes);
+        running = Op::combine(running, total);
+    }
+    T whole = running;
+    T start = carry;
+    if constexpr (THREADS > 32) start = Op::combine(carry, block_exclusive<THREADS, Op>(running, whole));
+#pragma unroll
+    for (int u = 0; u < COUNT; ++u) {
+        const T offset = Op::combine(start, before[u]);
+#pragma unroll
+        for (int k = 0; k < VECTOR; ++k) values[u * VECTOR + k] = Op::combine(offset, values[u * VECTOR + k]);
+    }
+    carry = Op::combine(carry, whole);
+}
+
 }  // namespace kw

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <omp.h>
 #include <type_traits>
 #if defined(__AVX__)
 #include <immintrin.h>
