@@ -17,7 +17,7 @@ from tools.tasks.refusals import RefusedError
 from tools.tasks.source import read_source
 
 if TYPE_CHECKING:
-    from tools.tasks.draws import draw, is_defined
+    from tools.tasks.draws import draw
     from tools.tasks.reference import Reference
     from tools.tasks.tracing import trace
 
@@ -28,7 +28,6 @@ __all__ = [
     "applicable",
     "draw",
     "floor_ms",
-    "is_defined",
     "read_source",
     "trace",
 ]
@@ -36,7 +35,6 @@ __all__ = [
 _NEEDS_TORCH = {
     "Reference": "tools.tasks.reference",
     "draw": "tools.tasks.draws",
-    "is_defined": "tools.tasks.draws",
     "trace": "tools.tasks.tracing",
 }
 

@@ -12,7 +12,7 @@ import base64
 import torch
 
 from tools.nouns import DType, DTypeArg, Graph, ListArg, Node, Scalar, TensorSpec
-from tools.tasks.probe import SUPPORTED
+from tools.tasks.checks import SUPPORTED
 from tools.tasks.refusals import refuse
 
 LARGEST_BYTES = 2**20

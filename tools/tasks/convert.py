@@ -26,8 +26,8 @@ from tools.nouns import (
     Scalar,
     TensorSpec,
 )
+from tools.tasks.checks import SUPPORTED
 from tools.tasks.constants import constant_node
-from tools.tasks.probe import SUPPORTED
 from tools.tasks.refusals import refuse
 from tools.tasks.traced import Traced
 

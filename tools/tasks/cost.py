@@ -22,7 +22,7 @@ from tools.tasks.operators import base, refs, words
 aten = torch.ops.aten
 
 _LOOK_UPS = words(
-    "slice select embedding index index_select gather _embedding_bag split_with_sizes split "
+    "slice select embedding index index_select gather split_with_sizes split "
     "narrow unbind as_strided diagonal"
 )
 _VIEWS = words("view permute unsqueeze squeeze transpose expand _unsafe_view getitem alias clone")
@@ -34,32 +34,39 @@ _REDUCTIONS = words(
 
 def bytes_moved(graph: Graph) -> int:
     """Bytes that any implementation reads and writes at least."""
-    users: dict[str, list[Node]] = {node.name: [] for node in graph.nodes}
-    for node in graph.nodes:
-        for source in refs(node):
-            users[source].append(node)
-    ends = set(graph.outputs) | {mutation.node for mutation in graph.mutations}
+    traffic = _Traffic(graph)
     sources = [n for n in graph.nodes if n.op in ("input", "weight", "constant")]
-    read = sum(_bytes_read(node, users, ends) for node in sources)
     results = [*graph.outputs, *(mutation.node for mutation in graph.mutations)]
-    return read + sum(_size_bytes(graph.node(name)) for name in results)
+    written = sum(_size_bytes(traffic.nodes[name]) for name in results)
+    return sum(traffic.bytes_read(node) for node in sources) + written
 
 
-def _bytes_read(node: Node, users: dict[str, list[Node]], ends: set[str]) -> int:
-    """At most the tensor's size, and at most what its users take of it."""
-    size = _size_bytes(node)
-    if node.name in ends:
-        return size
-    taken = 0
-    for user in users[node.name]:
-        first = refs(user)[0] == node.name
-        if base(user.op) in _LOOK_UPS and first:
-            taken += min(_size_bytes(user), _bytes_read(user, users, ends))
-        elif base(user.op) in _VIEWS:
-            taken += _bytes_read(user, users, ends)
-        else:
+class _Traffic:
+    """Who reads what in a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.ends = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
+        self.users: dict[str, list[Node]] = {node.name: [] for node in graph.nodes}
+        for node in graph.nodes:
+            for source in dict.fromkeys(refs(node)):
+                self.users[source].append(node)
+
+    def bytes_read(self, node: Node) -> int:
+        """At most the tensor's size, and at most what its users take of it."""
+        size = _size_bytes(node)
+        if node.name in self.ends:
             return size
-    return min(size, taken)
+        return min(size, sum(self._taken(node, user, size) for user in self.users[node.name]))
+
+    def _taken(self, node: Node, user: Node, size: int) -> int:
+        looked_up = refs(user)[0] == node.name
+        if base(user.op) == "_embedding_bag" and looked_up:
+            row = size // node.out[0].shape[0]
+            return row * self.nodes[refs(user)[1]].out[0].numel
+        if base(user.op) in _LOOK_UPS and looked_up:
+            return self.bytes_read(user)
+        return self.bytes_read(user) if base(user.op) in _VIEWS else size
 
 
 def _size_bytes(node: Node) -> int:

@@ -9,14 +9,14 @@ plain scalars never change.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
 
 from tools.nouns import Domain, InputSpec, Task
 from tools.tasks.build import build_inputs
-from tools.tasks.distributions import DISTRIBUTIONS, domain_of
+from tools.tasks.distributions import DISTRIBUTIONS
 from tools.tasks.load import load_module
 from tools.tasks.refusals import RefusedError
 
@@ -41,14 +41,9 @@ def draw(task: Task, distribution: str, seed: int, device: str) -> list[Drawn]:
     return [
         own[i]
         if own is not None and _unknown_integers(spec)
-        else _fresh(task, spec, distribution, generator)
+        else _fresh(spec, distribution, generator)
         for i, spec in enumerate(task.inputs)
     ]
-
-
-def is_defined(outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether every output is finite: only then was the distribution fair to the reference."""
-    return all(bool(torch.isfinite(output).all()) for output in outputs)
 
 
 def _own(task: Task, seed: int, device: str) -> list[Drawn]:
@@ -72,13 +67,13 @@ def _unknown_integers(spec: InputSpec) -> bool:
     return spec.tensor is not None and not spec.tensor.dtype.is_floating and spec.minimum is None
 
 
-def _fresh(task: Task, spec: InputSpec, distribution: str, generator: torch.Generator) -> Drawn:
+def _fresh(spec: InputSpec, distribution: str, generator: torch.Generator) -> Drawn:
     if spec.tensor is None:
         return spec.scalar
     dtype: torch.dtype = getattr(torch, spec.tensor.dtype.value)
     if dtype.is_floating_point:
         values = _FLOATING[distribution](spec.tensor.shape, dtype, generator)
-        values = _into_domain(values, domain_of(task, spec)).to(dtype)
+        values = _into_domain(values, spec.domain).to(dtype)
     elif dtype is torch.bool:
         uniform = torch.rand(spec.tensor.shape, generator=generator, device=generator.device)
         values = uniform < (0.5 if spec.mean is None else spec.mean)

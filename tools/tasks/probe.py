@@ -8,23 +8,32 @@ ones are used.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 
 from tools.tasks.build import build_inputs, build_module
+from tools.tasks.checks import check_inputs, check_outputs
 from tools.tasks.load import Entry
 from tools.tasks.refusals import RefusedError, refuse, user_code
 from tools.tasks.shrink import ShrunkenFactories
 
 REAL_LIMIT_BYTES = 2**30
 RUN_LIMIT_BYTES = 2**25
+
+_LOOKS_AT_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 Made = TypeVar("Made")
 
@@ -34,14 +43,15 @@ class Probe:
     """A module and its inputs, ready to trace, and what is known about values.
 
     `mode` is the fake mode that fake tensors belong to (None when all is real); `samples` are
-    real values of each input, perhaps of a smaller shape, or None when there are none.
+    real values of each input, perhaps of a smaller shape, or None when there are none. `trial` is
+    a real module that is cheap to run on the samples, or None.
     """
 
     module: nn.Module
     inputs: list[object]
     mode: FakeTensorMode | None
     samples: list[object] | None
-    outputs: object
+    trial: nn.Module | None
 
 
 def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
@@ -58,56 +68,29 @@ def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
     if inputs is None or module is None:
         raise refuse("The inputs or weights are too large to be made here.")
     check_inputs(inputs)
-    outputs = _run(file, fake_module or module, inputs, mode)
+    _run_fake(file, fake_module or module, inputs, mode)
+    trial = None
     if inputs_small and module_small and samples is not None:
-        _run_small(file, entry, samples)
-    return Probe(module, inputs, mode if fake_inputs is not None else None, samples, outputs)
+        trial = _run_small(file, entry, samples)
+    return Probe(module, inputs, mode if fake_inputs is not None else None, samples, trial)
+
+
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """Fake tensors log a traceback for every wrong shape; the person gets a sentence instead."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    was = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = was
 
 
 def size_bytes(values: Sequence[object]) -> int:
     """Bytes of all tensors among the values."""
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def check_inputs(inputs: Sequence[object]) -> None:
-    """RefusedError for what cannot be an input: other kinds, empty tensors, odd types."""
-    for position, value in enumerate(inputs, start=1):
-        what = f"Input {position}"
-        if isinstance(value, torch.Tensor):
-            _check_tensor(what, value)
-        elif not isinstance(value, (bool, int, float, str, type(None))):
-            kind = type(value).__name__
-            raise refuse(f"{what} is a {kind}; only tensors and plain scalars can be inputs.")
-    if not any(isinstance(value, torch.Tensor) for value in inputs):
-        raise refuse("No input is a tensor, so there is nothing to compute on.")
-
-
-SUPPORTED = frozenset(
-    (
-        torch.float64,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-    )
-)
-
-
-def _check_tensor(what: str, value: torch.Tensor) -> None:
-    if value.layout is not torch.strided:
-        kind = str(value.layout).removeprefix("torch.")
-        raise refuse(f"{what} is a {kind} tensor; only dense tensors are supported.")
-    if value.dtype not in SUPPORTED:
-        kind = str(value.dtype).removeprefix("torch.")
-        raise refuse(f"{what} has the type {kind}, which is not supported.")
-    if value.numel() == 0:
-        raise refuse(f"{what} has no elements: its shape is {tuple(value.shape)}.")
 
 
 def _faked(mode: FakeTensorMode, make: Callable[[], Made]) -> Made | None:
@@ -132,23 +115,28 @@ def _shrunken(file: ModuleType, override: Sequence[str]) -> list[object] | None:
         return None
 
 
-def _run(
+def _run_fake(
     file: ModuleType, module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode
-) -> object:
+) -> None:
     """One forward on fake tensors, which finds wrong shapes and types without the work."""
     tensors = [*_tensors(module), *(v for v in inputs if isinstance(v, torch.Tensor))]
-    fake = any(isinstance(t, torch._subclasses.FakeTensor) for t in tensors)
-    if fake and not all(isinstance(t, torch._subclasses.FakeTensor) for t in tensors):
-        return None
-    ambient = mode if fake else contextlib.nullcontext()
-    with user_code("The forward", str(file.__file__)), torch.no_grad(), ambient:
-        return module(*inputs)
+    if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
+        return
+    try:
+        with user_code("The forward", str(file.__file__)), torch.no_grad(), mode:
+            check_outputs(module(*inputs))
+    except RefusedError as refused:
+        if isinstance(refused.__cause__, _LOOKS_AT_VALUES):
+            why = f"({refused.__cause__}), which cannot be traced"
+            raise refuse(f"The forward depends on the values of tensors {why}.") from refused
+        raise
 
 
-def _run_small(file: ModuleType, entry: Entry, inputs: Sequence[object]) -> None:
+def _run_small(file: ModuleType, entry: Entry, inputs: Sequence[object]) -> nn.Module | None:
     """One real forward where that is cheap; it finds what depends on values."""
     module = build_module(file, entry, 0)
     if size_bytes([*inputs, *_tensors(module)]) > RUN_LIMIT_BYTES:
-        return
+        return None
     with user_code("The forward", str(file.__file__)), torch.no_grad():
-        module(*inputs)
+        check_outputs(module(*inputs))
+    return module

@@ -67,6 +67,20 @@ class Reference:
             raise refuse("The forward returns something other than tensors.")
         return tuple(leaves)
 
+    def is_defined_on(self, args: Sequence[object]) -> bool:
+        """Whether the reference answers finitely on these arguments; buffers stay as they are.
+
+        A distribution on which it does not says nothing about a candidate.
+        """
+        saved = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        try:
+            outputs = self.forward(args)
+        except RefusedError:
+            return False
+        finally:
+            self.restore(saved)
+        return all(bool(torch.isfinite(output).all()) for output in outputs)
+
     def weights(self) -> dict[str, torch.Tensor]:
         """The live parameters and buffers by state-dict name, and the graph's constants.
 

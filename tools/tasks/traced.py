@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,7 +50,10 @@ def input_changed(name: str) -> RefusedError:
 def structure_of(spec: pytree.TreeSpec) -> Structure:
     """How the outputs are packed; RefusedError for dicts and classes."""
     for part in _parts(spec):
-        if part.type not in (None, tuple, list):
+        named = part.type is namedtuple or (
+            isinstance(part.type, type) and issubclass(part.type, tuple)
+        )
+        if part.type not in (None, list) and not named:
             kind = getattr(part.type, "__name__", str(part.type))
             raise refuse(
                 f"The forward returns a {kind}; only tensors, tuples and lists are supported."

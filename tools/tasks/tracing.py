@@ -14,10 +14,11 @@ from tools.nouns import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.tasks.arguments import argument_names
 from tools.tasks.convert import tensor_spec, to_graph
 from tools.tasks.cost import bytes_moved, flops
+from tools.tasks.domains import keep_needed_domains
 from tools.tasks.export import trace_graph
 from tools.tasks.load import Entry, choose_entry, load_module, sha256
 from tools.tasks.operators import refs
-from tools.tasks.probe import Probe, probe
+from tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from tools.tasks.refusals import RefusedError, message
 from tools.tasks.simplify import draws_random, simplify
 from tools.tasks.statistics import input_spec
@@ -32,7 +33,9 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
         policy: which entry to take and which inputs, where the person said so.
     """
     try:
-        return _trace(source, str(Path(path).absolute()), policy)
+        # A part that is already under torch.compile must be seen through, not run.
+        with torch.compiler.set_stance("force_eager"), quiet_fake_tensors():
+            return _trace(source, str(Path(path).absolute()), policy)
     except RefusedError as refused:
         return refused.refusal
     except (MemoryError, RecursionError, torch.OutOfMemoryError) as error:
@@ -58,7 +61,7 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         entry=entry.name,
         entry_kind=entry.kind,
         input_override=policy.inputs,
-        inputs=specs,
+        inputs=keep_needed_domains(specs, found, graph),
         outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
         weights=_weights(found, graph),
         graph=graph,

@@ -1,0 +1,57 @@
+"""Decides which inputs must keep to the domain that the task's own values had.
+
+Most tasks draw from [0, 1] out of habit; few need it. An input needs its domain when it reaches
+an operator that is undefined elsewhere, or when the reference, run on normal values instead,
+raises or returns something that is not finite (a loss that insists on probabilities).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from tools.nouns import Graph, InputSpec
+from tools.tasks.probe import Probe
+from tools.tasks.refusals import RefusedError, user_code
+from tools.tasks.signs import inputs_in_need_of_a_domain
+
+
+def keep_needed_domains(
+    specs: tuple[InputSpec, ...], found: Probe, graph: Graph
+) -> tuple[InputSpec, ...]:
+    """The inputs with `domain` set to "any" where the forward does not mind."""
+    needy = inputs_in_need_of_a_domain(graph)
+    return tuple(
+        spec
+        if spec.name in needy or not _is_bounded(spec) or _insists(found, position)
+        else spec.model_copy(update={"domain": "any"})
+        for position, spec in enumerate(specs)
+    )
+
+
+def _is_bounded(spec: InputSpec) -> bool:
+    floating = spec.tensor is not None and spec.tensor.dtype.is_floating
+    return floating and spec.domain != "any"
+
+
+def _insists(found: Probe, position: int) -> bool:
+    """Whether the forward fails once this input is normal; False where it cannot be tried."""
+    if found.trial is None or found.samples is None:
+        return False
+    values = list(found.samples)
+    if not _is_finite(found.trial, values):
+        return False
+    sample = values[position]
+    assert isinstance(sample, torch.Tensor)
+    values[position] = torch.randn(sample.shape).to(sample.dtype)
+    return not _is_finite(found.trial, values)
+
+
+def _is_finite(module: torch.nn.Module, values: Sequence[object]) -> bool:
+    try:
+        with user_code("The forward", ""), torch.no_grad():
+            leaves = torch.utils._pytree.tree_leaves(module(*values))
+    except RefusedError:
+        return False
+    return all(bool(torch.isfinite(leaf).all()) for leaf in leaves)
