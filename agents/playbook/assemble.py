@@ -1,6 +1,122 @@
-"""x."""
-from agents.playbook.ir import Program
+"""Prints a candidate: the kernel's text and the plan's text of a program under chosen strategies.
+
+The emitter writes device code and the lines that launch it; everything between (weights,
+allocations, library calls, views, returns, buffer updates) is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agents.playbook.emitter import Emitter
+from agents.playbook.ir import Buffer, Emitted, Loop, PlanLine, Program, Strategy
+from agents.playbook.rewrites import rewrite
+from profiles.load import Hardware
+from tools.nouns import Value
+
+
+class Assembled(Value):
+    """The two texts of a candidate."""
+
+    kernel: str
+    plan: str
+
+
+def assemble(
+    program: Program, emitter: Emitter, choices: Mapping[str, Strategy], hardware: Hardware
+) -> Assembled:
+    """Kernel and plan of a program.
+
+    Args:
+        program: what lowering made.
+        emitter: of the language wanted.
+        choices: a strategy for each loop by its name; a loop left out takes its first.
+        hardware: the device it is written for.
+
+    Raises:
+        ValueError: a strategy does not fit its loop.
+    """
+    emitted = {
+        loop.name: _emitted(loop, emitter, choices.get(loop.name), hardware)
+        for loop in program.loops
+    }
+    return Assembled(
+        kernel=_kernel(program, emitter, emitted), plan="\n".join(_plan(program, emitted)) + "\n"
+    )
+
+
 def returned(program: Program) -> tuple[str, ...]:
     """What the plan returns, one expression an output."""
     views = dict(program.views)
     return tuple(views.get(name, name) for name in program.returns)
+
+
+def _emitted(
+    loop: Loop, emitter: Emitter, strategy: Strategy | None, hardware: Hardware
+) -> Emitted:
+    if strategy is None:
+        strategy = emitter.strategies(loop, hardware)[0]
+    if strategy.rewrite:
+        loop = rewrite(loop, strategy.rewrite)
+    return emitter.emit(loop, strategy, f"{loop.name}_", hardware)
+
+
+def _kernel(program: Program, emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
+    if not emitted:
+        return ""
+    parts = [emitter.header().rstrip()]
+    parts += [f"{described(loop)}\n{emitted[loop.name].source.strip()}" for loop in program.loops]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def described(loop: Loop) -> str:
+    """One comment line that tells a person what a loop does."""
+    outer = " x ".join(str(axis.size) for axis in loop.outer) or "1"
+    inner = " x ".join(str(axis.size) for axis in loop.inner)
+    space = f"{outer} rows of {inner}" if inner else f"{outer} elements"
+    reads = dict.fromkeys(stmt.access.buffer for stmt in loop.body if stmt.access is not None)
+    writes = dict.fromkeys(store.access.buffer for store in loop.stores)
+    steps = [stmt.reduce.value for stmt in loop.body if stmt.reduce is not None]
+    steps += [f"running {stmt.scan}" for stmt in loop.body if stmt.scan is not None]
+    how = f" by {', '.join(steps)}" if steps else ""
+    return f"// {loop.name}: {loop.family} over {space}, {_names(reads)} -> {_names(writes)}{how}"
+
+
+def _names(names: Mapping[str, None]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _plan(program: Program, emitted: Mapping[str, Emitted]) -> Iterator[str]:
+    yield f"def forward({', '.join(program.parameters)}):"
+    for name, target in program.weights:
+        yield f'    {name} = weights["{target}"]'
+    made = {*program.parameters, *(name for name, _ in program.weights)}
+    for step in program.steps:
+        if isinstance(step, PlanLine):
+            yield f"    {step.text}"
+            made |= set(step.makes)
+            continue
+        for buffer in _first_stored(program, step, made):
+            yield f"    {_allocation(buffer)}"
+            made.add(buffer.name)
+        for line in emitted[step.name].plan:
+            yield f"    {line}"
+    yield f"    return {_result(program)}"
+
+
+def _first_stored(program: Program, loop: Loop, made: set[str]) -> list[Buffer]:
+    names = dict.fromkeys(store.access.buffer for store in loop.stores)
+    return [program.buffer(name) for name in names if name not in made]
+
+
+def _allocation(buffer: Buffer) -> str:
+    sizes = ", ".join(map(str, buffer.shape))
+    shape = f"({sizes},)" if len(buffer.shape) == 1 else f"({sizes})"
+    return f'{buffer.name} = empty({shape}, dtype="{buffer.dtype.value}")'
+
+
+def _result(program: Program) -> str:
+    texts = returned(program)
+    if program.output_structure == "tensor" and len(texts) == 1:
+        return texts[0]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"

@@ -12,6 +12,7 @@ from agents.playbook.lower.expr import Address, Expr, Pool, computed
 from agents.playbook.lower.nest import Nest, Write
 from agents.playbook.lower.simplify import Ops
 from agents.playbook.lower.views import View, at_axes, expand, extent, refine, whole
+from tools.candidates.plan.vocabulary import RESERVED as PLAN_WORDS
 from tools.nouns import DType, Ref, TensorSpec
 
 # Names a plan or device code gives a meaning to; a buffer must not hide them.
@@ -27,7 +28,7 @@ _RESERVED_WORDS = """
     remainder half2 float2 float4 main threadIdx blockIdx blockDim gridDim shape stride view
     reshape to contiguous
 """
-RESERVED = frozenset(_RESERVED_WORDS.split())
+RESERVED = frozenset(_RESERVED_WORDS.split()) | PLAN_WORDS
 
 
 @dataclass

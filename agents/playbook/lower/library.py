@@ -58,7 +58,7 @@ def written(arg: Arg, spell: Callable[[Ref], str]) -> str:
 
 def _plain(value: bool | int | float | str | None) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
+        return str(value)  # inf, -inf and nan are words of the plan
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

@@ -1,0 +1,109 @@
+"""The roofline's time of a loop under a strategy, and of a whole program.
+
+Time is the larger of memory's and arithmetic's, plus the launches. The ledger corrects these
+figures later; what is not modelled: overlap between loops, and caches beyond the last level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from agents.playbook.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
+from profiles.load import Hardware
+
+# How many multiply-adds an operator costs where hardware has no single instruction for it.
+_DEAR = {
+    "exp": 8, "exp2": 6, "expm1": 12, "log": 10, "log2": 8, "log10": 10, "log1p": 12, "tanh": 16,
+    "sigmoid": 12, "erf": 20, "erfc": 24, "sin": 16, "cos": 16, "tan": 24, "pow": 24, "div": 6,
+    "sqrt": 6, "rsqrt": 6, "reciprocal": 4, "atan2": 30, "fmod": 12, "remainder": 12, "lgamma": 60,
+}  # fmt: skip
+
+
+def predict_ms(loop: Loop, strategy: Strategy, hardware: Hardware) -> float:
+    """Predicted time of one loop, in milliseconds."""
+    read, written = loop_bytes(loop)
+    moved = read * strategy.bytes_read_factor + written
+    by_memory = moved / (hardware.bandwidth_gb_s * 1e6 * strategy.efficiency)
+    by_arithmetic = loop_flops(loop) / (hardware.fp32_tflops * 1e9)
+    return max(by_memory, by_arithmetic) + strategy.launches * hardware.launch_us / 1e3
+
+
+def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hardware) -> float:
+    """Predicted time of a program under one strategy a loop, library calls included."""
+    total = 0.0
+    for step in program.steps:
+        if isinstance(step, PlanLine):
+            total += line_ms(step, hardware)
+        else:
+            total += predict_ms(step, choices[step.name], hardware)
+    return total
+
+
+def line_ms(line: PlanLine, hardware: Hardware) -> float:
+    """The roofline's time for one library call; an allocation or a view costs nothing."""
+    by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
+    by_arithmetic = line.cost_flops / (hardware.fp32_tflops * 1e9)
+    return max(by_memory, by_arithmetic)
+
+
+def loop_bytes(loop: Loop) -> tuple[int, int]:
+    """Bytes that a loop must read and write, each element once.
+
+    A gather is counted once a position, whatever it hits.
+    """
+    sizes = {axis.name: axis.size for axis in (*loop.outer, *loop.inner)}
+    depends = _depends(loop, frozenset(sizes))
+    read: dict[str, dict[Access, int]] = {}
+    for stmt in loop.body:
+        if stmt.access is not None:
+            size = _footprint(stmt.access, sizes, depends)
+            read.setdefault(stmt.access.buffer, {})[stmt.access] = size
+    written = sum(_footprint(store.access, sizes, depends) for store in loop.stores)
+    # Several views of one tensor overlap more often than not: the largest counts.
+    return sum(max(sizes.values()) for sizes in read.values()), written
+
+
+def _footprint(
+    access: Access, sizes: Mapping[str, int], depends: Mapping[str, frozenset[str]]
+) -> int:
+    axes: set[str] = set()
+    for stride in access.strides:
+        if stride.step:
+            axes |= {stride.by} if stride.by in sizes else depends[stride.by]
+    return prod(sizes[axis] for axis in axes) * access.dtype.itemsize_bytes
+
+
+def _depends(loop: Loop, axes: frozenset[str]) -> dict[str, frozenset[str]]:
+    """For every value, the axes that it varies with."""
+    inner = {axis.name for axis in loop.inner}
+    known: dict[str, frozenset[str]] = {}
+    for stmt in loop.body:
+        names = list(stmt.args)
+        if stmt.access is not None:
+            names += [stride.by for stride in stmt.access.strides if stride.step]
+        varies: set[str] = set()
+        for name in names:
+            varies |= {name} if name in axes else known[name]
+        if stmt.op == "reduce":
+            varies -= inner
+        if stmt.op == "scan":
+            varies |= inner
+        known[stmt.name] = known[f"{stmt.name}_m2"] = known[f"{stmt.name}_sum"] = frozenset(varies)
+    return known
+
+
+def loop_flops(loop: Loop) -> int:
+    """Arithmetic of a loop; a multiply-add counts two, dear functions what they cost."""
+    levels = loop.levels()
+    total = 0
+    for stmt in loop.body:
+        at_element = stmt.op == "reduce" or levels[stmt.name] == "element"
+        total += _flops(stmt) * loop.rows * (loop.columns if at_element else 1)
+    return total
+
+
+def _flops(stmt: Stmt) -> int:
+    if stmt.op in ("load", "const", "index", "cast"):
+        return 0
+    return 2 * _DEAR[stmt.op] if stmt.op in _DEAR else (2 if stmt.op == "fma" else 1)
