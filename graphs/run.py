@@ -22,7 +22,7 @@ from graphs.search import SearchGraph, build_search
 from graphs.state import START_STATE, SearchState
 from graphs.summary import summarise
 from profiles.load import Hardware, SearchProfile
-from tools.archive import Archive, RunError, RunRecord, Target, default_home
+from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
 from tools.evaluate.executor import Executor
 from tools.nouns import Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
@@ -69,7 +69,7 @@ async def start_search(
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
     async with _executor(executor, target) as judge:
-        task = await judge.trace(path, policy)
+        task, _ = await asyncio.gather(judge.trace(path, policy), asyncio.to_thread(warm_up))
         if isinstance(task, Refusal):
             return task
         archive = Archive.create(
@@ -118,7 +118,8 @@ async def resume_search(
         archive.claim()
         archive.set_profile(more)
         async with _executor(executor, record.target) as judge:
-            _check_device(record, await judge.hardware())
+            hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
+            _check_device(record, hardware)
             context = _context(archive, judge, make_minds, listener, control)
             return await _session(context, resumed=True)
     finally:
@@ -252,7 +253,7 @@ async def _executor(given: Executor | None, target: Target) -> AsyncIterator[Exe
     if given is not None:
         yield given
         return
-    from tools.evaluate import LocalExecutor
+    from tools.evaluate.local import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
         executor = LocalExecutor.create(target, Path(scratch))

@@ -8,7 +8,7 @@ from agents.playbook.emitter import Emitter
 from agents.playbook.ideas import Draft, Option
 from agents.playbook.ir import Loop, PlanLine, Program, Strategy
 from agents.playbook.lower import lower
-from agents.playbook.predict import predict_ms
+from agents.playbook.predict import line_ms, predict_ms
 from profiles.load import Hardware
 from tools.nouns import Language, Task
 
@@ -45,7 +45,7 @@ class PlaybookRepertoire:
     def fixed_ms(self) -> float:
         """Predicted time of the library calls between the loops."""
         lines = [step for step in self._program.steps if isinstance(step, PlanLine)]
-        return sum(_line_ms(line, self._hardware) for line in lines)
+        return sum(line_ms(line, self._hardware) for line in lines)
 
     @cached_property
     def _options(self) -> dict[str, tuple[Option, ...]]:
@@ -93,10 +93,3 @@ def _attributes(chosen: Mapping[str, Strategy]) -> tuple[str, ...]:
     labels = {"memory": first.memory, "compute": first.compute, "parallel": first.parallel}
     named = {loop: strategy.name for loop, strategy in sorted(chosen.items())}
     return tuple(f"{name}={value}" for name, value in (named | labels).items())
-
-
-def _line_ms(line: PlanLine, hardware: Hardware) -> float:
-    """The roofline's time for one library call; an allocation or a view costs nothing."""
-    by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
-    by_arithmetic = line.cost_flops / (hardware.fp32_tflops * 1e9)
-    return max(by_memory, by_arithmetic)

@@ -1,12 +1,11 @@
 """A search without a device: a repertoire, and an executor whose times are a formula.
 
-Run as a script it is a search in a process of its own, to be killed:
-`python toy.py HOME LOG [RUN]`. Every evaluation is written to LOG when it begins.
+Run by `runpy` with `ARGUMENTS` it is a search in a process of its own, to be killed: home, log and
+the run to resume, if any. Every evaluation is written to the log when it begins.
 """
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,5 +209,5 @@ async def main(home: Path, log: Path, run: str | None) -> None:
 
 
 if __name__ == "__main__":
-    home, log, *run = sys.argv[1:]
+    home, log, *run = globals()["ARGUMENTS"]
     asyncio.run(main(Path(home), Path(log), run[0] if run else None))
