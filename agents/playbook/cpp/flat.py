@@ -1,0 +1,40 @@
+"""Pointwise loops: every element on its own, so the iteration space is cut evenly over threads."""
+
+from __future__ import annotations
+
+from agents.playbook.cpp.frame import Frame
+from agents.playbook.cpp.geometry import dominant, sorted_axes
+from agents.playbook.cpp.plan import plan_sweeps
+from agents.playbook.cpp.sweep import Knobs, SweepPrinter
+from agents.playbook.cpp.templates import render
+from agents.playbook.ir import Loop
+
+
+def flattened(loop: Loop) -> Loop:
+    """The loop with all its axes walked, in the order of its first store's memory."""
+    if loop.inner:
+        raise ValueError(f"{loop.name}: a loop that reduces is not pointwise")
+    along = dominant(loop, [store.access for store in loop.stores])
+    return loop.model_copy(update={"outer": (), "inner": sorted_axes(loop.outer, along)})
+
+
+def flat_kernel(frame: Frame, knobs: Knobs) -> str:
+    """A kernel for a `flattened` loop."""
+    facts = frame.facts
+    unit = frame.row_unit({})
+    body = [unit.define(name) for name in frame.row_values(0)]
+    body += [unit.write(store) for store in frame.row_stores(0)]
+    units = "1"
+    for plan in plan_sweeps(facts, keeping=False):
+        printer = SweepPrinter(plan, frame.names, {}, knobs, frozenset())
+        units = printer.units
+        loops = printer.ranged()
+        body += [*printer.declarations(), *loops]
+    return render(
+        "flat",
+        frame=frame,
+        body=body,
+        units=units,
+        parallel=frame.loop.columns >= 1 << 14,
+        stream=knobs.stream,
+    )
