@@ -63,6 +63,7 @@ class Context:
     steps: list[Step] = field(default_factory=list)
     values: dict[str, tuple[View | None, ...]] = field(default_factory=dict)
     specs: dict[str, TensorSpec] = field(default_factory=dict)
+    leaves: set[str] = field(default_factory=set)
     weights: dict[str, str] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
 

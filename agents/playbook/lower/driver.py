@@ -67,12 +67,15 @@ def _scheduled(context: Context, needed: frozenset[str]) -> list[Step]:
     best = Fusion(context, needed).run()
     if len(context.steps) > TRIAL_STEPS:
         return best.steps
-    cost = best.cost()
-    for buffer in _worth_trying(context, best)[:TRIALS]:
-        trial = Fusion(context, needed, best.keep | {buffer}).run()
-        if trial.cost() < cost:
-            best, cost = trial, trial.cost()
+    for name in best.splittable[:TRIALS]:
+        best = _better(best, Fusion(context, needed, best.keep, best.split | {name}))
+    for name in _worth_trying(context, best)[:TRIALS]:
+        best = _better(best, Fusion(context, needed, best.keep | {name}, best.split))
     return best.steps
+
+
+def _better(best: Fusion, trial: Fusion) -> Fusion:
+    return trial if trial.run().cost() < best.cost() else best
 
 
 def _worth_trying(context: Context, fusion: Fusion) -> list[str]:

@@ -153,6 +153,10 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
     pieces = [context.value(ref) for ref in arguments.tensors(0) if ref is not None]
     pieces = [piece for piece in pieces if prod(piece.shape)]
     dim = arguments.integer(1, "dim", 0) % len(spec.shape)
+    fills = [_fill_of(context, piece) for piece in pieces]
+    if fills.count(None) == 1:
+        _cat_of_fills(context, node, pieces, fills, dim)
+        return
     made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
     start = 0
     for piece in pieces:
@@ -164,6 +168,35 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
         context.add(Nest(space.names(), (), (Write(space.at(part), value),)))
         start += piece.shape[dim]
     context.values[node.name] = (made,)
+
+
+def _fill_of(context: Context, view: View) -> Expr | None:
+    """The constant that a tensor is filled with, if it is."""
+    for step in context.steps:
+        if step.nest is not None and view.buffer in step.nest.targets:
+            value = step.nest.writes[0].value
+            return value if value.op == "const" and len(step.nest.writes) == 1 else None
+    return None
+
+
+def _cat_of_fills(
+    context: Context, node: Node, pieces: list[View], fills: list[Expr | None], dim: int
+) -> None:
+    """Padding in other words: one tensor and constants, so it can be read instead of stored."""
+    real = fills.index(None)
+    start = sum(piece.shape[dim] for piece in pieces[:real])
+    x = _single(context, pieces[real], [dim])
+    space = context.space([_without(x, [dim])], node.out[0].shape)
+    ops, place = context.ops, position(context, space, dim)
+    clamped = _clamped(context, ops("sub", place, start), x.shape[dim])
+    where = _joined(space.addresses[0], _term(x, dim, clamped))
+    value, end = context.load(where, node.out[0].dtype), 0
+    for piece, fill in zip(pieces, fills, strict=True):
+        begin, end = end, end + piece.shape[dim]
+        if fill is not None:
+            inside = ops("logical_and", ops("ge", place, begin), ops("lt", place, end))
+            value = ops("where", inside, ops.cast(fill, value.dtype), value)
+    store(context, node, space, value)
 
 
 def _clamped(context: Context, at: Expr, size: int) -> Expr:

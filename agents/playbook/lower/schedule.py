@@ -16,6 +16,7 @@ from agents.playbook.lower.expr import Address, Expr
 from agents.playbook.lower.inline import digits, inlined
 from agents.playbook.lower.merge import merged, shares
 from agents.playbook.lower.nest import Nest, where_of
+from agents.playbook.lower.split import row_axes, split
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
 INLINE_LIMIT, MERGE_LIMIT = 240, 480
@@ -36,6 +37,8 @@ class Fusion:
     context: Context
     needed: frozenset[str]
     keep: frozenset[str] = frozenset()
+    split: frozenset[str] = frozenset()
+    splittable: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     inlined: dict[str, int] = field(default_factory=dict)
 
@@ -44,6 +47,7 @@ class Fusion:
         self.steps = [Step(s.number, s.nest, s.line) for s in self.context.steps]
         self._inline()
         self._drop()
+        self._split()
         self._merge(self._edges)
         self._merge(self._siblings)
         self._merge(self._edges)
@@ -106,7 +110,7 @@ class Fusion:
         pool = self.context.pool
         heavy = any(expr.op in _HEAVY for expr in made.exprs)
         repeats = nest.numel(pool) // max(1, made.numel(pool))
-        if heavy and repeats >= 8 and not nest.inner and _along_fastest(nest, where):
+        if heavy and repeats >= 8 and _along_fastest(nest, where):
             return False
         if stages[step.number] == stages[source.number]:
             return True
@@ -114,6 +118,23 @@ class Fusion:
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    # Splitting
+
+    def _split(self) -> None:
+        made = (step.nest for step in self.steps if step.nest is not None and step.nest.inner)
+        statistics = frozenset[str]().union(*(nest.targets for nest in made))
+        result: list[Step] = []
+        for step in self.steps:
+            rows = row_axes(step.nest, statistics) if step.nest is not None else ()
+            if step.nest is None or not rows:
+                result.append(step)
+                continue
+            name = min(step.targets)
+            self.splittable.append(name)
+            parts = split(self.context, step.nest, rows) if name in self.split else (step.nest,)
+            result += [Step(step.number, nest) for nest in parts]
+        self.steps = result
 
     # Dropping
 
@@ -226,7 +247,12 @@ class Fusion:
 
 
 def _along_fastest(nest: Nest, where: Address) -> bool:
-    """Whether a read varies along the axis that the nest's first write moves least along."""
+    """Whether a read varies along the row, or along the axis that the nest's write moves least.
+
+    Such a read is made again for every row; one that does not can be made once a row.
+    """
+    if nest.inner:
+        return any(where.step(axis) for axis in nest.inner)
     terms = [term for term in nest.writes[0].address.terms if isinstance(term.by, str)]
     if not terms:
         return False

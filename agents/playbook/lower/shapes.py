@@ -114,9 +114,11 @@ def _unfold(context: Context, node: Node, arguments: Arguments) -> tuple[View, .
 
 
 def _as_strided(context: Context, node: Node, arguments: Arguments) -> tuple[View, ...]:
-    """Defined by memory, so only where memory is known: the traced tensor was contiguous."""
+    """Defined by memory, so only where memory is known: of contiguous inputs and weights."""
     ref = arguments.tensor(0)
     x, traced = context.value(ref), context.specs[ref.node]
+    if ref.node not in context.leaves:
+        raise UnlikeError("only inputs and weights have strides that are known")
     size, stride = arguments.integers(1, "size") or (), arguments.integers(2, "stride") or ()
     known = traced.strides or views.contiguous_strides(traced.shape)
     if size == traced.shape and stride == known:

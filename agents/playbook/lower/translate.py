@@ -12,6 +12,7 @@ from agents.playbook.lower.expr import computed
 from agents.playbook.lower.indexing import INDEXING, store
 from agents.playbook.lower.library import call
 from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
+from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.shapes import SHAPES
 from tools.nouns import DType, Graph, Node, Ref, Scalar
@@ -27,7 +28,8 @@ def translate(graph: Graph) -> Context:
     for node in graph.nodes:
         if node.name not in context.values:
             _node(context, node)
-        context.specs[node.name] = node.out[0]
+        if node.out:
+            context.specs[node.name] = node.out[0]
     return context
 
 
@@ -47,6 +49,7 @@ def _leaf(context: Context, node: Node, role: str) -> None:
     wanted = node.name if role == "input" else target.replace(".", "_")
     view = context.buffer(wanted, node.out[0], role)
     context.values[node.name] = (view,)
+    context.leaves.add(node.name)
     if role == "weight":
         context.weights[view.buffer] = target
 
@@ -73,6 +76,8 @@ def _covered(context: Context, node: Node) -> bool:
             REDUCTIONS[name](context, node, arguments)
         elif name in INDEXING:
             INDEXING[name](context, node, arguments)
+        elif name in PRODUCTS:
+            PRODUCTS[name](context, node, arguments)
         elif name in POINTWISE:
             _pointwise(context, node, arguments)
         else:
