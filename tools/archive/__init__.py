@@ -5,7 +5,7 @@ as text, for what they mean is said in `graphs.events`.
 """
 
 from tools.archive.behaviour import Behaviour, behaviour
-from tools.archive.elites import Elite, elites, parents
+from tools.archive.elites import Elite, elites, parents, warm_up
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
 from tools.archive.listing import list_runs
 from tools.archive.places import run_folders
@@ -46,4 +46,5 @@ __all__ = [
     "list_runs",
     "parents",
     "run_folders",
+    "warm_up",
 ]

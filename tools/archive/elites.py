@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from math import log
 
 import numpy
-from ribs.archives import CategoricalArchive
 
 from tools.archive.behaviour import Behaviour, behaviour
 from tools.archive.records import Standing
@@ -34,6 +33,9 @@ class Elite(Value):
 
 def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
     """The elites of all judged candidates, the fastest first."""
+    # Slow to import, as it brings scikit-learn and torch along; see `warm_up`.
+    from ribs.archives import CategoricalArchive
+
     correct = [item for item in standings if _counts(item)]
     if not correct:
         return ()
@@ -49,6 +51,11 @@ def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
         for i in held
     ]
     return tuple(sorted(found, key=lambda elite: (elite.median_ms, elite.standing.number)))
+
+
+def warm_up() -> None:
+    """Import what `elites` needs; takes seconds, so call it where nobody waits or measures."""
+    import ribs.archives  # noqa: F401
 
 
 def parents(found: Sequence[Elite], count: int) -> tuple[Elite, ...]:
