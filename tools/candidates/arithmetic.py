@@ -117,13 +117,21 @@ class Expression:
             case ast.UnaryOp(op=op, operand=operand):
                 return _UNARY[type(op)](self._value(operand, values))
             case ast.BoolOp(op=op, values=parts):
-                decide = all if isinstance(op, ast.And) else any
-                return decide(self._value(part, values) for part in parts)
+                return self._decide(isinstance(op, ast.And), parts, values)
             case ast.Compare(left=left, ops=ops, comparators=rest):
                 numbers = [self._value(part, values) for part in (left, *rest)]
                 pairs = zip(ops, numbers, numbers[1:], strict=False)
                 return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
         raise AssertionError(f"{ast.dump(node)} passed the check")
+
+    def _decide(self, both: bool, parts: list[ast.expr], values: Mapping[str, int]) -> int:
+        """`and` and `or` give the value that decided, as Python's do."""
+        result = 0
+        for part in parts:
+            result = self._value(part, values)
+            if bool(result) != both:
+                break
+        return result
 
     def _refuse(self, words: str) -> Never:
         raise ContractError(self._line, "require", words)

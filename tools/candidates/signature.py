@@ -90,8 +90,8 @@ def _function(node: Node) -> KernelFunction:
     if returned is not None and _text(returned) != "void":
         raise ContractError(_line(node), "signature", f"{word} must return void")
     listed = declarator.child_by_field_name("parameters")
-    children = listed.named_children if listed is not None else []
-    parameters = [child for child in children if child.type != "comment"]
+    children = listed.children if listed is not None else []
+    parameters = [child for child in children if child.type not in ("(", ")", ",", "comment")]
     if len(parameters) == 1 and _text(parameters[0]) == "void":
         parameters = []
     return KernelFunction(

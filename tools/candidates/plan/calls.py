@@ -128,7 +128,7 @@ class Calls:
 
     def _operator(self, call: ast.Call, path: tuple[str, ...]) -> None:
         name = path[0]
-        if len(path) > 2 or name not in self._admitted:
+        if len(path) > 2 or path[-1].startswith("__") or name not in self._admitted:
             words = f"aten.{'.'.join(path)} is not among the library operators admitted here"
             raise ContractError(call.lineno, "operator", words)
         if _starred(call.args):

@@ -68,6 +68,8 @@ def parse_plan(text: str) -> ast.Module:
         raise ContractError(0, "size", f"a plan has at most {_MAX_CHARACTERS} characters")
     try:
         tree = ast.parse(text)
+        # Repeated arguments and the like are found by the compiler only. Nothing is executed.
+        compile(text, "<plan>", "exec")
     except SyntaxError as error:
         raise ContractError(error.lineno or 0, "syntax", f"{error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
@@ -173,7 +175,7 @@ class _Validator:
                 target=ast.Name() as target,
                 iter=ast.Call(func=ast.Name(id="range"), args=args, keywords=[]),
                 orelse=[],
-            ) if 1 <= len(args) <= 3:
+            ) if 1 <= len(args) <= 3 and not any(isinstance(arg, ast.Starred) for arg in args):
                 self._target(target)
                 for arg in args:
                     self._expression(arg)
