@@ -1,0 +1,21 @@
+"""What a person takes home: a verified candidate as files that do not need Kernelwright.
+
+`export_folder` and `export_zip` write a drop-in module with its evidence, `export_kernelbench` a
+single file for that benchmark. Nothing here runs what it writes.
+"""
+
+from tools.export.folder import check_place, export_files, export_folder, export_zip
+from tools.export.kernelbench import export_kernelbench, kernelbench
+from tools.export.material import ExportRefusedError, Material, check
+
+__all__ = [
+    "ExportRefusedError",
+    "Material",
+    "check",
+    "check_place",
+    "export_files",
+    "export_folder",
+    "export_kernelbench",
+    "export_zip",
+    "kernelbench",
+]

@@ -1,0 +1,159 @@
+"""The conditions under which an export runs its kernels, printed as Python expressions.
+
+Straight-line code, because it runs at every call: a loop over specifications would cost more
+than small kernels do.
+"""
+
+import builtins
+import keyword
+from dataclasses import dataclass
+
+from tools.nouns import InputSpec, Task, TensorSpec, WeightSpec
+
+# Vector loads of CUDA kernels need 16 bytes; the CPU's prelude assumes nothing, but a tensor that
+# starts in the middle of an element row was not what was verified either.
+ALIGNMENT_BYTES = 16
+
+
+# Names that the exported functions use for something else.
+OURS = frozenset(
+    [
+        "self",
+        "args",
+        "kwargs",
+        "kernels",
+        "weights",
+        "updates",
+        "prepared",
+        "given",
+        "index",
+        "result",
+        "results",
+        "memory",
+        "fresh",
+        "value",
+        "where",
+        "t",
+        "device",
+        "like_verified",
+        "torch",
+        "nn",
+        "math",
+        "run",
+        "verified",
+        "wants_gradient",
+        "special_mode",
+        "why_not",
+        "in_order",
+        "kernels_for",
+        "is_ready",
+        "OPERATOR",
+        "PLAIN",
+        "COUNTS",
+        "load",
+        "reference",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that the plan is given, under the name that it has in the export."""
+
+    name: str
+    label: str
+    tensor: TensorSpec
+    path: str = ""
+    is_buffer: bool = False
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether autograd can ask for its gradient."""
+        return self.tensor.dtype.is_floating
+
+    @property
+    def shape(self) -> str:
+        """Its shape as Python."""
+        return repr(self.tensor.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Its element type as torch calls it."""
+        return self.tensor.dtype.value
+
+    @property
+    def strides(self) -> str:
+        """Its strides as Python, None when contiguous."""
+        return repr(self.tensor.strides)
+
+
+def input_names(task: Task) -> list[str]:
+    """The export's variables for the inputs: their own names where those are Python's."""
+    taken = set(OURS) | set(dir(builtins))
+    names: list[str] = []
+    for number, spec in enumerate(task.inputs):
+        plain = spec.name.isidentifier() and not keyword.iskeyword(spec.name)
+        fine = plain and not spec.name.startswith("_") and spec.name not in taken
+        names.append(spec.name if fine else f"input_{number}")
+        taken.add(names[-1])
+    return names
+
+
+def weight_arguments(weights: tuple[WeightSpec, ...], taken: list[str]) -> list[Argument]:
+    """The export's variables for parameters and buffers, and where a module keeps them."""
+    arguments = []
+    for number, weight in enumerate(weights):
+        name = f"weight_{number}"
+        while name in taken:
+            name += "_"
+        arguments.append(
+            Argument(name, repr(weight.name), weight.tensor, weight_path(weight), weight.is_buffer)
+        )
+    return arguments
+
+
+def weight_path(weight: WeightSpec) -> str:
+    """The quickest way to a parameter or buffer: past the module's `__getattr__`."""
+    *modules, last = weight.name.split(".")
+    where = "_buffers" if weight.is_buffer else "_parameters"
+    return "self" + "".join(f"._modules[{part!r}]" for part in modules) + f".{where}[{last!r}]"
+
+
+def eager_conditions(item: Argument, device_type: str) -> list[str]:
+    """That a tensor is like the verified one, in a call of PyTorch's usual kind."""
+    name = item.name
+    return [
+        f"type({name}) in PLAIN and {name}.is_{device_type} and {name}.dtype is torch.{item.dtype}",
+        f"{name}.shape == {item.shape} and {layout_condition(item)}",
+        f"not {name}.data_ptr() % {ALIGNMENT_BYTES}",
+    ]
+
+
+def traced_conditions(item: Argument, device_type: str) -> list[str]:
+    """The same where torch.compile looks on and there is no memory yet."""
+    name = item.name
+    return [
+        f'{name}.device.type == "{device_type}" and {name}.dtype is torch.{item.dtype}',
+        f"{name}.shape == {item.shape} and {layout_condition(item)}",
+    ]
+
+
+def layout_condition(item: Argument) -> str:
+    """That a tensor's strides are the verified ones."""
+    if item.tensor.strides is None:
+        return f"{item.name}.is_contiguous()"
+    return f"{item.name}.stride() == {item.strides}"
+
+
+def scalar_condition(name: str, spec: InputSpec) -> str:
+    """That a plain argument has the value for which the kernels were verified."""
+    if spec.scalar is None:
+        return f"{name} is None"
+    kind = type(spec.scalar).__name__
+    return f"type({name}) is {kind} and {name} == {spec.scalar!r}"
+
+
+def same_device(items: list[Argument]) -> list[str]:
+    """That all tensors are on the first one's device (there may be several GPUs)."""
+    first, *others = items
+    return [f"{item.name}.get_device() == {first.name}.get_device()" for item in others]

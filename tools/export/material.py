@@ -1,0 +1,50 @@
+"""What an export is made of, and when there must be none."""
+
+from profiles.load import Hardware
+from tools.nouns import Baselines, Candidate, Evaluation, Task, Value, Verdict
+from tools.nouns.run import Summary
+
+
+class ExportRefusedError(ValueError):
+    """There is nothing that may be exported, or no place for it; one sentence for a person."""
+
+
+class Material(Value):
+    """A verified candidate with everything that is known about it.
+
+    `forced` says that the person wants the export although it is not faster; the export then
+    says so itself.
+    """
+
+    task: Task
+    candidate: Candidate
+    evaluation: Evaluation
+    baselines: Baselines
+    hardware: Hardware
+    summary: Summary | None = None
+    forced: bool = False
+
+    @property
+    def improved(self) -> bool:
+        """Whether the interval against every baseline that ran lies above 1."""
+        ran = {item.name for item in self.baselines.items if item.measurement is not None}
+        compared = {item.baseline: item for item in self.evaluation.comparisons}
+        return bool(ran) and all(name in compared and compared[name].ci95_low > 1.0 for name in ran)
+
+
+def check(material: Material) -> None:
+    """Refuse what must not be exported.
+
+    Raises:
+        ExportRefusedError: When the candidate is not correct, or not faster and not forced.
+    """
+    verdict = material.evaluation.verdict
+    if verdict is not Verdict.CORRECT:
+        raise ExportRefusedError(
+            f"candidate {material.candidate.id} is not exported: its verdict is {verdict.value}"
+        )
+    if not material.improved and not material.forced:
+        raise ExportRefusedError(
+            f"candidate {material.candidate.id} is not exported: it is not faster than the best "
+            "baseline by its interval (use --force to export it all the same)"
+        )

@@ -1,0 +1,291 @@
+"""Verifies and times this export again, on this machine: `python verify.py`.
+
+Every check runs the module and its reference on fresh inputs and compares both with the
+reference in float64. Times are taken in pairs, interleaved, and the ratio comes with a bootstrap
+interval. Exit status: 0 correct and not slower; 1 wrong, or slower by its interval; 3 the kernels
+cannot run here. What is not covered: the adversarial checks of Kernelwright's own judge.
+"""
+
+import argparse
+import copy
+import importlib.util
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+FOLDER = Path(__file__).resolve().parent
+BOUND = 4.0  # the module's error may be this many times the reference's own
+ROUNDING = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
+ROUNDING |= {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
+
+
+def say(words: str) -> None:
+    """One line to the person."""
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+def load_module(name: str) -> ModuleType:
+    """A file beside this one as a module."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Pair:
+    """The exported module and its reference with equal weights, on one device."""
+
+    def __init__(self, evidence: dict[str, Any], device: str) -> None:
+        self.evidence, self.device = evidence, device
+        self.exported = load_module("module")
+        self.module, self.reference = self._build(0)
+
+    def _build(self, seed: int) -> tuple[nn.Module, nn.Module]:
+        entry, theirs = self.evidence["task"]["entry"], self.exported.reference
+        if self.evidence["task"]["entry_kind"] == "function":
+            made: nn.Module = self.exported._MODULE
+            return made, self.exported._Reference()
+        target = getattr(theirs, entry)
+        if isinstance(target, nn.Module):
+            module, reference = getattr(self.exported, entry), copy.deepcopy(target)
+        else:
+            torch.manual_seed(seed)
+            arguments = theirs.get_init_inputs() if hasattr(theirs, "get_init_inputs") else []
+            torch.manual_seed(seed)
+            reference = target(*arguments)
+            torch.manual_seed(seed)
+            module = getattr(self.exported, entry)(*arguments)
+        module.load_state_dict(reference.state_dict())
+        training = self.evidence["task"]["training"]
+        return (
+            module.to(self.device).train(training),
+            reference.to(self.device).train(training),
+        )
+
+    def inputs(self, seed: int, change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
+        """Fresh inputs: the file's own under a seed, or drawn as it drew them, then changed."""
+        torch.manual_seed(seed)
+        task = self.evidence["task"]
+        own = getattr(self.exported.reference, "get_inputs", None)
+        if own is not None and not task["input_override"]:
+            values = list(own())
+        else:
+            values = [drawn(spec) for spec in task["inputs"]]
+        return [
+            (change(value) if value.is_floating_point() else value).to(self.device)
+            if isinstance(value, torch.Tensor)
+            else value
+            for value in values
+        ]
+
+
+def drawn(spec: dict[str, Any]) -> Any:
+    """An input like the one that the task drew."""
+    tensor = spec["tensor"]
+    if tensor is None:
+        return spec["scalar"]
+    dtype = getattr(torch, tensor["dtype"])
+    if dtype.is_floating_point:
+        deviation = spec["standard_deviation"]
+        values = torch.randn(tensor["shape"]) * (1.0 if deviation is None else deviation)
+        value = (values + (spec["mean"] or 0.0)).to(dtype)
+    else:
+        low, high = int(spec["minimum"] or 0), int(spec["maximum"] or 1)
+        value = torch.randint(low, high + 1, tensor["shape"]).to(dtype)
+    if tensor["strides"] is None:
+        return value
+    strided = torch.empty_strided(tensor["shape"], tensor["strides"], dtype=dtype)
+    return strided.copy_(value)
+
+
+def flat(result: Any) -> list[torch.Tensor]:
+    """A forward's results as a list."""
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def doubled(value: Any) -> Any:
+    """A floating tensor in float64; anything else as it is."""
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.double() if floating else value
+
+
+def error(value: torch.Tensor, truth: torch.Tensor) -> float:
+    """The norm-wise relative error; where truth is not finite, values must agree."""
+    value, truth = value.double(), truth.double()
+    finite = torch.isfinite(truth)
+    if not torch.equal(torch.nan_to_num(value[~finite]), torch.nan_to_num(truth[~finite])):
+        return float("inf")
+    distance = torch.linalg.vector_norm(value[finite] - truth[finite]).item()
+    size = torch.linalg.vector_norm(truth[finite]).item()
+    return float(distance / size) if size else float(distance)
+
+
+def state(module: nn.Module) -> list[torch.Tensor]:
+    """Buffers, which a forward may update."""
+    return [buffer.detach().clone() for buffer in module.buffers()]
+
+
+def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
+    """How many times the reference's own error the module's is, and what went wrong if it did."""
+    before = pair.exported.COUNTS["kernel"]
+    module, reference = pair.module, pair.reference
+    module.load_state_dict(reference.state_dict())
+    truth_of = copy.deepcopy(reference).double()
+    kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+    got = flat(module(*inputs)) + state(module)
+    if pair.exported.COUNTS["kernel"] == before:
+        return float("inf"), f"the kernel did not run ({dict(pair.exported.COUNTS)})"
+    for now, then in zip(inputs, kept, strict=True):
+        if isinstance(now, torch.Tensor) and not torch.equal(now, then):
+            return float("inf"), "an input was written to"
+    expected = flat(reference(*inputs)) + state(reference)
+    truth = flat(truth_of(*map(doubled, inputs))) + state(truth_of)
+    worst = 0.0
+    for mine, theirs, exact in zip(got, expected, truth, strict=True):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            return float("inf"), f"{mine.dtype} {tuple(mine.shape)} instead of {theirs.dtype}"
+        if not mine.is_floating_point():
+            if not torch.equal(mine, theirs):
+                return float("inf"), "integers differ"
+            continue
+        least = ROUNDING[mine.dtype] / 2
+        ratio = max(error(mine, exact), least) / max(error(theirs, exact), least)
+        worst = max(worst, ratio)
+    return worst, "" if worst <= BOUND else "its error is too large"
+
+
+def verify(pair: Pair) -> bool:
+    """Compare on several kinds of inputs; says each, and whether all were right."""
+    kinds: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "own inputs": lambda x: x,
+        "own inputs, another seed": lambda x: x,
+        "a hundredth of them": lambda x: x * 0.01,
+        "ten times them": lambda x: x * 10,
+    }
+    fine = True
+    for seed, (name, change) in enumerate(kinds.items(), start=1):
+        ratio, wrong = worst_ratio(pair, pair.inputs(seed, change))
+        verdict = f"  WRONG: {wrong}" if wrong else ""
+        say(f"  {name:<26} error {ratio:.2f} times the reference's{verdict}")
+        fine = fine and not wrong
+    return fine
+
+
+class Clock:
+    """Times one call in milliseconds; on a GPU with events and a flushed cache."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.gpu = device.startswith("cuda")
+        if self.gpu:
+            size = 2 * torch.cuda.get_device_properties(device).L2_cache_size
+            self.flush = torch.empty(max(size, 1 << 20), dtype=torch.int8, device=device)
+
+    def __call__(self, call: Callable[[], object], repeats: int) -> float:
+        """The mean time of a call."""
+        if not self.gpu:
+            start = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            return (time.perf_counter() - start) * 1e3 / repeats
+        self.flush.zero_()
+        begin, end = (torch.Event(self.device, enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+
+def compare(
+    mine: Callable[[], object], theirs: Callable[[], object], clock: Clock, seconds: float
+) -> list[float]:
+    """Ratios of the reference's time to the module's, pair by pair, in alternating order."""
+    for _ in range(5):
+        theirs()
+        mine()
+    once_ms = clock(theirs, 1)
+    repeats = 1 if clock.gpu else max(1, min(1000, round(0.5 / max(once_ms, 1e-4))))
+    ratios: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(ratios) < 20 or (time.perf_counter() < end and len(ratios) < 2000):
+        first_mine = len(ratios) % 2 == 0
+        a = clock(mine if first_mine else theirs, repeats)
+        b = clock(theirs if first_mine else mine, repeats)
+        ratios.append(b / a if first_mine else a / b)
+    return ratios
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
+    """A bootstrap 95 % interval of the median."""
+    dice = random.Random(0)
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(1000))
+    return medians[25], medians[974]
+
+
+def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
+    """Time against eager and torch.compile; whether the module is nowhere slower."""
+    inputs = pair.inputs(1, lambda x: x)
+    clock = Clock(pair.device)
+    rivals: dict[str, Callable[..., object]] = {"eager": pair.reference}
+    if compiled:
+        rivals["torch.compile"] = torch.compile(copy.deepcopy(pair.reference))
+    fine = True
+    for name, rival in rivals.items():
+        try:
+            rival(*inputs)
+        except Exception as problem:  # that a module cannot be compiled is a fact about it
+            say(f"  {name:<14} could not run: {str(problem).splitlines()[0][:100]}")
+            continue
+        calls = [lambda of=of: of(*inputs) for of in (pair.module, rival)]
+        ratios = compare(calls[0], calls[1], clock, seconds)
+        low, high = interval(ratios)
+        middle = statistics.median(ratios)
+        word = "faster" if low > 1 else "SLOWER" if high < 1 else "not distinguishable"
+        say(f"  against {name:<14} {middle:.3f}x, 95 % interval {low:.3f} to {high:.3f}: {word}")
+        fine = fine and high >= 1
+    return fine
+
+
+def main() -> int:
+    """Verify, time, and say so."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5.0, help="of timing for each baseline")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--no-timing", action="store_true", help="verify only")
+    chosen = parser.parse_args()
+    evidence = json.loads((FOLDER / "evidence.json").read_text(encoding="utf-8"))
+    device = evidence["hardware"]["kind"]
+    if device == "cuda" and not torch.cuda.is_available():
+        say("this export needs an NVIDIA GPU, and torch sees none")
+        return 3
+    with torch.no_grad():
+        pair = Pair(evidence, device)
+        index = -1 if device == "cpu" else torch.cuda.current_device()
+        if pair.exported.kernels_for(index) is None:
+            return 3  # the module has said why
+        say("Correctness, against the reference in float64:")
+        if not verify(pair):
+            return 1
+        if chosen.no_timing:
+            return 0
+        say("Time, as the reference's over the module's:")
+        return 0 if time_all(pair, chosen.seconds, not chosen.no_compile) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
