@@ -129,6 +129,8 @@ async def resume_search(
 async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusal:
     """Run the graph until it ends or somebody ends it."""
     context.archive.set_status("running")
+    if known := context.archive.record().baselines:
+        context.executor.remember(context.task, known)
     context.emit(_started(context, resumed=resumed))
     checkpoints = context.archive.folder / CHECKPOINTS
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:

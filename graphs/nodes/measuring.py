@@ -59,15 +59,15 @@ async def _first(
 ) -> tuple[Best, list[Evaluation]]:
     """Until there is a best candidate, judge one at a time and each correct one precisely.
 
-    So a person sees a verified figure as early as can be.
+    So a person sees a verified figure as early as can be, and one candidate is judged even when
+    the baselines took all the time there was.
     """
     judged: list[Evaluation] = []
     for candidate in queue:
-        if best.id or context.out_of_time:
+        if best.id or (judged and context.out_of_time):
             break
-        found = await screen(context, [candidate], round)
-        judged += found
-        best = await promote(context, found, best, round)
+        judged.append(await judge(context, candidate, "screen", round))
+        best = await promote(context, judged[-1:], best, round)
     return best, judged
 
 

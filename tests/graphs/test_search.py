@@ -193,6 +193,7 @@ async def test_stop_keeps_the_best_so_far_and_the_run_goes_on_later(
     assert finished.status == "improved"
     assert not {id for id, effort in executor.asked if effort == "screen"} & before
     assert ("baselines", "screen") not in executor.asked
+    assert executor.remembered is not None
 
 
 async def test_a_paused_run_ends_at_a_step_and_goes_on(search: Search, resume: Search) -> None:

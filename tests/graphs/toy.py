@@ -123,6 +123,7 @@ class ToyExecutor:
     asked: list[tuple[str, Effort]] = field(default_factory=list)
     isolation: str = "toy"
     closed: bool = False
+    remembered: Baselines | None = None
 
     async def hardware(self) -> Hardware:
         return HARDWARE
@@ -143,6 +144,9 @@ class ToyExecutor:
                 ),
             )
         )
+
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        self.remembered = baselines
 
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
         await self._take(candidate.id, effort)

@@ -37,6 +37,10 @@ class Executor(Protocol):
         """Measure what PyTorch itself does; a Refusal when not even eager runs."""
         ...
 
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Take baselines that an earlier session measured as known: they are not measured again."""
+        ...
+
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
         """Compile, verify and time one candidate.
 
