@@ -1,0 +1,1 @@
+"""How fast: stopwatches, cold caches, statistics, and the conditions they were taken under."""

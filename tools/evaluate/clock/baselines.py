@@ -1,0 +1,95 @@
+"""The ways PyTorch itself does a task, as calls that can be timed beside a candidate.
+
+`eager`; `compile`, torch.compile as it comes; on a GPU also `graph`, eager replayed as a CUDA
+graph, and `max-autotune`. One that cannot be made is a fact about the module, not an error.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tools.evaluate.clock.harness import Harness, Timed
+from tools.evaluate.judge.bench import Bench, Guard
+from tools.evaluate.judge.truth import Argument
+
+_LONGEST_MESSAGE = 400
+
+
+class BaselineFailedError(Exception):
+    """Why PyTorch cannot do the task in this way."""
+
+
+class BaselineCalls:
+    """Makes each baseline once and keeps it; a failure is remembered as well."""
+
+    def __init__(self, bench: Bench, harness: Harness, guard: Guard) -> None:
+        self._bench = bench
+        self._harness = harness
+        self._guard = guard
+        self._made: dict[str, Timed | BaselineFailedError] = {}
+        self.setup_s: dict[str, float] = {}
+
+    def get(self, name: str) -> Timed:
+        """The call of that name, having run at least once.
+
+        Raises:
+            BaselineFailedError: it cannot be made; always again with the same words.
+            ValueError: there is no such baseline.
+        """
+        if name not in self._made:
+            start = time.perf_counter()
+            self._made[name] = self._make(name)
+            self.setup_s[name] = time.perf_counter() - start
+        made = self._made[name]
+        if isinstance(made, BaselineFailedError):
+            raise made
+        return made
+
+    def _make(self, name: str) -> Timed | BaselineFailedError:
+        makers: dict[str, Callable[[], Timed]] = {
+            "eager": self._eager,
+            "compile": lambda: self._compiled(None),
+            "max-autotune": lambda: self._compiled("max-autotune-no-cudagraphs"),
+            "graph": self._graphed,
+        }
+        if name not in makers:
+            raise ValueError(f"unknown baseline {name!r}; known are {', '.join(makers)}")
+        try:
+            call = makers[name]()
+            call(self._harness.sets[0])
+        except Exception as error:  # torch.compile raises nearly every class there is
+            words = " ".join(str(error).split())[:_LONGEST_MESSAGE]
+            return BaselineFailedError(f"{type(error).__name__}: {words}")
+        return call
+
+    def _eager(self) -> Timed:
+        module = self._bench.reference.module
+        guard = self._guard
+
+        def first(arguments: Sequence[Argument]) -> object:
+            with guard(), torch.no_grad():
+                return module(*arguments)
+
+        first(self._harness.sets[0])
+
+        def call(arguments: Sequence[Argument]) -> object:
+            with torch.no_grad():
+                return module(*arguments)
+
+        return call
+
+    def _compiled(self, mode: str | None) -> Timed:
+        compiled = torch.compile(self._bench.reference.module, mode=mode)
+
+        def call(arguments: Sequence[Argument]) -> object:
+            with torch.no_grad():
+                return compiled(*arguments)
+
+        return call
+
+    def _graphed(self) -> Timed:
+        call = self._harness.as_graph(self.get("eager"))
+        if call is None:
+            raise BaselineFailedError("the forward cannot be captured in a CUDA graph")
+        return call

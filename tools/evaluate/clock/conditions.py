@@ -1,0 +1,102 @@
+"""What the device was doing around a timing: clocks, heat, throttling, company."""
+
+import os
+from types import ModuleType
+
+import torch
+
+from tools.nouns import Conditions
+
+_HARMLESS = {"gpu_idle", "applications_clocks_setting", "none"}
+
+
+def conditions(device: str, *, flushed: bool, sets: int, notes: tuple[str, ...] = ()) -> Conditions:
+    """Read them now; what cannot be read is None."""
+    common = {"l2_flushed": flushed, "input_sets": sets, "notes": notes}
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name()
+        return Conditions.model_validate({"device": name, **common, **_gpu()})
+    return Conditions.model_validate(
+        {
+            "device": "cpu",
+            **common,
+            "threads": torch.get_num_threads(),
+            "load_average": os.getloadavg()[0],
+        }
+    )
+
+
+def sm_clock_share() -> float | None:
+    """Current clock of the multiprocessors over the highest possible; None when unreadable."""
+    nvml, handle = _handle()
+    if nvml is None:
+        return None
+    try:
+        now = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        most = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
+    except nvml.NVMLError:
+        return None
+    return float(now) / float(most)
+
+
+def _handle() -> tuple[ModuleType | None, object]:
+    """NVML and the device that torch uses; None where there is no driver to ask."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        if pynvml.nvmlDeviceGetCount() == 1:
+            return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+        uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except Exception:  # NVML has one exception class per return code
+        return None, None
+
+
+def _gpu() -> dict[str, object]:
+    nvml, handle = _handle()
+    if nvml is None:
+        return {}
+
+    def number(name: str, *arguments: object) -> int | None:
+        try:
+            return int(getattr(nvml, name)(handle, *arguments))
+        except (nvml.NVMLError, AttributeError):
+            return None
+
+    milliwatts = number("nvmlDeviceGetPowerUsage")
+    return {
+        "sm_clock_mhz": number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "temperature_c": number("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        "power_w": None if milliwatts is None else milliwatts / 1000,
+        "throttle_reasons": reasons(nvml, number("nvmlDeviceGetCurrentClocksEventReasons")),
+        "other_processes": _others(nvml, handle),
+    }
+
+
+def _others(nvml: ModuleType, handle: object) -> int | None:
+    """How many other processes compute on the device."""
+    try:
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError:
+        return None
+    return sum(int(process.pid) != os.getpid() for process in running)
+
+
+def reasons(nvml: ModuleType, mask: int | None) -> tuple[str, ...]:
+    """The reasons in the mask that slow the device down, in words."""
+    if not mask:
+        return ()
+    prefix = "nvmlClocksEventReason"
+    named = {
+        _snake(key.removeprefix(prefix)): getattr(nvml, key)
+        for key in dir(nvml)
+        if key.startswith(prefix) and isinstance(getattr(nvml, key), int)
+    }
+    active = {word for word, bit in named.items() if bit and mask & bit == bit}
+    return tuple(sorted(active - _HARMLESS - {"all"}))
+
+
+def _snake(words: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in words).lstrip("_")

@@ -1,0 +1,172 @@
+"""Times calls on one task's inputs: cold caches, warm clocks, alternating order.
+
+Outputs are allocated by whoever runs, baseline and candidate alike, with torch's allocator; on a
+CPU that counts the page faults of fresh memory on both sides. On a GPU, calls so short that the
+host's launching would dominate are timed as graph replays, again on both sides.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from tools.evaluate.clock.cold import Flush, input_sets
+from tools.evaluate.clock.conditions import conditions, sm_clock_share
+from tools.evaluate.clock.statistics import median, percentile, ratio_interval
+from tools.evaluate.clock.stopwatch import graph, stopwatch
+from tools.evaluate.judge.bench import Bench, Draw
+from tools.evaluate.judge.room import available_bytes
+from tools.evaluate.judge.truth import Argument
+from tools.evaluate.seeds import fresh_seed
+from tools.nouns import Comparison, Conditions, Measurement
+
+Timed = Callable[[Sequence[Argument]], object]
+
+_IDLE_S = 1.0  # a GPU's clocks fall when nothing runs for about this long
+_CLOCK_SHARE = 0.9
+_ROOM_SHARE = 0.25
+
+
+class Harness:
+    """The inputs, the cold caches and the stopwatch for one task on one device."""
+
+    def __init__(self, bench: Bench) -> None:
+        rules, self._device = bench.rules, bench.device
+        self._rules = rules
+        self._stopwatch = stopwatch(self._device)
+        cache = int(bench.hardware.cache_mib * 2**20)
+        moved = max(bench.task.bytes_moved, 1)
+        room = int(available_bytes(self._device, rules.memory_fraction) * _ROOM_SHARE)
+        count = input_sets(moved, cache, room, rules.input_sets_max)
+        self.sets = [
+            bench.draw(Draw("task", fresh_seed(bench.seed, "timing", i))) for i in range(count)
+        ]
+        needed = count * moved < 2 * cache
+        self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
+        self._turn = 0
+        self._worked_at = float("-inf")
+
+    def warm(self, call: Timed) -> None:
+        """Run until caches of code, allocator and clocks have settled."""
+        idle = time.monotonic() - self._worked_at > _IDLE_S
+        on_gpu = self._device == "cuda"
+        budget = self._rules.cold_warm_up_s if idle and on_gpu else self._rules.warm_up_s
+        start, runs = time.monotonic(), 0
+        while runs < 2 or time.monotonic() - start < budget:
+            call(self.sets[runs % len(self.sets)])
+            self._stopwatch.drain()
+            runs += 1
+            if idle and runs >= 2 and (sm_clock_share() or 0.0) >= _CLOCK_SHARE:
+                break
+        self._worked_at = time.monotonic()
+
+    def measure(
+        self,
+        call: Timed,
+        *,
+        seconds: float,
+        least: int,
+        most: int,
+        hopeless_ms: float = float("inf"),
+        notes: tuple[str, ...] = (),
+        queued: bool = False,
+    ) -> Measurement:
+        """Time one implementation on its own.
+
+        Args:
+            call: what is timed.
+            seconds: stop after this long, flushes included.
+            least: samples at least.
+            most: samples at most.
+            hopeless_ms: after two samples, a median above this ends it.
+            notes: for the conditions.
+            queued: see `Stopwatch.time_ms`.
+        """
+        self.warm(call)
+        samples: list[float] = []
+        start = time.monotonic()
+        while len(samples) < most:
+            samples.append(self._sample(call, queued))
+            if len(samples) >= 2 and median(samples) > hopeless_ms:
+                notes = (*notes, "stopped early: too slow to matter")
+                break
+            if len(samples) >= least and time.monotonic() - start > seconds:
+                break
+        return self._measurement(samples, notes)
+
+    def compare(
+        self,
+        name: str,
+        baseline: Timed,
+        candidate: Timed,
+        *,
+        seconds: float,
+        seed: int,
+        notes: tuple[str, ...] = (),
+        queued: bool = False,
+    ) -> Comparison:
+        """Time two implementations in turns, A B B A, so that drift meets both alike."""
+        self.warm(baseline)
+        self.warm(candidate)
+        top: list[float] = []
+        bottom: list[float] = []
+        start = time.monotonic()
+        while len(top) < self._rules.pairs_max:
+            order = (baseline, candidate) if len(top) % 2 == 0 else (candidate, baseline)
+            first, second = (self._sample(call, queued) for call in order)
+            ours, theirs = (first, second) if order[0] is baseline else (second, first)
+            top.append(ours)
+            bottom.append(theirs)
+            if len(top) >= self._rules.pairs_min and time.monotonic() - start > seconds:
+                break
+        found = ratio_interval(top, bottom, seed=seed, resamples=self._rules.bootstrap_resamples)
+        return Comparison(
+            baseline=name,
+            candidate_ms=median(bottom),
+            baseline_ms=median(top),
+            ratio=found.median,
+            ci95_low=found.low,
+            ci95_high=found.high,
+            pairs=len(top),
+            candidate_samples_ms=tuple(bottom),
+            baseline_samples_ms=tuple(top),
+            conditions=self._conditions(notes),
+        )
+
+    def as_graph(self, call: Timed) -> Timed | None:
+        """The call as graph replays, one graph a set of inputs; None where it cannot be one."""
+        try:
+            replays: dict[int, Callable[[], object]] = {
+                id(inputs): graph(partial(call, inputs)) for inputs in self.sets
+            }
+        except RuntimeError:
+            torch.cuda.synchronize()
+            return None
+        return lambda inputs: replays[id(inputs)]()
+
+    def once_ms(self, call: Callable[[], object]) -> float:
+        """One call without preparation, such as a plan's set-up."""
+        return self._stopwatch.time_ms(call)
+
+    def _sample(self, call: Timed, queued: bool) -> float:
+        inputs = self.sets[self._turn % len(self.sets)]
+        self._turn += 1
+        self._flush()
+        elapsed = self._stopwatch.time_ms(lambda: call(inputs), queued=queued)
+        self._worked_at = time.monotonic()
+        return elapsed
+
+    def _measurement(self, samples: Sequence[float], notes: tuple[str, ...]) -> Measurement:
+        return Measurement(
+            median_ms=median(samples),
+            p10_ms=percentile(samples, 10),
+            p90_ms=percentile(samples, 90),
+            samples_ms=tuple(samples),
+            conditions=self._conditions(notes),
+        )
+
+    def _conditions(self, notes: tuple[str, ...]) -> Conditions:
+        return conditions(
+            self._device, flushed=self._flush.flushes, sets=len(self.sets), notes=notes
+        )

@@ -1,0 +1,90 @@
+"""One task set up on one device: the reference, its truth, its draws. Lives as long as a worker.
+
+The weights are drawn once a worker; a new worker (certifying takes one) draws others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from torch import Tensor
+
+from profiles.load import Hardware
+from tools.evaluate.judge.truth import Argument, Truth
+from tools.evaluate.rules import Rules
+from tools.nouns import Task
+from tools.tasks import Reference, draw
+
+Guard = Callable[[], AbstractContextManager[None]]
+
+
+class Draw(NamedTuple):
+    """Which inputs: a distribution and the seed they are drawn under."""
+
+    distribution: str
+    seed: int
+
+
+class Result(NamedTuple):
+    """What a forward left behind: its outputs and the buffers it updated, by name."""
+
+    outputs: tuple[Tensor, ...]
+    buffers: Mapping[str, Tensor]
+
+
+class Bench:
+    """The reference of a task on a device.
+
+    Args:
+        task: what is judged.
+        hardware: the device.
+        rules: the figures.
+        seed: of the weights.
+        guard: entered whenever the user's code runs.
+    """
+
+    def __init__(
+        self, task: Task, hardware: Hardware, rules: Rules, seed: int, guard: Guard
+    ) -> None:
+        self.task = task
+        self.hardware = hardware
+        self.rules = rules
+        self.device = hardware.kind
+        self.seed = seed
+        self._guard = guard
+        with guard():
+            self.reference = Reference.build(task, self.device, seed=seed)
+        self.truth = Truth(task, self.reference, self.device, rules)
+        self.mutated = tuple(mutation.target for mutation in task.graph.mutations)
+
+    @property
+    def chunk_elements(self) -> int:
+        """How many elements are compared at a time: a GPU wants larger steps than a cache."""
+        return self.rules.compare_chunk_elements * (256 if self.device == "cuda" else 1)
+
+    def draw(self, wanted: Draw) -> list[Argument]:
+        """Fresh arguments of the forward."""
+        with self._guard():
+            return list(draw(self.task, wanted.distribution, wanted.seed, self.device))
+
+    def own(self, arguments: Sequence[Argument]) -> Result:
+        """PyTorch's own result in the task's types."""
+        with self._guard():
+            before = self.reference.snapshot()
+            try:
+                outputs = tuple(self.reference.forward(arguments))
+                live = self.reference.weights()
+                return Result(outputs, {name: live[name].clone() for name in self.mutated})
+            finally:
+                self.reference.restore(before)
+
+    def right(self, arguments: Sequence[Argument], own: Result) -> Result:
+        """The truth in float64; raises UnverifiableError when it does not fit anywhere."""
+        with self._guard():
+            outputs, buffers = self.truth.outputs(arguments, own.outputs)
+        return Result(outputs, buffers)
+
+
+def tensors(arguments: Sequence[Argument]) -> list[Tensor]:
+    """The arguments that are tensors, in order."""
+    return [argument for argument in arguments if isinstance(argument, Tensor)]

@@ -1,0 +1,208 @@
+"""The order of events in which a candidate proves itself.
+
+For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
+memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
+and must give the same bits; later draws reuse the first one's memory with new values.
+Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from tools.candidates import ContractError, DeviceError, LaunchRefused
+from tools.candidates.run import PlanRunner
+from tools.compile import Built
+from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
+from tools.evaluate.judge.bits import first_difference, same_bits
+from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.memory import GuardedMemory, refill
+from tools.evaluate.judge.reasons import out_of_bounds
+from tools.evaluate.judge.room import available_bytes, candidate_bytes
+from tools.evaluate.judge.sentence import Sentence
+from tools.evaluate.judge.threads import small_steps
+from tools.evaluate.judge.truth import Argument
+from tools.nouns import Candidate, Verdict
+
+Announce = Callable[[str], None]
+Shelved = TypeVar("Shelved", Tensor, Argument)
+
+
+class Trials:
+    """Runs one candidate through draws of inputs.
+
+    Args:
+        bench: the task on its device.
+        candidate: what is judged, and `built` what the compiler made of it.
+        built: the object.
+        announce: told before the candidate runs, as it may not come back.
+    """
+
+    def __init__(
+        self, bench: Bench, candidate: Candidate, built: Built, announce: Announce
+    ) -> None:
+        self._bench = bench
+        self._announce = announce
+        self._memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
+        self._runner = self._load(candidate, built)
+        live = bench.reference.weights()
+        self._weights = {n: self._memory.place(t, f"weight {n}") for n, t in live.items()}
+        self._placed: list[Argument] = []
+        self._before: tuple[Tensor, ...] = ()
+        self.skipped: list[str] = []
+        # Where the device has no room for three copies of everything, copies wait on the host.
+        room = available_bytes(bench.device, bench.rules.memory_fraction)
+        self._tight = bench.device == "cuda" and candidate_bytes(bench.task) > room
+
+    def _load(self, candidate: Candidate, built: Built) -> PlanRunner:
+        try:
+            return PlanRunner(candidate, built, self._bench.device, allocator=self._memory)
+        except (ContractError, LaunchRefused, DeviceError) as error:
+            raise rejection(error) from error
+
+    def prepare(self) -> None:
+        """Run the plan's set-up, once."""
+        self._announce("the candidate prepares")
+        self._attempt(lambda: self._runner.prepare(self._weights))
+
+    def run(
+        self, draw: Draw, sentence: Sentence, *, twice: bool, settle: Callable[[], None]
+    ) -> None:
+        """One draw: run, check memory, then compare with a truth that did not exist before.
+
+        Args:
+            draw: which inputs.
+            sentence: compares, and keeps the numbers.
+            twice: run again on the same inputs in new memory.
+            settle: told when the candidate is done and the reference's turn begins.
+
+        Raises:
+            RejectedError: the candidate failed, with its verdict and reason.
+            UnverifiableError: there is no memory for the truth.
+        """
+        arguments = self._bench.draw(draw)
+        self._put(arguments)
+        pristine = [self._shelve(a) for a in arguments]
+        del arguments
+        got = self._call(pristine, f"inputs drawn from {draw.distribution!r}")
+        if twice:
+            self._repeat(pristine, got)
+        arguments = [_on(a, self._bench.device) for a in pristine]
+        settle()
+        own = self._bench.own(arguments)
+        if draw.distribution != "task" and not all(map(_finite, own.outputs)):
+            self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
+            return
+        right = self._bench.right(arguments, own)
+        with small_steps():
+            sentence.judge(draw, arguments, got, own, right, before=self._before)
+        self._before = tuple(self._shelve(t) for t in got.outputs)
+
+    def _put(self, arguments: Sequence[Argument]) -> None:
+        """Place the arguments: new values into the same memory where the layout allows it."""
+        if self._placed and all(map(_fits, self._placed, arguments)):
+            for placed, new in zip(tensors(self._placed), tensors(arguments), strict=True):
+                refill(placed, new)
+            return
+        self._placed = self._in_new_memory(arguments)
+
+    def _in_new_memory(self, arguments: Sequence[Argument]) -> list[Argument]:
+        return [
+            self._memory.place(a, str(i)) if isinstance(a, Tensor) else a
+            for i, a in enumerate(arguments)
+        ]
+
+    def _repeat(self, pristine: Sequence[Argument], first: Result) -> None:
+        """The same inputs in new memory must give the same bits."""
+        kept, self._placed = self._placed, self._in_new_memory(pristine)
+        shelved = [self._shelve(t) for t in first.outputs] if self._tight else first.outputs
+        again = self._call(pristine, "the same inputs in new memory")
+        for number, (one, two) in enumerate(zip(shelved, again.outputs, strict=True)):
+            if not same_bits(two, one):
+                index = first_difference(two, one)
+                raise RejectedError(
+                    Verdict.NONDETERMINISTIC,
+                    f"the same inputs in new memory gave another answer: output {number} at "
+                    f"{list(index)} was {one[index].item()} and then {two[index].item()} "
+                    "(a race, a counter kept between calls, or memory read before it is written)",
+                )
+        self._placed = kept
+
+    def _call(self, pristine: Sequence[Argument], on_what: str) -> Result:
+        """Run the candidate once and check everything but the values."""
+        self._memory.forget("allocation")
+        live = self._bench.reference.weights()
+        for name in self._bench.mutated:
+            refill(self._weights[name], live[name])
+        self._announce(f"the candidate runs on {on_what}")
+        outputs = self._attempt(lambda: self._runner(self._placed, self._weights))
+        with small_steps():
+            if (damage := self._memory.damage()) is not None:
+                raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
+            self._unchanged(self._placed, pristine, live)
+            self._shaped(outputs)
+        return Result(
+            tuple(outputs), {name: self._weights[name].clone() for name in self._bench.mutated}
+        )
+
+    def _attempt(self, call: Callable[[], tuple[Tensor, ...] | None]) -> tuple[Tensor, ...]:
+        try:
+            outputs = call()
+            if self._bench.device == "cuda":
+                torch.cuda.synchronize()
+        except Exception as error:
+            raise rejection(error) from error
+        return outputs or ()
+
+    def _unchanged(
+        self, placed: Sequence[Argument], pristine: Sequence[Argument], live: Mapping[str, Tensor]
+    ) -> None:
+        """Inputs and weights must be what they were."""
+        for number, (now, then) in enumerate(zip(tensors(placed), tensors(pristine), strict=True)):
+            if not same_bits(now, then):
+                index = list(first_difference(now, then))
+                raise RejectedError(
+                    Verdict.INPUT_MUTATED, f"input {number} was changed, first at {index}"
+                )
+        for name, then in live.items():
+            if name not in self._bench.mutated and not same_bits(self._weights[name], then):
+                index = list(first_difference(self._weights[name], then))
+                raise RejectedError(
+                    Verdict.INPUT_MUTATED, f"weight {name!r} was changed, first at {index}"
+                )
+
+    def _shaped(self, outputs: Sequence[Tensor]) -> None:
+        """As many outputs as the reference has, with its shapes and types."""
+        wanted = self._bench.task.outputs
+        if len(outputs) != len(wanted):
+            raise RejectedError(
+                Verdict.WRONG_SHAPE, f"{len(outputs)} outputs, expected {len(wanted)}"
+            )
+        for number, (got, spec) in enumerate(zip(outputs, wanted, strict=True)):
+            shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
+            if (shape, dtype) != (spec.shape, spec.dtype.value):
+                raise RejectedError(
+                    Verdict.WRONG_SHAPE,
+                    f"output {number} is {dtype}{list(shape)}, "
+                    f"expected {spec.dtype.value}{list(spec.shape)}",
+                )
+
+    def _shelve(self, value: Shelved) -> Shelved:
+        """The value, on the host when the device is short of room."""
+        return value.cpu() if self._tight and isinstance(value, Tensor) else value
+
+
+def _fits(placed: Argument, new: Argument) -> bool:
+    if isinstance(placed, Tensor) and isinstance(new, Tensor):
+        return placed.stride() == new.stride() and placed.shape == new.shape
+    return not isinstance(placed, Tensor) and not isinstance(new, Tensor)
+
+
+def _on(argument: Argument, device: str) -> Argument:
+    return argument.to(device) if isinstance(argument, Tensor) else argument
+
+
+def _finite(output: Tensor) -> bool:
+    return not output.is_floating_point() or bool(torch.isfinite(output).all())

@@ -1,0 +1,248 @@
+"""Evaluates on this machine: one persistent worker process a device, replaced when it is lost.
+
+Compiling runs in parallel outside the device's lease; verifying and timing inside it, one
+candidate at a time. Workers are plain processes of the same user, with a scrubbed environment:
+what comes from strangers needs more than that, and says so in `isolation`.
+"""
+
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from profiles.load import Hardware
+from tools.compile import CompileFailure, compile_candidate
+from tools.evaluate.endings import evaluation_of, isolated, not_compiled, refusal_of
+from tools.evaluate.executor import Effort
+from tools.evaluate.messages import (
+    Audited,
+    AuditRequest,
+    BaselineMeasured,
+    BaselineRequest,
+    Broken,
+    CeilingsMeasured,
+    CeilingsRequest,
+    Judged,
+    JudgeRequest,
+    Reply,
+    Traced,
+    TraceRequest,
+)
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.worker import WorkerBrokenError
+from tools.evaluate.quarantine import cautious, suspicious
+from tools.evaluate.rules import Rules
+from tools.evaluate.seeds import fresh_seed
+from tools.hardware import cached_ceilings, detect
+from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.tasks import read_source
+
+STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
+CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
+Expected = TypeVar("Expected", Traced, Audited, BaselineMeasured, Judged)
+
+
+class LocalExecutor:
+    """The executor of this machine. Close it with `aclose`; a closed one starts no worker."""
+
+    def __init__(self, hardware: Hardware, scratch: Path, *, seed: int, rules: Rules) -> None:
+        self.rules = rules
+        self._hardware = hardware
+        self._seed = seed
+        self._trips = count()
+        self._keeper = Keeper(scratch, rules)
+        self._baselines: dict[str, Baselines] = {}
+        self._unmakeable: set[tuple[str, str]] = set()
+        self._best_ms: dict[str, float] = {}
+
+    @classmethod
+    def create(
+        cls, target: str, scratch: Path, seed: int = 0, rules: Rules | None = None
+    ) -> "LocalExecutor":
+        """An executor for `auto`, `cuda` or `cpu`; starts nothing yet.
+
+        Args:
+            target: which device.
+            scratch: a folder of its own, for compiled graphs and other caches.
+            seed: every draw of inputs and weights follows from it.
+            rules: the judge's figures, if not the defaults.
+
+        Raises:
+            ValueError: the target is unknown.
+            EnvironmentLacksError: there is no such device.
+        """
+        return cls(detect(target), scratch.absolute(), seed=seed, rules=rules or Rules())
+
+    @property
+    def isolation(self) -> str:
+        """How workers are kept apart."""
+        return "worker process, not isolated"
+
+    async def hardware(self) -> Hardware:
+        """The device, with ceilings measured in a worker unless they are known already."""
+        if not self._hardware.measured:
+            self._hardware = cached_ceilings(self._hardware) or await self._ceilings()
+        return self._hardware
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Read a user's file in a worker of its own, then see whether the task proves anything."""
+        source = read_source(path)
+        if isinstance(source, Refusal):
+            return source
+        request = TraceRequest(source=source, path=str(path), policy=policy)
+        async with self._keeper.short_lived("trace") as worker:
+            reply = await worker.ask(request, policy.timeout_s)
+        if isinstance(reply, Ended):
+            return refusal_of(reply, f"reading {path.name}")
+        traced = _expect(reply, Traced).result
+        if isinstance(traced, Task):
+            return _draws_random(traced) if traced.draws_random else await self._audit(traced)
+        return traced
+
+    async def baselines(self, task: Task) -> Baselines | Refusal:
+        """Measure eager and torch.compile (on a GPU also a CUDA graph), once a task."""
+        key = task_key(task)
+        hardware = await self.hardware()
+        async with self._keeper.lease:
+            if key not in self._baselines:
+                measured = await self._measure_baselines(task, hardware)
+                if isinstance(measured, Refusal):
+                    return measured
+                self._baselines[key] = measured
+        return self._baselines[key]
+
+    async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+        """Compile, verify and time one candidate; every failure of it is an evaluation."""
+        hardware = await self.hardware()
+        if effort != "screen":
+            await self.baselines(task)
+        built = await compile_candidate(
+            candidate, architecture=hardware.architecture, timeout_s=self.rules.compile_s
+        )
+        if isinstance(built, CompileFailure):
+            return not_compiled(candidate, built, self.isolation)
+        request = JudgeRequest(
+            task=task,
+            hardware=hardware,
+            rules=self.rules,
+            candidate=candidate,
+            built=built,
+            effort=effort,
+            seed=self._fresh_seed(task, candidate.id),
+            baselines=self._baselines.get(task_key(task)),
+            compare_to=self._compare_to(task, effort),
+            best_ms=self._best_ms.get(task_key(task)),
+        )
+        async with self._keeper.lease:
+            evaluation = await self._judge(request, fresh=effort == "certify")
+            if effort == "certify" and suspicious(evaluation, self.rules):
+                # Once more in another fresh process on other values; the worse one counts.
+                seed = self._fresh_seed(task, candidate.id)
+                again = request.model_copy(update={"seed": seed})
+                evaluation = cautious(evaluation, await self._judge(again, fresh=True))
+        self._remember(task, evaluation)
+        return evaluation
+
+    async def aclose(self) -> None:
+        """End every process."""
+        await self._keeper.aclose()
+
+    async def _ceilings(self) -> Hardware:
+        request = CeilingsRequest(hardware=self._hardware)
+        async with self._keeper.lease:
+            reply = await self._keeper.ask(request, self.rules.ceilings_s)
+        if isinstance(reply, Ended) or not isinstance(reply.answer, CeilingsMeasured):
+            return self._hardware  # its figures are then the data sheet's, and say so
+        return reply.answer.hardware
+
+    async def _audit(self, task: Task) -> Task | Refusal:
+        """Run the task on the device it is for, and badge it where being right proves little."""
+        request = AuditRequest(
+            task=task,
+            hardware=await self.hardware(),
+            rules=self.rules,
+            seed=self._fresh_seed(task, "audit"),
+        )
+        async with self._keeper.lease:
+            reply = await self._keeper.ask(request, self.rules.reference_s)
+        if isinstance(reply, Ended):
+            return refusal_of(reply, f"running {task.name}")
+        audited = _expect(reply, Audited)
+        if audited.refusal is not None:
+            return audited.refusal
+        return task.model_copy(update={"warnings": (*task.warnings, *audited.warnings)})
+
+    async def _measure_baselines(self, task: Task, hardware: Hardware) -> Baselines | Refusal:
+        items: list[Baseline] = []
+        for name in STANDARD[hardware.kind]:
+            request = BaselineRequest(
+                task=task,
+                hardware=hardware,
+                rules=self.rules,
+                name=name,
+                seed=self._fresh_seed(task, name),
+            )
+            reply = await self._keeper.ask(request, self.rules.baseline_s)
+            if isinstance(reply, Ended):
+                item = Baseline(name=name, failure=f"{name} {reply.words}")
+            else:
+                item = _expect(reply, BaselineMeasured).baseline
+            if name == "eager" and item.measurement is None:
+                return Refusal(sentence=f"{task.name} does not run: {item.failure}.")
+            items.append(item)
+        return Baselines(items=tuple(items))
+
+    async def _judge(self, request: JudgeRequest, *, fresh: bool) -> Evaluation:
+        """One trip up the ladder; a worker that is lost on the way is explained."""
+        if fresh:
+            await self._keeper.renew()
+        while True:
+            reply = await self._keeper.ask(request, self.rules.reference_s)
+            if isinstance(reply, Reply):
+                return isolated(_expect(reply, Judged).evaluation, self.isolation)
+            baseline = reply.stage.baseline if reply.stage else ""
+            if baseline in request.compare_to:
+                # Not the candidate's fault: go on without that baseline.
+                self._unmakeable.add((task_key(request.task), baseline))
+                left = tuple(name for name in request.compare_to if name != baseline)
+                request = request.model_copy(update={"compare_to": left})
+            elif reply.how != "exited" or self._keeper.questions <= 1:
+                return evaluation_of(request, reply, self.isolation)
+            # An older worker may have died of what an earlier candidate did to its memory.
+
+    def _compare_to(self, task: Task, effort: Effort) -> tuple[str, ...]:
+        known = self._baselines.get(task_key(task))
+        if effort == "screen" or known is None:
+            return ()
+        names = [item.name for item in known.items if item.measurement is not None]
+        names += CERTIFY[self._hardware.kind] if effort == "certify" else ()
+        return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
+
+    def _remember(self, task: Task, evaluation: Evaluation) -> None:
+        if evaluation.verdict == "correct" and (taken := evaluation.median_ms) is not None:
+            key = task_key(task)
+            self._best_ms[key] = min(taken, self._best_ms.get(key, taken))
+
+    def _fresh_seed(self, task: Task, what: str) -> int:
+        return fresh_seed(self._seed, task.source_sha256, what, next(self._trips))
+
+
+def task_key(task: Task) -> str:
+    """What tells tasks apart: the file's content, the entry and the inputs."""
+    return "|".join((task.source_sha256, task.entry, *task.input_override))
+
+
+def _expect(reply: Reply, kind: type[Expected]) -> Expected:
+    """The answer, which is of the expected kind or a confession."""
+    if isinstance(reply.answer, Broken):
+        raise WorkerBrokenError(f"{reply.answer.words}\n{reply.answer.detail}")
+    if not isinstance(reply.answer, kind):
+        raise WorkerBrokenError(f"a worker answered {reply.answer.kind!r} to another question")
+    return reply.answer
+
+
+def _draws_random(task: Task) -> Refusal:
+    return Refusal(
+        sentence=f"{task.name} draws random numbers in its forward (such as dropout in training "
+        "mode), so a result cannot be compared with it; call .eval() in the constructor.",
+    )

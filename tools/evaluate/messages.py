@@ -1,0 +1,162 @@
+"""What parent and worker say to each other: one request, any number of stages, one reply.
+
+Frames are a length and JSON; nothing is unpickled from a child.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from profiles.load import Hardware
+from tools.compile import Built
+from tools.evaluate.executor import Effort
+from tools.evaluate.rules import Rules
+from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns.value import Value
+
+
+class TraceRequest(Value):
+    """Turn a user's file into a task."""
+
+    kind: Literal["trace"] = "trace"
+    source: str
+    path: str
+    policy: TracePolicy
+
+
+class AuditRequest(Value):
+    """Does this task prove anything: which answers without work would pass it?"""
+
+    kind: Literal["audit"] = "audit"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    seed: int
+
+
+class CeilingsRequest(Value):
+    """Measure what the device can really do."""
+
+    kind: Literal["ceilings"] = "ceilings"
+    hardware: Hardware
+
+
+class BaselineRequest(Value):
+    """Measure one way in which PyTorch itself does the task."""
+
+    kind: Literal["baseline"] = "baseline"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    name: str
+    seed: int
+
+
+class JudgeRequest(Value):
+    """Verify and time one compiled candidate.
+
+    `compare_to` names the baselines for interleaved timing, none when only screening;
+    `best_ms` is the best known time, which lets a hopeless candidate go early.
+    """
+
+    kind: Literal["judge"] = "judge"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    candidate: Candidate
+    built: Built
+    effort: Effort
+    seed: int
+    baselines: Baselines | None = None
+    compare_to: tuple[str, ...] = ()
+    best_ms: float | None = None
+
+
+Request = Annotated[
+    TraceRequest | AuditRequest | CeilingsRequest | BaselineRequest | JudgeRequest,
+    Field(discriminator="kind"),
+]
+
+
+class Ready(Value):
+    """The worker has loaded what it needs and waits for a request."""
+
+    kind: Literal["ready"] = "ready"
+    pid: int
+
+
+class Stage(Value):
+    """The worker begins something that may hang or crash; `limit_s` from now is too long.
+
+    `blame` says whose fault it is if it does, `baseline` which one was being made, if any.
+    """
+
+    kind: Literal["stage"] = "stage"
+    words: str
+    limit_s: float
+    blame: Literal["candidate", "reference", "judge"]
+    baseline: str = ""
+
+
+class Traced(Value):
+    """The answer to `TraceRequest`."""
+
+    kind: Literal["traced"] = "traced"
+    result: Task | Refusal
+
+
+class Audited(Value):
+    """The answer to `AuditRequest`: warnings for the task, or why it cannot be judged."""
+
+    kind: Literal["audited"] = "audited"
+    warnings: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+
+
+class CeilingsMeasured(Value):
+    """The answer to `CeilingsRequest`."""
+
+    kind: Literal["ceilings_measured"] = "ceilings_measured"
+    hardware: Hardware
+
+
+class BaselineMeasured(Value):
+    """The answer to `BaselineRequest`."""
+
+    kind: Literal["baseline_measured"] = "baseline_measured"
+    baseline: Baseline
+
+
+class Judged(Value):
+    """The answer to `JudgeRequest`."""
+
+    kind: Literal["judged"] = "judged"
+    evaluation: Evaluation
+
+
+class Broken(Value):
+    """An exception that nobody expected: Kernelwright itself is broken."""
+
+    kind: Literal["broken"] = "broken"
+    words: str
+    detail: str
+
+
+Answer = Annotated[
+    Traced | Audited | CeilingsMeasured | BaselineMeasured | Judged | Broken,
+    Field(discriminator="kind"),
+]
+
+
+class Reply(Value):
+    """The worker is done; `retire` says why it must not be asked again (a poisoned device)."""
+
+    kind: Literal["reply"] = "reply"
+    answer: Answer
+    retire: str = ""
+
+
+Message = Annotated[Ready | Stage | Reply, Field(discriminator="kind")]
+
+REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)

@@ -1,0 +1,49 @@
+"""How a worker came to its end, in words that a person or a coder can act on."""
+
+import signal
+from typing import Literal
+
+from tools.evaluate.messages import Stage
+from tools.nouns.value import Value
+
+_WORDS = {
+    signal.SIGSEGV: "a segmentation fault",
+    signal.SIGBUS: "a bus error",
+    signal.SIGABRT: "an abort",
+    signal.SIGFPE: "an arithmetic exception (such as a division of integers by zero)",
+    signal.SIGILL: "an illegal instruction",
+    signal.SIGKILL: "being killed (most likely for want of memory)",
+}
+
+
+class Ended(Value):
+    """A worker that will not answer any more.
+
+    `status` is its exit status as `subprocess` counts (negative for a signal); `stage` the last
+    thing it said it would do.
+    """
+
+    how: Literal["timed_out", "exited", "out_of_memory"]
+    status: int | None
+    stage: Stage | None
+    output: str = ""
+    limit_s: float = 0.0
+    held_bytes: int = 0
+
+    @property
+    def signal(self) -> signal.Signals | None:
+        """The signal that ended it, if one did."""
+        if self.status is None or self.status >= 0:
+            return None
+        return signal.Signals(-self.status)
+
+    @property
+    def words(self) -> str:
+        """What happened, as the end of a sentence that begins with the culprit."""
+        if self.how == "timed_out":
+            return f"did not finish within {self.limit_s:.3g} s and was stopped"
+        if self.how == "out_of_memory":
+            return f"used {self.held_bytes / 2**30:.1f} GiB of memory and was stopped"
+        if self.signal is not None:
+            return f"ended with {_WORDS.get(self.signal, self.signal.name)}"
+        return f"ended its process with exit status {self.status}"

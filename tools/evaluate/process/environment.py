@@ -1,0 +1,46 @@
+"""What a worker gets to see of the parent's environment: what it needs to run, and no secrets."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[3]
+_NAMES = {
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV", "CC", "CXX", "XDG_DATA_HOME", "XDG_CACHE_HOME", "KERNELWRIGHT_HOME",
+}  # fmt: skip
+_PREFIXES = (
+    "LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH_", "TORCHINDUCTOR_",
+    "PYTORCH_", "TRITON_", "NCCL_",
+)  # fmt: skip
+_SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
+
+
+def worker_environment(
+    scratch: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """An allow-list of the environment, with every cache moved into `scratch`.
+
+    Inductor compiles in the worker itself: its pool of processes would outlive a killed worker.
+    """
+    source = os.environ if environment is None else environment
+    kept = {name: value for name, value in source.items() if _allowed(name)}
+    return kept | {
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(_folder(scratch / "tmp")),
+        "TORCHINDUCTOR_CACHE_DIR": str(_folder(scratch / "inductor")),
+        "TRITON_CACHE_DIR": str(_folder(scratch / "triton")),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+
+
+def _allowed(name: str) -> bool:
+    if any(word in name.upper() for word in _SECRETS):
+        return False
+    return name in _NAMES or name.startswith(_PREFIXES)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,68 @@
+"""Keeps the one persistent worker of a device, and starts short-lived ones beside it.
+
+Whoever asks holds the device's lease. A worker that was lost is replaced by the next question.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tools.evaluate.messages import Reply, Request
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.worker import WorkerProcess
+from tools.evaluate.rules import Rules
+
+
+class Keeper:
+    """The workers of one device.
+
+    Args:
+        scratch: a folder for their caches.
+        rules: the judge's figures.
+    """
+
+    def __init__(self, scratch: Path, rules: Rules) -> None:
+        self.lease = asyncio.Lock()
+        self.questions = 0
+        self._scratch = scratch
+        self._rules = rules
+        self._worker: WorkerProcess | None = None
+        self._beside: set[WorkerProcess] = set()
+        self._closed = False
+
+    async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
+        """One question to the persistent worker; `questions` counts those to the present one."""
+        if self._worker is None or not self._worker.alive:
+            self.questions = 0
+            self._worker = await self._start("evaluate")
+        self.questions += 1
+        return await self._worker.ask(request, limit_s)
+
+    async def renew(self) -> None:
+        """Let the worker go; the next question starts another."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.aclose()
+
+    @asynccontextmanager
+    async def short_lived(self, name: str) -> AsyncIterator[WorkerProcess]:
+        """A worker of one's own, so that what a file leaves behind meets nothing else."""
+        worker = await self._start(name)
+        self._beside.add(worker)
+        try:
+            yield worker
+        finally:
+            self._beside.discard(worker)
+            await worker.aclose()
+
+    async def aclose(self) -> None:
+        """End every worker; none can be started any more."""
+        self._closed = True
+        await self.renew()
+        await asyncio.gather(*(worker.aclose() for worker in tuple(self._beside)))
+
+    async def _start(self, name: str) -> WorkerProcess:
+        if self._closed:
+            raise RuntimeError("the executor is closed")
+        return await WorkerProcess.start(self._scratch / name, self._rules)

@@ -1,0 +1,38 @@
+"""Watches a worker's resident memory from outside, so that a file that eats it is stopped.
+
+A limit on address space would stop CUDA, which reserves far more than it uses. Not covered:
+memory of processes that the worker started, and memory on a GPU (torch reports that itself).
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def machine_bytes() -> int:
+    """Memory that this machine, or the control group around us, has at all."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _CGROUP.read_text(encoding="utf-8").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def resident_bytes(pid: int) -> int:
+    """What the process holds right now; 0 when it is gone."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def until_over(pid: int, limit_bytes: int, poll_s: float) -> int:
+    """Wait until the process holds more than the limit; what it held then."""
+    while True:
+        if (held := resident_bytes(pid)) > limit_bytes:
+            return held
+        await asyncio.sleep(poll_s)

@@ -1,0 +1,51 @@
+"""Every figure the judge goes by, in one place, so that a report can print it.
+
+Durations are seconds unless a name says otherwise. Changing one changes what a verdict means.
+"""
+
+from tools.nouns.value import Value
+
+
+class Rules(Value):
+    """The defaults of the protocol in `evaluation`: correctness, timing, isolation."""
+
+    # Correctness.
+    error_bound: float = 4.0  # times PyTorch's own error (or the output's rounding)
+    guard_bytes: int = 1 << 16  # on each side of every block a candidate may write near
+    compare_chunk_elements: int = 1 << 17  # a step of comparing fits a core's cache in float64
+    few_elements: int = 1024  # outputs this small: one draw of PyTorch's error is a lottery
+    chunk_agreement: float = 1e-3  # a chunked truth further from PyTorch than this is no truth
+
+    # Timing.
+    screen_s: float = 0.15
+    screen_samples_min: int = 3
+    screen_samples_max: int = 40
+    hopeless_ratio: float = 3.0  # slower than this times the best known: stop screening
+    precise_s: float = 0.8  # a baseline
+    certify_s: float = 2.5
+    pairs_min: int = 8
+    pairs_max: int = 200
+    bootstrap_resamples: int = 2000
+    warm_up_s: float = 0.05
+    cold_warm_up_s: float = 0.4  # after an idle time in which a GPU's clocks fall
+    input_sets_max: int = 8
+    settle_s: float = 0.001  # threads of the runtime stop spinning before the clock starts
+    graph_below_ms: float = 0.1  # calls this short, launches included, are timed as graph replays
+
+    # Speed of light.
+    floor_margin_cuda: float = 0.9
+    floor_margin_cpu: float = 0.7  # bandwidth of a shared host varies more than a device's
+    floor_cache_multiple: float = 4.0  # a working set within this many caches has no floor
+    quarantine_ratio: float = 10.0
+
+    # Isolation.
+    memory_fraction: float = 0.6  # of the machine's memory, for one worker
+    memory_poll_s: float = 0.05
+    start_s: float = 120.0
+    compile_s: float = 90.0
+    candidate_s: float = 8.0  # a first run, at least; more for a slow reference
+    candidate_slowdown: float = 100.0  # times eager, before a run counts as hung
+    reference_s: float = 120.0
+    baseline_s: float = 180.0  # torch.compile included
+    max_autotune_s: float = 120.0
+    ceilings_s: float = 120.0

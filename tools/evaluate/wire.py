@@ -1,0 +1,42 @@
+"""Frames on the socket between parent and worker: eight bytes of length, then JSON."""
+
+import asyncio
+import socket
+import struct
+
+_HEADER = struct.Struct(">Q")
+_LONGEST_BYTES = 1 << 30
+
+
+def frame(payload: bytes) -> bytes:
+    """The payload with its length in front."""
+    return _HEADER.pack(len(payload)) + payload
+
+
+def length(header: bytes) -> int:
+    """The length a header announces; ConnectionError when no honest frame is that long."""
+    (size,) = _HEADER.unpack(header)
+    if size > _LONGEST_BYTES:
+        raise ConnectionError(f"a frame of {size} bytes was announced")
+    return int(size)
+
+
+async def receive(reader: asyncio.StreamReader) -> bytes:
+    """The next payload (parent's side); IncompleteReadError when the other side is gone."""
+    header = await reader.readexactly(_HEADER.size)
+    return await reader.readexactly(length(header))
+
+
+def receive_blocking(connection: socket.socket) -> bytes:
+    """The next payload (worker's side); EOFError when the parent is gone."""
+    return _exactly(connection, length(_exactly(connection, _HEADER.size)))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(min(size - len(parts), 1 << 20))
+        if not part:
+            raise EOFError("the parent closed the connection")
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,133 @@
+"""Takes each kind of request to whoever answers it."""
+
+from collections.abc import Callable
+from typing import Literal, assert_never
+
+from profiles.load import Hardware
+from tools.evaluate.clock.baselines import BaselineFailedError
+from tools.evaluate.judge.failures import poisoned
+from tools.evaluate.messages import (
+    Answer,
+    Audited,
+    AuditRequest,
+    BaselineMeasured,
+    BaselineRequest,
+    CeilingsMeasured,
+    CeilingsRequest,
+    Judged,
+    JudgeRequest,
+    Request,
+    Stage,
+    Traced,
+    TraceRequest,
+)
+from tools.evaluate.rules import Rules
+from tools.evaluate.worker.ground import no_new_processes
+from tools.evaluate.worker.ladder import Ladder
+from tools.evaluate.worker.station import Station
+from tools.hardware import measure_ceilings
+from tools.nouns import Baseline, Refusal, Task
+from tools.tasks import RefusedError, trace
+
+Announce = Callable[[Stage], None]
+
+
+class Desk:
+    """Answers requests; keeps the station of the last task. `retire` says why it must end."""
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+        self._station: Station | None = None
+        self.retire = ""
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to one request. Exceptions are Kernelwright's own faults."""
+        match request:
+            case TraceRequest():
+                with no_new_processes():
+                    return Traced(result=trace(request.source, request.path, request.policy))
+            case CeilingsRequest():
+                return CeilingsMeasured(hardware=measure_ceilings(request.hardware))
+            case AuditRequest():
+                return self._audit(request)
+            case BaselineRequest():
+                return self._baseline(request)
+            case JudgeRequest():
+                return self._judge(request)
+        assert_never(request)
+
+    def _audit(self, request: AuditRequest) -> Audited:
+        self._say("the reference runs", request.rules.reference_s, "reference")
+        try:
+            warnings = self._at(request.task, request.hardware, request.rules, request.seed).nulls
+        except RefusedError as refused:
+            return Audited(refusal=refused.refusal)
+        except (MemoryError, RuntimeError) as error:
+            return Audited(refusal=_cannot_run(request.task, error, request.hardware))
+        finally:
+            self.retire = poisoned(request.hardware.kind)
+        return Audited(warnings=warnings)
+
+    def _baseline(self, request: BaselineRequest) -> BaselineMeasured:
+        self._say(f"{request.name} runs", request.rules.baseline_s, "reference", request.name)
+        try:
+            station = self._at(request.task, request.hardware, request.rules, request.seed)
+            return BaselineMeasured(baseline=_measure(station, request.name))
+        except (BaselineFailedError, RefusedError) as failed:
+            return BaselineMeasured(baseline=Baseline(name=request.name, failure=str(failed)))
+        except (MemoryError, RuntimeError) as error:
+            words = " ".join(str(error).split())[:300] or "out of memory"
+            return BaselineMeasured(baseline=Baseline(name=request.name, failure=words))
+        finally:
+            self.retire = poisoned(request.hardware.kind)
+
+    def _judge(self, request: JudgeRequest) -> Judged:
+        self._say("the reference is built", request.rules.reference_s, "reference")
+        station = self._at(request.task, request.hardware, request.rules, request.seed)
+        try:
+            return Judged(evaluation=Ladder(station, request, self._announce).climb())
+        finally:
+            self.retire = poisoned(request.hardware.kind)
+
+    def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
+        """The station of this task, a new one when the last request was about another."""
+        if self._station is None or self._station.task != task:
+            self._station = None  # its memory is free before the next one asks for any
+            self._station = Station(task, hardware, rules, seed)
+        return self._station
+
+    def _say(
+        self,
+        words: str,
+        limit_s: float,
+        blame: Literal["candidate", "reference", "judge"],
+        baseline: str = "",
+    ) -> None:
+        self._announce(Stage(words=words, limit_s=limit_s, blame=blame, baseline=baseline))
+
+
+def _measure(station: Station, name: str) -> Baseline:
+    rules = station.bench.rules
+    call = station.baselines.get(name)
+    notes: tuple[str, ...] = ()
+    if name == "eager":
+        again = station.harness.compare(
+            "eager", call, call, seconds=rules.screen_s, seed=station.bench.seed
+        )
+        notes = (f"A/A ratio {again.ratio:.3f} [{again.ci95_low:.3f}, {again.ci95_high:.3f}]",)
+    measurement = station.harness.measure(
+        call,
+        seconds=rules.precise_s,
+        least=rules.pairs_min,
+        most=rules.pairs_max,
+        notes=notes,
+        queued=name == "graph",
+    )
+    return Baseline(
+        name=name, measurement=measurement, setup_s=station.baselines.setup_s.get(name, 0.0)
+    )
+
+
+def _cannot_run(task: Task, error: Exception, hardware: Hardware) -> Refusal:
+    words = " ".join(str(error).split())[:300] or "out of memory"
+    return Refusal(sentence=f"{task.name} does not run on {hardware.name}: {words}.")

@@ -1,0 +1,55 @@
+"""What holds for a worker before any other code runs in it.
+
+It dies with its parent, is the first to go when memory runs out, and code of the user's cannot
+start processes from Python. This is order, not a sandbox: native code can do as it likes.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_STARTS = {
+    "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "subprocess.Popen",
+}  # fmt: skip
+_forbidden = False
+
+
+def bind_to_parent(parent: int) -> None:
+    """Die when the parent does, even when it is killed; leave at once when it is gone already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
+    sys.addaudithook(_refuse_processes)
+
+
+def on_fork(close: Callable[[], None]) -> None:
+    """A fork of the worker must not speak for it, and must not outlive it."""
+
+    def child() -> None:
+        close()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    os.register_at_fork(after_in_child=child)
+
+
+@contextlib.contextmanager
+def no_new_processes() -> Iterator[None]:
+    """While a user's code runs, starting a process raises PermissionError."""
+    global _forbidden
+    before, _forbidden = _forbidden, True
+    try:
+        yield
+    finally:
+        _forbidden = before
+
+
+def _refuse_processes(event: str, arguments: tuple[object, ...]) -> None:
+    if _forbidden and event in _STARTS:
+        raise PermissionError(f"a task's file must not start processes ({event})")

@@ -1,0 +1,228 @@
+"""The ladder that one compiled candidate climbs: verify, set up, screen, compare.
+
+Each rung can end it; what is known by then is in the evaluation.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from tools.candidates.run import PlanRunner
+from tools.evaluate.clock.baselines import BaselineFailedError
+from tools.evaluate.clock.harness import Timed
+from tools.evaluate.clock.stopwatch import stopwatch
+from tools.evaluate.judge.bench import Draw
+from tools.evaluate.judge.coverage import coverage
+from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.precision import candidate_precision
+from tools.evaluate.judge.sentence import Sentence
+from tools.evaluate.judge.speed_of_light import impossible
+from tools.evaluate.judge.trials import Trials
+from tools.evaluate.judge.truth import Argument, UnverifiableError
+from tools.evaluate.messages import JudgeRequest, Stage
+from tools.evaluate.seeds import fresh_seed
+from tools.evaluate.worker.station import Station
+from tools.nouns import Comparison, Evaluation, Measurement, StageTimes, Verdict, Verification
+from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
+
+# Which distribution besides the task's own a screening uses: the one that hurts most.
+_HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
+
+
+class Ladder:
+    """One candidate's way up."""
+
+    def __init__(
+        self, station: Station, request: JudgeRequest, announce: Callable[[Stage], None]
+    ) -> None:
+        self._station = station
+        self._request = request
+        self._announce = announce
+        self._rules = request.rules
+        self._sentence = Sentence(station.bench)
+        self._not_verified: list[str] = []
+        self._stages = StageTimes(compile_s=request.built.seconds)
+
+    def climb(self) -> Evaluation:
+        """Every rung that the effort asks for and the candidate deserves."""
+        start = time.perf_counter()
+        verification = self._verify()
+        self._stages = self._stages.model_copy(update={"verify_s": time.perf_counter() - start})
+        evaluation = Evaluation(
+            candidate=self._request.candidate.id,
+            verification=verification,
+            reports=self._request.built.reports,
+            compiler_log=self._request.built.log,
+            stages=self._stages,
+        )
+        if verification.verdict is not Verdict.CORRECT:
+            return evaluation
+        try:
+            return self._time(evaluation)
+        except Exception as error:
+            found = rejection(error)
+            return self._failed(evaluation, found.verdict, f"while it was timed: {found.reason}")
+
+    def _verify(self) -> Verification:
+        try:
+            self._try_draws()
+        except RejectedError as found:
+            return self._verification(found.verdict, found.reason)
+        except UnverifiableError as error:
+            return self._verification(Verdict.OUT_OF_MEMORY, f"not verified: {error}")
+        self._not_verified += self._station.nulls
+        if self._request.effort != "certify":
+            self._not_verified.append(f"distributions other than {self._used()}")
+        return self._verification(Verdict.CORRECT, f"right on inputs drawn from {self._used()}")
+
+    def _try_draws(self) -> None:
+        request, bench = self._request, self._station.bench
+        trials = Trials(bench, request.candidate, request.built, self._candidate_runs)
+        trials.prepare()
+        for number, draw in enumerate(self._draws()):
+            try:
+                trials.run(draw, self._sentence, twice=number == 0, settle=self._reference_runs)
+            except RefusedError as refused:
+                if number == 0:
+                    raise
+                self._not_verified.append(f"{draw.distribution}: {refused}")
+            if note := bench.truth.note:
+                self._not_verified.append(note)
+                bench.truth.note = ""
+        self._not_verified += trials.skipped
+
+    def _draws(self) -> list[Draw]:
+        """The task's own values, and others that suit it: one, two or all by effort."""
+        task, effort = self._request.task, self._request.effort
+        suitable = [name for name in DISTRIBUTIONS if applicable(task, name) and name != "task"]
+        ranked = [name for name in _HARSHEST if name in suitable]
+        ranked += [name for name in suitable if name not in ranked]
+        count = {"screen": 1, "precise": 2, "certify": len(ranked)}[effort]
+        # Values must change in the same memory even where only the task's own will do.
+        chosen = ["task", *(ranked[:count] or ["task"])]
+        return [Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(chosen)]
+
+    def _used(self) -> str:
+        return ", ".join(dict.fromkeys(self._sentence.distributions))
+
+    def _verification(self, verdict: Verdict, reason: str) -> Verification:
+        sentence = self._sentence
+        return Verification(
+            verdict=verdict,
+            reason=reason,
+            error_ratio=sentence.error_ratio,
+            errors=tuple(sentence.errors),
+            allclose_1e4=sentence.allclose_1e4,
+            allclose_1e2=sentence.allclose_1e2,
+            precision=candidate_precision(self._request.task, self._request.candidate),
+            distributions=tuple(sentence.distributions),
+            not_verified=tuple(dict.fromkeys(self._not_verified)),
+        )
+
+    def _time(self, evaluation: Evaluation) -> Evaluation:
+        bench, request = self._station.bench, self._request
+        runner = PlanRunner(request.candidate, request.built, bench.device)
+        weights = {name: value.clone() for name, value in bench.reference.weights().items()}
+        self._candidate_runs("the candidate prepares")
+        watch = stopwatch(bench.device)
+        prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
+
+        def call(arguments: Sequence[Argument]) -> object:
+            return runner(arguments, weights)
+
+        start = time.perf_counter()
+        self._candidate_runs("the candidate is timed")
+        share, method = coverage(lambda: call(self._station.harness.sets[0]), watch.drain)
+        screen = self._screen(call)
+        update = {"coverage": share, "method": method}
+        evaluation = evaluation.model_copy(
+            update={
+                "verification": evaluation.verification.model_copy(update=update),
+                "screen": screen,
+                "prepare_ms": prepare_ms,
+                "stages": self._spent("screen_s", start),
+            }
+        )
+        if words := impossible(screen.median_ms, bench, request.baselines):
+            return self._failed(evaluation, Verdict.BELOW_FLOOR, words)
+        if request.effort == "screen":
+            return evaluation
+        start = time.perf_counter()
+        comparisons = self._compare(call, screen)
+        return evaluation.model_copy(
+            update={"comparisons": comparisons, "stages": self._spent("time_s", start)}
+        )
+
+    def _screen(self, call: Timed) -> Measurement:
+        rules, best = self._rules, self._request.best_ms
+        hopeless = rules.hopeless_ratio * best if best is not None else float("inf")
+        return self._station.harness.measure(
+            call,
+            seconds=rules.screen_s,
+            least=rules.screen_samples_min,
+            most=rules.screen_samples_max,
+            hopeless_ms=hopeless if self._request.effort == "screen" else float("inf"),
+        )
+
+    def _compare(self, call: Timed, screen: Measurement) -> tuple[Comparison, ...]:
+        """Against every baseline that can be made here, in turns."""
+        harness = self._station.harness
+        replayed: Timed | None = None
+        notes: tuple[str, ...] = ()
+        if self._station.bench.device == "cuda" and screen.median_ms < self._rules.graph_below_ms:
+            self._candidate_runs("the candidate is captured as a graph")
+            replayed = harness.as_graph(call)
+            if replayed is not None:
+                notes = (f"graph replays; called one by one: {screen.median_ms:.4f} ms",)
+        found: list[Comparison] = []
+        for name in self._request.compare_to:
+            if (baseline := self._baseline(name, as_graph=replayed is not None)) is None:
+                continue
+            self._candidate_runs(f"the candidate is timed beside {name}")
+            comparison = harness.compare(
+                name,
+                baseline,
+                replayed or call,
+                seconds=self._seconds(),
+                seed=fresh_seed(self._request.seed, name),
+                notes=notes,
+                queued=replayed is not None,
+            )
+            found.append(comparison)
+        return tuple(found)
+
+    def _baseline(self, name: str, *, as_graph: bool) -> Timed | None:
+        limit = self._rules.max_autotune_s if "max" in name else self._rules.baseline_s
+        self._say(f"{name} is made", limit, baseline=name)
+        try:
+            call = self._station.baselines.get(name)
+        except BaselineFailedError:
+            return None
+        if as_graph and name != "graph":
+            return self._station.harness.as_graph(call) or call
+        return call
+
+    def _seconds(self) -> float:
+        return self._rules.certify_s if self._request.effort == "certify" else self._rules.precise_s
+
+    def _spent(self, stage: str, start: float) -> StageTimes:
+        self._stages = self._stages.model_copy(update={stage: time.perf_counter() - start})
+        return self._stages
+
+    def _failed(self, evaluation: Evaluation, verdict: Verdict, reason: str) -> Evaluation:
+        update = {"verdict": verdict, "reason": reason}
+        changed = evaluation.verification.model_copy(update=update)
+        return evaluation.model_copy(update={"verification": changed})
+
+    def _candidate_runs(self, words: str) -> None:
+        """Announce a step of the candidate's; how long it may take follows from eager's time."""
+        eager = self._request.baselines.named("eager") if self._request.baselines else None
+        usual_s = eager.measurement.median_ms / 1e3 if eager and eager.measurement else 0.0
+        limit = self._rules.candidate_s + self._rules.candidate_slowdown * usual_s
+        self._announce(Stage(words=words, limit_s=limit, blame="candidate"))
+
+    def _reference_runs(self) -> None:
+        self._say("the reference runs", self._rules.reference_s)
+
+    def _say(self, words: str, limit_s: float, baseline: str = "") -> None:
+        stage = Stage(words=words, limit_s=limit_s, blame="reference", baseline=baseline)
+        self._announce(stage)

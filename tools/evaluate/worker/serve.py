@@ -1,0 +1,49 @@
+"""The loop of a worker: a request in, stages on the way, one reply out.
+
+An unexpected exception is answered too, as `Broken`: the parent raises it where a person of
+ours can see it.
+"""
+
+import os
+import socket
+import traceback
+
+from tools.evaluate.messages import (
+    REQUEST,
+    Answer,
+    Broken,
+    Message,
+    Ready,
+    Reply,
+    Request,
+)
+from tools.evaluate.wire import frame, receive_blocking
+from tools.evaluate.worker.desk import Desk
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer requests until the parent closes the connection."""
+    process = os.getpid()
+
+    def send(message: Message) -> None:
+        # A fork that some code made goes on from wherever it was; it has no say here.
+        if os.getpid() != process:
+            os._exit(0)
+        connection.sendall(frame(message.model_dump_json().encode()))
+
+    desk = Desk(lambda stage: send(stage))
+    send(Ready(pid=process))
+    while True:
+        request = REQUEST.validate_json(receive_blocking(connection))
+        send(_reply(desk, request))
+
+
+def _reply(desk: Desk, request: Request) -> Reply:
+    try:
+        answer: Answer = desk.answer(request)
+    except Exception as error:
+        answer = Broken(
+            words=f"{type(error).__name__} in a worker answering {request.kind!r}: {error}",
+            detail=traceback.format_exc(),
+        )
+    return Reply(answer=answer, retire=desk.retire)
