@@ -18,7 +18,7 @@ from typing import Literal
 
 from torch import nn
 
-from tools.tasks.refusals import message, refuse, user_code
+from tools.tasks.refusals import RefusedError, message, refuse, user_code
 from tools.tasks.seeds import seed_everything
 from tools.tasks.source import why_unusable
 
@@ -59,8 +59,12 @@ def _execute(source: str, path: str, name: str) -> ModuleType:
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     sys.modules[name] = module
     seed_everything(0)
-    with user_code("Importing the file", path), _importable(Path(path).parent):
-        exec(code, module.__dict__)
+    try:
+        with user_code("Importing the file", path), _importable(Path(path).parent):
+            exec(code, module.__dict__)
+    except RefusedError:
+        sys.modules.pop(name, None)
+        raise
     return module
 
 

@@ -82,14 +82,17 @@ def _input_specs(found: Probe, names: list[str]) -> tuple[InputSpec, ...]:
 
 
 def _weights(found: Probe, graph: Graph) -> tuple[WeightSpec, ...]:
-    """Parameters, buffers and, as buffers, the graph's constants; used or not."""
+    """Parameters, buffers and, as buffers, the graph's constants; used or not.
+
+    A tensor that several parts share stands under each of its names, as in a state dict.
+    """
     weights = [
         WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True))
-        for name, tensor in found.module.named_parameters()
+        for name, tensor in found.module.named_parameters(remove_duplicate=False)
     ]
     weights += [
         WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True), is_buffer=True)
-        for name, tensor in found.module.named_buffers()
+        for name, tensor in found.module.named_buffers(remove_duplicate=False)
     ]
     constants = [
         WeightSpec(name=str(node.target), tensor=node.out[0], is_buffer=True)
