@@ -11,7 +11,7 @@ from tools.nouns import Setting
 
 # Backtracking ends here, so that contradictory requirements over many tunables are an error
 # and not a hang.
-_MAX_STEPS = 200_000
+_MAX_STEPS = 30_000
 
 
 def complete_settings(source: KernelSource, given: Iterable[Setting] = ()) -> tuple[Setting, ...]:

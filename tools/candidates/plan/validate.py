@@ -5,6 +5,7 @@ of values, grid sizes) is checked when the plan runs.
 """
 
 import ast
+import warnings
 from collections.abc import Iterator
 from typing import Never
 
@@ -67,9 +68,11 @@ def parse_plan(text: str) -> ast.Module:
     if len(text) > _MAX_CHARACTERS:
         raise ContractError(0, "size", f"a plan has at most {_MAX_CHARACTERS} characters")
     try:
-        tree = ast.parse(text)
-        # Repeated arguments and the like are found by the compiler only. Nothing is executed.
-        compile(text, "<plan>", "exec")
+        # A model's odd spelling is judged below; Python's opinion of it is nobody's to read.
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text)
+            # Repeated arguments and the like are found by the compiler only; nothing runs.
+            compile(text, "<plan>", "exec")
     except SyntaxError as error:
         raise ContractError(error.lineno or 0, "syntax", f"{error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -1,0 +1,54 @@
+import pytest
+import torch
+
+from tools.candidates import LaunchRefused
+from tools.candidates.plan import ADMITTED
+from tools.candidates.plan.operators import CREATORS, DROPOUT
+from tools.candidates.run.operators import resolve
+
+CPU = torch.device("cpu")
+
+
+def overloads(name: str) -> list[torch._ops.OpOverload]:
+    packet = getattr(torch.ops.aten, name)
+    return [getattr(packet, overload) for overload in packet.overloads()]
+
+
+def test_every_admitted_operator_exists_and_has_a_form_that_writes_nowhere() -> None:
+    for name in sorted(ADMITTED):
+        assert hasattr(torch.ops.aten, name), name
+        assert any(not item._schema.is_mutable for item in overloads(name)), name
+
+
+def test_no_admitted_operator_is_random_but_for_its_dropout() -> None:
+    for name in sorted(ADMITTED - set(DROPOUT)):
+        seeded = [torch.Tag.nondeterministic_seeded in item.tags for item in overloads(name)]
+        assert not all(seeded), name
+
+
+def test_dropout_stands_where_the_table_says() -> None:
+    for name, (argument, position) in DROPOUT.items():
+        for overload in overloads(name):
+            names = [item.name for item in overload._schema.arguments]
+            if argument in names and overload._overloadname not in ("data", "quantized"):
+                assert names.index(argument) == position, (name, overload)
+
+
+def test_an_operator_that_writes_to_its_arguments_is_not_resolved() -> None:
+    with pytest.raises(LaunchRefused, match="writes to its arguments"):
+        resolve("add.out", CPU)
+    with pytest.raises(LaunchRefused, match=r"no aten\.relu\.nowhere"):
+        resolve("relu.nowhere", CPU)
+    with pytest.raises(LaunchRefused, match=r"no aten\.nowhere"):
+        resolve("nowhere", CPU)
+
+
+def test_creators_make_their_result_on_the_runners_device() -> None:
+    meta = torch.device("meta")
+    for name in sorted(CREATORS - {"full", "scalar_tensor", "linspace", "ones", "zeros"}):
+        made = resolve(name, meta)(4)
+        assert isinstance(made, torch.Tensor)
+        assert made.device == meta
+    made = resolve("full", meta)([2], 1.0)
+    assert isinstance(made, torch.Tensor)
+    assert made.device == meta
