@@ -1,0 +1,114 @@
+"""One loop on one device: everything that strategies decide by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from agents.playbook.cuda.nest import Nest, nest_of
+from agents.playbook.cuda.schedule import Kept, Schedule, kept_values, schedule_of
+from agents.playbook.cuda.vectors import Vectors, vectors_of
+from agents.playbook.ir import Loop
+from profiles.load import Hardware
+
+KIB = 1024
+# Registers that a thread can spend on a row, in 4-byte words, before the compiler spills.
+ROW_WORDS = 64
+# What a block keeps for its own exchanges out of its shared memory.
+RESERVED_BYTES = 2 * KIB
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loop, analysed once, and the limits of the device it is for."""
+
+    loop: Loop
+    hardware: Hardware
+
+    @cached_property
+    def nest(self) -> Nest:
+        """The loop with its axes merged and ordered."""
+        return nest_of(self.loop)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Its passes (meaningless for scans)."""
+        return schedule_of(self.nest)
+
+    @cached_property
+    def along_rows(self) -> Vectors:
+        """Vectors along the last walked axis."""
+        return vectors_of(self.nest, "walked")
+
+    @cached_property
+    def along_columns(self) -> Vectors:
+        """Vectors along the last kept axis."""
+        return vectors_of(self.nest, "kept")
+
+    @property
+    def has_scan(self) -> bool:
+        """Whether something runs along the walked axes."""
+        return any(stmt.op == "scan" for stmt in self.loop.body)
+
+    @cached_property
+    def contiguous_rows(self) -> bool:
+        """Whether most bytes are contiguous along the walked axes rather than the kept ones."""
+        walked = kept = 0
+        for place in self.nest.streams():
+            moved = self.nest.span(place) * place.dtype.itemsize_bytes
+            walked += moved if place.inner and abs(place.inner[-1]) == 1 else 0
+            kept += moved if place.outer and abs(place.outer[-1]) == 1 else 0
+        return walked >= kept
+
+    def keeps(self, vectors: Vectors, *, loads_only: bool = False) -> tuple[Kept, ...]:
+        """What the first pass keeps for the others."""
+        return kept_values(self.nest, self.schedule, vectors, loads_only=loads_only)
+
+    @property
+    def row_words(self) -> int:
+        """Registers that hold one position of a row: what is kept, else what is read at once."""
+        kept = self.keeps(self.along_rows)
+        return max(1, sum((one.bytes_each + 3) // 4 for one in kept))
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of memory that one row moves in one pass over it."""
+        streams = [place for place in self.nest.streams() if any(place.inner)]
+        return self.nest.columns * sum(place.dtype.itemsize_bytes for place in streams)
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the device."""
+        return self.hardware.sm_count or 1
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that a row may take in one block."""
+        return (self.hardware.shared_kib_per_block or 48) * KIB - RESERVED_BYTES
+
+    @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        """Cluster sizes of the device beyond one; none where clusters do not exist."""
+        most = self.hardware.cluster_size or 1
+        return tuple(size for size in (8, 16, 4, 2) if size <= most)
+
+    @property
+    def cache_bytes(self) -> float:
+        """The share of the last-level cache that a second read can count on."""
+        return self.hardware.cache_mib * KIB * KIB / 2
+
+
+def powers(low: int, high: int) -> list[int]:
+    """Powers of two from `low` to `high`, both included."""
+    found, value = [], 1
+    while value <= high:
+        if value >= low:
+            found.append(value)
+        value *= 2
+    return found
+
+
+def first(best: int, values: list[int]) -> list[int]:
+    """The values with the one nearest to `best` first."""
+    chosen = min(values, key=lambda value: (abs(value - best), value))
+    return [chosen, *(value for value in values if value != chosen)]

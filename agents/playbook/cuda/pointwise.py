@@ -1,0 +1,84 @@
+"""Strategies for loops that reduce nothing: every element on its own."""
+
+from agents.playbook.cuda.body import Body
+from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.printing import Printer
+from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.ir import Emitted, Strategy
+
+TILES = "pointwise_tiles"
+PERSISTENT = "pointwise_persistent"
+NAMES = (TILES, PERSISTENT)
+
+_TITLES = {
+    TILES: "One tile a block, wide independent loads",
+    PERSISTENT: "A fixed grid that walks over the tiles",
+}
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """Both shapes of a pointwise kernel."""
+    broadcasts = len(case.nest.walked) > 1
+    decode = "; broadcasts are decoded with constant divisors" if broadcasts else ""
+    tiles = Strategy(
+        name=TILES,
+        title=_TITLES[TILES],
+        mechanism="Each block moves one tile; a thread has several 16-byte loads in flight "
+        f"before it computes, and stores bypass the caches{decode}.",
+        reason="Every operand is read once and every result written once, so the time is the "
+        "traffic's; only enough bytes in flight are missing from the peak.",
+        category="memory",
+        metric="dram throughput",
+        memory="single pass, vectors",
+        compute="fused chain",
+        parallel="tile per block",
+        efficiency=0.92,
+    )
+    persistent = tiles.model_copy(
+        update={
+            "name": PERSISTENT,
+            "title": _TITLES[PERSISTENT],
+            "mechanism": "As many blocks as fit stay resident and walk over the tiles with a "
+            f"grid stride{decode}.",
+            "reason": "Saves the start of hundreds of thousands of blocks and their partial "
+            "last wave, at the price of a loop.",
+            "category": "parallelism",
+            "metric": "achieved occupancy",
+            "parallel": "persistent grid",
+            "efficiency": 0.9,
+        }
+    )
+    return [tiles, persistent]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a pointwise loop."""
+    nest, vectors = case.nest, case.along_rows
+    printer = Printer(nest, vectors)
+    body = Body(printer, case.schedule, prefix)
+    persistent = name == PERSISTENT
+    tunables = Tunables(prefix)
+    tunables.add("THREADS", (256, 128, 512, 1024)).add("VECTOR", vectors.widths)
+    tunables.add("UNROLL", (4, 2, 1, 8) if not persistent else (4, 2, 8))
+    if persistent:
+        tunables.add("BLOCKS", (4, 8, 2, 16))
+    tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
+    source = render(
+        "pointwise",
+        title=_TITLES[name],
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        index=printer.index,
+        columns=nest.columns,
+        before=(*printer.row_decode(), *body.before),
+        before_stores=body.before_stores,
+        passes=body.passes(),
+        persistent=persistent,
+    )
+    tiles = tunables.named(f"ceil_div({nest.columns}, {{THREADS}} * {{VECTOR}} * {{UNROLL}})")
+    if persistent:
+        tiles = tunables.named(f"min({tiles}, {case.multiprocessors} * {{BLOCKS}})")
+    launch = Launch(f"{prefix}_map", tiles, tunables.named("{THREADS}"))
+    text, plan = complete(source, buffer_arguments(nest), [launch])
+    return Emitted(source=text, plan=plan)

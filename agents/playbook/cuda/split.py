@@ -1,0 +1,103 @@
+"""Strategies that spread one row over many blocks, one kernel a pass."""
+
+from agents.playbook.cuda.body import Body
+from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.kernels import allocations, kernels_of, partial_arguments
+from agents.playbook.cuda.printing import Printer
+from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.ir import Emitted, Strategy
+
+SPLIT = "split_rows"
+NAMES = (SPLIT,)
+_TITLE = "Rows split over blocks, partials in memory"
+# With this many rows for each multiprocessor a block a row fills the device anyway.
+_ROWS_PER_MULTIPROCESSOR = 8
+_SMALLEST_SHARE_BYTES = 8 * 1024
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """Splitting, where rows are few or long enough to be split."""
+    if not case.schedule.passes or max(_splits(case)) < 2:
+        return []
+    passes, ends = len(case.schedule.passes), case.schedule.ends_in_reduction
+    finish = (
+        "the last block to finish a row combines its partials in the same launch"
+        if ends
+        else "each kernel combines the partials of its row before it starts"
+    )
+    few = case.nest.rows < 2 * case.multiprocessors
+    return [
+        Strategy(
+            name=SPLIT,
+            title=_TITLE,
+            mechanism=f"Several blocks take a share of a row each and leave their partials in "
+            f"memory; {finish}. Later passes run in reverse, so that they meet the L2's tail.",
+            reason="Few or very long rows leave most multiprocessors idle when a block has a "
+            "whole row; shares of rows fill the device whatever the shape.",
+            category="parallelism",
+            metric="achieved occupancy",
+            memory="streamed" if passes == 1 else "read again per pass",
+            compute=f"{passes} passes" if passes > 1 else "one pass",
+            parallel="many blocks per row",
+            bytes_read_factor=_reads(case, passes),
+            efficiency=0.88 if few or case.row_bytes > 1 << 20 else 0.7,
+            launches=passes + int(ends),
+        )
+    ]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a split row loop.
+
+    Raises:
+        ValueError: When there is nothing to split.
+    """
+    if not case.schedule.passes:
+        raise ValueError(f"{case.loop.name}: {name} needs a pass over the row")
+    nest, vectors = case.nest, case.along_rows
+    printer = Printer(nest, vectors)
+    body = Body(printer, case.schedule, prefix)
+    kernels = kernels_of(body, prefix)
+    tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
+    tunables.add("VECTOR", vectors.widths).add("UNROLL", (4, 2, 8, 1))
+    tunables.add("SPLITS", _splits(case)).add("LOADS", (1, 0)).add("STORES", (1, 0))
+    source = render(
+        "split",
+        title=_TITLE,
+        prefix=tunables.prefix,
+        tunables=tunables.text(),
+        kernels=kernels,
+        passes=body.passes(),
+        index=printer.index,
+        row_index=printer.row_index,
+        rows=nest.rows,
+        columns=nest.columns,
+        row_decode=printer.row_decode(),
+        before=body.before,
+        before_stores=body.before_stores,
+    )
+    blocks = tunables.named(f"{nest.rows} * {{SPLITS}}")
+    launches = [Launch(kernel.name, blocks, tunables.named("{THREADS}")) for kernel in kernels]
+    arguments = [*buffer_arguments(nest), *partial_arguments(kernels, prefix)]
+    text, plan = complete(source, arguments, launches)
+    lines = allocations(kernels, prefix, blocks, str(nest.rows))
+    return Emitted(source=text, plan=(*lines, *plan))
+
+
+def _splits(case: Case) -> list[int]:
+    """Blocks a row: a few waves of the device, and no share too small to be worth a block."""
+    most = max(1, case.row_bytes // _SMALLEST_SHARE_BYTES)
+    if case.nest.rows > _ROWS_PER_MULTIPROCESSOR * case.multiprocessors:
+        # Rows alone fill the device; a share should then be what a block keeps in flight.
+        return list(dict.fromkeys(min(most, n) for n in (8, 16, 4, 32, 64, 2)))
+    wanted = [case.multiprocessors * waves // case.nest.rows for waves in (8, 4, 16, 2, 32)]
+    return list(dict.fromkeys(max(1, min(most, n)) for n in wanted))
+
+
+def _reads(case: Case, passes: int) -> float:
+    moved = case.row_bytes * case.nest.rows
+    if passes == 1 or moved < case.cache_bytes:
+        return 1.0
+    # The reversed order finds about the cache's share in L2, once for each pass after the first.
+    saved = min(1.0, case.cache_bytes / moved)
+    return round(1 + (passes - 1) * (1 - saved), 3)

@@ -1,0 +1,79 @@
+"""Which accesses can be made of wide vectors, and how wide."""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from agents.playbook.cuda.nest import Nest, Place
+
+MOVED_BYTES = 16  # the widest access that every supported architecture has
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The axis along which a thread takes neighbours, and what moves them in one access.
+
+    `axis` is "walked" (the last walked axis) or "kept" (the last kept one). `widths` are the
+    numbers of elements a thread may take at once, the best guess first. `loads` names
+    the load statements and `stores` the store indices that become vectors at every width; the
+    others access element by element.
+    """
+
+    axis: Literal["walked", "kept"]
+    widths: tuple[int, ...]
+    loads: frozenset[str]
+    stores: frozenset[int]
+
+
+def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
+    """The vectors of a nest along one of its last axes.
+
+    Accesses that move little (a weight, a bias) never narrow the others.
+    """
+    sizes = nest.walked if axis == "walked" else nest.kept
+    streams = list(nest.streams())
+    heavy = max((nest.span(p) * p.dtype.itemsize_bytes for p in streams), default=0)
+    width = gcd(sizes[-1], MOVED_BYTES) if sizes else 1
+    narrow, wide = MOVED_BYTES, 1
+    for place in streams:
+        if 4 * nest.span(place) * place.dtype.itemsize_bytes < heavy:
+            continue
+        if _steps(place, axis)[-1:] in ((1,), (-1,)):
+            width = min(width, _fitting(nest, place, axis, width))
+            narrow = min(narrow, place.dtype.itemsize_bytes)
+            wide = max(wide, place.dtype.itemsize_bytes)
+    most = min(width, MOVED_BYTES // min(narrow, wide), 8)
+    best = min(most, MOVED_BYTES // wide)
+    ladder = [2**power for power in range(most.bit_length() - 1, -1, -1)]
+    widths = [best, *(n for n in ladder if n != best)]
+    loads = {
+        stmt.name
+        for stmt in nest.loop.body
+        if stmt.op == "load"
+        and nest.levels[stmt.name] == "element"
+        and _fitting(nest, nest.places[stmt.name], axis, most) == most
+    }
+    stores = {
+        at
+        for at, place in enumerate(nest.targets)
+        if nest.is_element_store(at) and _fitting(nest, place, axis, most) == most
+    }
+    return Vectors(axis, tuple(widths), frozenset(loads), frozenset(stores))
+
+
+def _steps(place: Place, axis: str) -> tuple[int, ...]:
+    return place.inner if axis == "walked" else place.outer
+
+
+def _fitting(nest: Nest, place: Place, axis: str, width: int) -> int:
+    """The widest vector, at most `width`, that this access can be made of; 0 if not at all."""
+    steps = _steps(place, axis)
+    if not steps or steps[-1] not in (1, -1):
+        return 0
+    if any(axis == "kept" or nest.levels[name] == "element" for name, _ in place.gathers):
+        return 0
+    others = [*place.outer, *place.inner, *(step for _, step in place.gathers)]
+    others.remove(steps[-1])
+    # A falling vector starts at its last element's address.
+    start = place.offset if steps[-1] == 1 else place.offset + 1
+    return gcd(width, start, *others)

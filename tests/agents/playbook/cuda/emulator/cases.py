@@ -1,0 +1,314 @@
+"""The loops that every strategy is tried on: small, odd-sized, and one of each idea."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+INF = float("inf")
+
+
+def cases(build: Any) -> dict[str, Any]:
+    """Every case by name; `build` is the class that writes loops."""
+    made = {name: make(build) for name, make in globals().items() if name.startswith("case_")}
+    return {name.removeprefix("case_"): one for name, one in made.items()}
+
+
+def case_swish(build: Any) -> Any:
+    b = build({"n": 35, "c": 101})
+    x = b.load("x", n=101, c=1)
+    b.store("y", b.op("mul", x, b.op("sigmoid", x)), n=101, c=1)
+    return b
+
+
+def case_bias_gelu_half(build: Any) -> Any:
+    b = build({"n": 24, "c": 48})
+    x = b.op("add", b.load("x", "float16", n=48, c=1), b.load("bias", "float16", c=1))
+    inside = b.op("mul", x, b.const(0.7071067811865476))
+    half = b.op("mul", x, b.const(0.5))
+    y = b.op("mul", half, b.op("add", b.op("erf", inside), b.const(1.0)))
+    b.store("y", y, "float16", n=48, c=1)
+    b.store("z", b.op("relu", y), "bfloat16", n=48, c=1)
+    return b
+
+
+def case_channel_scale(build: Any) -> Any:
+    b = build({"n": 3, "c": 5, "h": 8, "w": 12})
+    x = b.load("x", n=480, c=96, h=12, w=1)
+    y = b.op("fma", x, b.load("scale", c=1), b.load("shift", c=1))
+    b.store("y", y, n=480, c=96, h=12, w=1)
+    return b
+
+
+def case_transpose(build: Any) -> Any:
+    b = build({"n": 20, "c": 36})
+    x = b.load("x", offset=4, n=1, c=20)
+    b.store("y", b.op("exp", x), n=36, c=1)
+    return b
+
+
+def case_scalar(build: Any) -> Any:
+    b = build({})
+    b.store("y", b.op("div", b.load("x"), b.const(3.0)))
+    return b
+
+
+def case_gather_mask(build: Any) -> Any:
+    b = build({"n": 19, "c": 32})
+    token = b.load("token", "int64", n=1)
+    b.highs |= {token: 50, "token": 50}
+    row = b.load("table", c=1, **{token: 32})
+    keep = b.op("le", b.index("c"), b.index("n"), dtype="bool")
+    b.store("y", b.op("where", keep, row, b.const(-INF)), n=32, c=1)
+    b.store("kept", keep, "bool", n=32, c=1)
+    return b
+
+
+def case_integers(build: Any) -> Any:
+    b = build({"n": 500})
+    x = b.load("x", "int32", n=1)
+    minus = b.op("sub", x, b.const(3, "int64"), dtype="int64")
+    two = b.const(2, "int64")
+    for at, op in enumerate(("floordiv", "truncdiv", "remainder", "fmod", "shift_left", "maximum")):
+        b.store(f"y{at}", b.op(op, minus, two, dtype="int64"), "int64", n=1)
+    odd = b.op("ne", b.op("bitwise_and", x, b.const(1, "int64"), dtype="int64"),
+               b.const(0, "int64"), dtype="bool")  # fmt: skip
+    b.store("odd", b.op("logical_xor", odd, b.load("m", "bool", n=1), dtype="bool"), "bool", n=1)
+    b.store("f", b.op("sqrt", b.op("cast", x)), n=1)
+    return b
+
+
+def case_flip_double(build: Any) -> Any:
+    b = build({"n": 6, "c": 64})
+    x = b.load("x", "float64", offset=63, n=64, c=-1)
+    b.store("y", b.op("tanh", x, dtype="float64"), "float64", n=64, c=1)
+    return b
+
+
+def case_softmax(build: Any) -> Any:
+    b = build({"n": 9}, {"c": 300})
+    x = b.load("x", n=300, c=1)
+    e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
+    b.store("y", b.op("div", e, b.reduce("sum", e)), n=300, c=1)
+    return b
+
+
+def case_softmax_online(build: Any) -> Any:
+    b = build({"n": 7}, {"c": 20480})
+    x = b.load("x", n=20480, c=1)
+    top = b.reduce("softmax", x)
+    e = b.op("exp", b.op("sub", x, top))
+    b.store("y", b.op("div", e, f"{top}_sum"), n=20480, c=1)
+
+    def extremes(tensor: torch.Tensor) -> None:
+        rows = tensor.view(7, 20480)
+        rows[1] = -INF
+        rows[2, 7] = float("nan")
+        rows[3, ::2] = -INF
+        rows[4] *= 50
+
+    b.fills["x"] = extremes
+    return b
+
+
+def case_layer_norm(build: Any) -> Any:
+    b = build({"n": 11}, {"c": 9216})
+    x = b.load("x", "bfloat16", n=9216, c=1)
+    mean = b.reduce("moments", x)
+    variance = b.op("div", f"{mean}_m2", b.const(9216.0))
+    scale = b.op("rsqrt", b.op("add", variance, b.const(1e-5)))
+    y = b.op("mul", b.op("sub", x, mean), scale)
+    y = b.op("fma", y, b.load("w", "bfloat16", c=1), b.load("bias", c=1))
+    b.store("y", y, "bfloat16", n=9216, c=1)
+    return b
+
+
+def case_rms_residual(build: Any) -> Any:
+    b = build({"n": 5}, {"c": 132})
+    h = b.op("add", b.load("x", n=132, c=1), b.load("r", n=132, c=1))
+    mean = b.op("div", b.reduce("sum", b.op("square", h)), b.const(132.0))
+    scale = b.op("rsqrt", b.op("add", mean, b.const(1e-6)))
+    b.store("h", h, n=132, c=1)
+    b.store("scale", scale, n=1)
+    b.store("y", b.op("mul", b.op("mul", h, scale), b.load("w", c=1)), n=132, c=1)
+    return b
+
+
+def case_group_norm(build: Any) -> Any:
+    b = build({"n": 2, "g": 3}, {"c": 4, "s": 3600})
+    steps = {"n": 43200, "g": 14400, "c": 3600, "s": 1}
+    x = b.load("x", **steps)
+    mean = b.reduce("moments", x)
+    variance = b.op("div", f"{mean}_m2", b.const(14400.0))
+    y = b.op("mul", b.op("sub", x, mean), b.op("rsqrt", b.op("add", variance, b.const(1e-5))))
+    y = b.op("fma", y, b.load("w", g=4, c=1), b.load("bias", g=4, c=1))
+    b.store("y", b.op("mul", y, b.op("sigmoid", y)), **steps)
+    b.fills["x"] = lambda tensor: tensor.add_(300.0)
+    return b
+
+
+def case_batch_norm(build: Any) -> Any:
+    b = build({"c": 3}, {"n": 4, "h": 16, "w": 20})
+    steps = {"n": 960, "c": 320, "h": 20, "w": 1}
+    x = b.load("x", **steps)
+    mean = b.reduce("moments", x)
+    variance = b.op("div", f"{mean}_m2", b.const(1280.0))
+    y = b.op("mul", b.op("sub", x, mean), b.op("rsqrt", b.op("add", variance, b.const(1e-5))))
+    b.store("y", b.op("fma", y, b.load("w", c=1), b.load("bias", c=1)), **steps)
+    b.store("mean", mean, c=1)
+    b.store("variance", b.op("div", f"{mean}_m2", b.const(1279.0)), c=1)
+    return b
+
+
+def case_sum_all(build: Any) -> Any:
+    b = build({}, {"n": 50, "c": 1021})
+    b.store("y", b.reduce("sum", b.load("x", n=1021, c=1)))
+    return b
+
+
+def case_huber(build: Any) -> Any:
+    b = build({}, {"n": 64, "c": 512})
+    gap = b.op("sub", b.load("x", n=512, c=1), b.load("t", n=512, c=1))
+    size = b.op("abs", gap)
+    near = b.op("lt", size, b.const(1.0), dtype="bool")
+    inside = b.op("mul", b.op("square", gap), b.const(0.5))
+    loss = b.op("where", near, inside, b.op("sub", size, b.const(0.5)))
+    b.store("y", b.op("div", b.reduce("sum", loss), b.const(32768.0)))
+    return b
+
+
+def case_frobenius(build: Any) -> Any:
+    b = build({}, {"n": 30, "c": 1000})
+    x = b.load("x", "float64", n=1000, c=1)
+    total = b.reduce("sum", b.op("square", x, dtype="float64"), "float64")
+    norm = b.op("sqrt", total, dtype="float64")
+    b.store("y", b.op("div", x, norm, dtype="float64"), "float64", n=1000, c=1)
+    b.store("norm", norm, "float64")
+    return b
+
+
+def case_cross_entropy(build: Any) -> Any:
+    b = build({"n": 13}, {"c": 77})
+    x = b.load("x", n=77, c=1)
+    top = b.reduce("softmax", x)
+    target = b.load("t", "int64", n=1)
+    b.highs |= {target: 77, "t": 77}
+    chosen = b.load("x", n=77, **{target: 1})
+    total = b.op("add", top, b.op("log", f"{top}_sum"))
+    b.store("y", b.op("sub", total, chosen), n=1)
+    return b
+
+
+def case_extremes(build: Any) -> Any:
+    b = build({"n": 10}, {"c": 60, "d": 3})
+    x = b.load("x", n=180, c=3, d=1)
+    b.store("top", b.reduce("max", x), n=1)
+    b.store("low", b.reduce("min", x), n=1)
+    b.store("at", b.reduce("argmax", x, "int64"), "int64", n=1)
+    b.store("under", b.reduce("argmin", x, "int64"), "int64", n=1)
+    large = b.op("gt", x, b.const(2.5), dtype="bool")
+    b.store("any", b.reduce("any", large, "bool"), "bool", n=1)
+    b.store("all", b.reduce("all", b.op("logical_not", large, dtype="bool"), "bool"), "bool", n=1)
+    b.store("count", b.reduce("sum", b.op("cast", large, dtype="int64"), "int64"), "int64", n=1)
+
+    def ties(tensor: torch.Tensor) -> None:
+        rows = tensor.view(10, 180)
+        rows[1, 50::7] = 9.0
+        rows[1, 3::11] = -9.0
+        rows[2, 100] = float("nan")
+        rows[3] = 1.0
+        rows[4] = -INF
+
+    b.fills["x"] = ties
+    return b
+
+
+def case_argmax_strided(build: Any) -> Any:
+    # The walked axes are stored in the other order than they are counted.
+    b = build({"n": 4}, {"c": 6, "d": 40})
+    x = b.load("x", n=240, c=1, d=6)
+    b.store("at", b.reduce("argmax", x, "int64"), "int64", n=1)
+    b.fills["x"] = lambda tensor: tensor.round_()
+    return b
+
+
+def case_row_broadcast(build: Any) -> Any:
+    b = build({"n": 6}, {"c": 40})
+    total = b.reduce("sum", b.load("x", n=40, c=1))
+    b.store("y", total, n=40, c=1)
+    b.store("same", b.load("r", n=1), n=1)
+    return b
+
+
+def case_product_rows(build: Any) -> Any:
+    b = build({"n": 200}, {"c": 5})
+    x = b.load("x", n=5, c=1)
+    b.store("y", b.reduce("prod", x), n=1)
+    return b
+
+
+def case_sum_columns(build: Any) -> Any:
+    b = build({"n": 3, "c": 72}, {"r": 90})
+    x = b.load("x", "float16", n=6480, r=72, c=1)
+    b.store("y", b.op("div", b.reduce("sum", x), b.const(90.0)), "float16", n=72, c=1)
+    return b
+
+
+def case_argmin_columns(build: Any) -> Any:
+    b = build({"n": 2, "c": 33}, {"r": 100})
+    x = b.load("x", n=3300, r=33, c=1)
+    b.store("at", b.reduce("argmin", x, "int64"), "int64", n=33, c=1)
+    b.store("low", b.reduce("min", x), n=33, c=1)
+    b.fills["x"] = lambda tensor: tensor.round_()
+    return b
+
+
+def case_softmax_columns(build: Any) -> Any:
+    b = build({"n": 2, "s": 40}, {"c": 24})
+    x = b.load("x", n=960, c=40, s=1)
+    e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
+    b.store("y", b.op("div", e, b.reduce("sum", e)), n=960, c=40, s=1)
+    return b
+
+
+def case_batch_norm_columns(build: Any) -> Any:
+    b = build({"c": 20}, {"n": 700})
+    x = b.load("x", n=20, c=1)
+    mean = b.reduce("moments", x)
+    variance = b.op("div", f"{mean}_m2", b.const(700.0))
+    scale = b.op("mul", b.op("rsqrt", b.op("add", variance, b.const(1e-5))), b.load("w", c=1))
+    y = b.op("mul", b.op("sub", x, mean), scale)
+    b.store("y", b.op("maximum", y, b.const(0.0)), n=20, c=1)
+    b.store("mean", mean, c=1)
+    return b
+
+
+def case_cumsum(build: Any) -> Any:
+    b = build({"n": 5}, {"c": 9001})
+    b.store("y", b.scan("sum", b.load("x", n=9001, c=1)), n=9001, c=1)
+    return b
+
+
+def case_cumsum_masked_reverse(build: Any) -> Any:
+    b = build({"n": 6}, {"c": 1024})
+    x = b.load("x", offset=1023, n=1024, c=-1)
+    kept = b.op("where", b.load("m", "bool", offset=1023, n=1024, c=-1), x, b.const(0.0))
+    total = b.op("mul", b.scan("sum", kept), b.const(0.5))
+    b.store("y", b.op("add", total, x), offset=1023, n=1024, c=-1)
+    return b
+
+
+def case_cumprod_short(build: Any) -> Any:
+    b = build({"n": 50}, {"c": 24})
+    x = b.load("x", "bfloat16", n=24, c=1)
+    b.store("y", b.scan("prod", x), n=24, c=1)
+    b.store("top", b.scan("max", x), "bfloat16", n=24, c=1)
+    return b
+
+
+def case_cumsum_columns(build: Any) -> Any:
+    b = build({"n": 3, "c": 44}, {"r": 130})
+    x = b.load("x", "int32", n=5720, r=44, c=1)
+    b.store("y", b.scan("sum", x, "int64"), "int64", n=5720, r=44, c=1)
+    return b

@@ -1,0 +1,1 @@
+#pragma once  // half types come from emulator.hpp

@@ -1,0 +1,249 @@
+// Plays a CUDA device on the host, well enough to run the playbook's kernels in tests.
+//
+// A block is a system thread whose CUDA threads are fibers that switch at barriers and shuffles;
+// the blocks of a cluster, and up to eight others, run at the same time. Shared memory is what
+// is local to the system thread, and starts poisoned. Not played: timing, caches, memory
+// limits, and warps that diverge at a shuffle.
+#pragma once
+#include <ucontext.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+    unsigned int x = 1, y = 1, z = 1;
+};
+struct uint2 {
+    unsigned int x, y;
+};
+struct alignas(16) uint4 {
+    unsigned int x, y, z, w;
+};
+
+inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+struct __half {
+    _Float16 value;
+};
+struct __nv_bfloat16 {
+    unsigned short bits;
+};
+inline float __half2float(__half x) { return static_cast<float>(x.value); }
+inline __half __float2half_rn(float x) { return {static_cast<_Float16>(x)}; }
+inline __half __double2half(double x) { return {static_cast<_Float16>(x)}; }
+inline float __bfloat162float(__nv_bfloat16 x) {
+    const unsigned int bits = static_cast<unsigned int>(x.bits) << 16;
+    float out;
+    memcpy(&out, &bits, 4);
+    return out;
+}
+inline __nv_bfloat16 __float2bfloat16_rn(float x) {
+    unsigned int bits;
+    memcpy(&bits, &x, 4);
+    if (x != x) return {0x7fff};
+    return {static_cast<unsigned short>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+inline __nv_bfloat16 __double2bfloat16(double x) { return __float2bfloat16_rn(static_cast<float>(x)); }
+
+namespace emulator {
+
+constexpr size_t STACK = 128 * 1024;
+constexpr size_t SHARED = 256 * 1024;
+constexpr unsigned int TOGETHER = 8;
+
+struct Barrier {
+    int arrived = 0;
+    unsigned int generation = 0;
+};
+
+struct Cluster {
+    explicit Cluster(int size) : meeting(size), anchors(size) {}
+    std::barrier<> meeting;
+    std::vector<char*> anchors;
+};
+
+struct Block {
+    std::vector<ucontext_t> fibers;
+    std::vector<char> finished;
+    std::vector<std::unique_ptr<char[]>> stacks;
+    std::vector<unsigned int> lanes;
+    std::vector<Barrier> warps;
+    std::unique_ptr<unsigned char[]> memory;
+    ucontext_t scheduler;
+    Barrier whole;
+    int live = 0;
+    unsigned int current = 0;
+    Cluster* cluster = nullptr;
+    int rank = 0;
+    const std::function<void()>* body = nullptr;
+};
+
+inline thread_local Block* block = nullptr;
+inline thread_local char anchor = 0;
+
+inline void yield() {
+    const unsigned int me = block->current;
+    swapcontext(&block->fibers[me], &block->scheduler);
+    threadIdx.x = me;
+}
+
+inline void wait(Barrier& barrier, int count) {
+    const unsigned int generation = barrier.generation;
+    if (++barrier.arrived == count) {
+        barrier.arrived = 0;
+        ++barrier.generation;
+        return;
+    }
+    while (barrier.generation == generation) yield();
+}
+
+inline void warp_wait() {
+    const unsigned int warp = block->current / 32;
+    const int lanes = std::min(32u, blockDim.x - warp * 32);
+    wait(block->warps[warp], lanes);
+}
+
+inline unsigned int exchange(unsigned int value, int from) {
+    const unsigned int me = block->current, warp = me / 32 * 32;
+    block->lanes[me] = value;
+    warp_wait();
+    const unsigned int other = block->lanes[warp + from];
+    warp_wait();
+    return other;
+}
+
+inline void fiber() {
+    (*block->body)();
+    block->finished[block->current] = 1;
+    --block->live;
+    swapcontext(&block->fibers[block->current], &block->scheduler);
+}
+
+inline void run_block(unsigned int index, unsigned int threads, Cluster* cluster, int rank, const std::function<void()>& body) {
+    Block mine;
+    block = &mine;
+    blockIdx.x = index;
+    mine.fibers.resize(threads);
+    mine.finished.assign(threads, 0);
+    mine.lanes.assign(threads + 32, 0);
+    mine.warps.resize(threads / 32 + 1);
+    mine.memory.reset(new (std::align_val_t(128)) unsigned char[SHARED]);
+    memset(mine.memory.get(), 0xff, SHARED);
+    mine.live = threads;
+    mine.cluster = cluster;
+    mine.rank = rank;
+    mine.body = &body;
+    cluster->anchors[rank] = &anchor;
+    cluster->meeting.arrive_and_wait();
+    for (unsigned int i = 0; i < threads; ++i) {
+        mine.stacks.emplace_back(new char[STACK]);
+        getcontext(&mine.fibers[i]);
+        mine.fibers[i].uc_stack.ss_sp = mine.stacks[i].get();
+        mine.fibers[i].uc_stack.ss_size = STACK;
+        mine.fibers[i].uc_link = nullptr;
+        makecontext(&mine.fibers[i], fiber, 0);
+    }
+    while (mine.live > 0) {
+        for (unsigned int i = 0; i < threads; ++i) {
+            if (mine.finished[i]) continue;
+            mine.current = i;
+            threadIdx.x = i;
+            swapcontext(&mine.scheduler, &mine.fibers[i]);
+        }
+    }
+    block = nullptr;
+    ::operator delete[](mine.memory.release(), std::align_val_t(128));
+}
+
+inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster, const std::function<void()>& body) {
+    const unsigned int wave = std::max(cluster, TOGETHER / cluster * cluster);
+    for (unsigned int start = 0; start < grid; start += wave) {
+        std::vector<std::unique_ptr<Cluster>> clusters;
+        std::vector<std::thread> running;
+        for (unsigned int i = start; i < std::min(grid, start + wave); ++i) {
+            if (i % cluster == 0) clusters.emplace_back(new Cluster(cluster));
+            Cluster* group = clusters.back().get();
+            running.emplace_back([=, &body] {
+                blockDim.x = threads;
+                gridDim.x = grid;
+                run_block(i, threads, group, i % cluster, body);
+            });
+        }
+        for (auto& one : running) one.join();
+    }
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::wait(emulator::block->whole, blockDim.x); }
+inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline unsigned int atomicAdd(unsigned int* at, unsigned int by) { return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST); }
+inline unsigned int __shfl_xor_sync(unsigned int, unsigned int value, int mask) {
+    return emulator::exchange(value, (threadIdx.x % 32) ^ mask);
+}
+inline unsigned int __shfl_up_sync(unsigned int, unsigned int value, int delta) {
+    const int lane = threadIdx.x % 32;
+    return emulator::exchange(value, lane < delta ? lane : lane - delta);
+}
+inline unsigned int __shfl_sync(unsigned int, unsigned int value, int lane) { return emulator::exchange(value, lane % 32); }
+
+// A misaligned vector access faults on a device; so it does here.
+template <class T> inline void check_alignment(const T* at) {
+    if (reinterpret_cast<uintptr_t>(at) % sizeof(T)) {
+        fprintf(stderr, "misaligned access of %zu bytes\n", sizeof(T));
+        abort();
+    }
+}
+template <class T> inline T __ldg(const T* at) { check_alignment(at); return *at; }
+template <class T> inline T __ldcs(const T* at) { check_alignment(at); return *at; }
+template <class T> inline T __ldcg(const T* at) { check_alignment(at); return *at; }
+template <class T> inline void __stcs(T* at, T value) { check_alignment(at); *at = value; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float __int_as_float(int bits) { float out; memcpy(&out, &bits, 4); return out; }
+
+namespace kw {
+
+inline unsigned char* dynamic_shared() { return emulator::block->memory.get(); }
+template <int BYTES> inline void copy_async(void* shared, const void* global) {
+    struct alignas(BYTES) Word { char bytes[BYTES]; };
+    check_alignment(static_cast<Word*>(shared));
+    check_alignment(static_cast<const Word*>(global));
+    memcpy(shared, global, BYTES);
+}
+inline void copy_commit() {}
+template <int PENDING> inline void copy_wait() {}
+inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }
+inline void pause() { std::this_thread::yield(); }
+inline int cluster_rank() { return emulator::block->rank; }
+inline void cluster_sync() {
+    __syncthreads();
+    if (threadIdx.x == 0) emulator::block->cluster->meeting.arrive_and_wait();
+    __syncthreads();
+}
+// Locals of a system thread lie at the same distance from each other in every system thread.
+template <class T> inline const T* of_block(const T* mine, int rank) {
+    const auto away = reinterpret_cast<const char*>(mine) - &emulator::anchor;
+    return reinterpret_cast<const T*>(emulator::block->cluster->anchors[rank] + away);
+}
+inline float maximum_raw(float a, float b) { return a != a || a > b ? a : b; }
+inline float minimum_raw(float a, float b) { return a != a || a < b ? a : b; }
+
+}  // namespace kw
