@@ -1,0 +1,17 @@
+import pytest
+
+from agents.steering import speaks_of
+
+TEXTS = ("memory=on chip", "rows=row_per_warp", "row_per_warp", "A warp for every row")
+
+
+@pytest.mark.parametrize(
+    "wish", ["on chip", "memory=on chip", "row_per_warp", "row per warp", "warp", "ROW"]
+)
+def test_a_wish_is_understood_by_name_or_by_its_words(wish: str) -> None:
+    assert speaks_of(wish, TEXTS)
+
+
+@pytest.mark.parametrize("wish", ["", "shared memory", "war", "row per block"])
+def test_a_wish_for_something_else_is_not(wish: str) -> None:
+    assert not speaks_of(wish, TEXTS)
