@@ -133,9 +133,9 @@ def error(value: torch.Tensor, truth: torch.Tensor) -> float:
     return float(distance / size) if size else float(distance)
 
 
-def state(module: nn.Module) -> list[torch.Tensor]:
-    """Buffers, which a forward may update."""
-    return [buffer.detach().clone() for buffer in module.buffers()]
+def state(module: nn.Module, like: nn.Module) -> list[torch.Tensor]:
+    """The buffers that `like` has, which a forward may update."""
+    return [module.get_buffer(name).detach().clone() for name, _ in like.named_buffers()]
 
 
 def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
@@ -145,14 +145,14 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     module.load_state_dict(reference.state_dict())
     truth_of = copy.deepcopy(reference).double()
     kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-    got = flat(module(*inputs)) + state(module)
+    got = flat(module(*inputs)) + state(module, reference)
     if pair.exported.COUNTS["kernel"] == before:
         return float("inf"), f"the kernel did not run ({dict(pair.exported.COUNTS)})"
     for now, then in zip(inputs, kept, strict=True):
         if isinstance(now, torch.Tensor) and not torch.equal(now, then):
             return float("inf"), "an input was written to"
-    expected = flat(reference(*inputs)) + state(reference)
-    truth = flat(truth_of(*map(doubled, inputs))) + state(truth_of)
+    expected = flat(reference(*inputs)) + state(reference, reference)
+    truth = flat(truth_of(*map(doubled, inputs))) + state(truth_of, reference)
     worst = 0.0
     for mine, theirs, exact in zip(got, expected, truth, strict=True):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:

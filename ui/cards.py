@@ -1,0 +1,186 @@
+"""A run on a terminal: what was to be beaten, what beat it, who came next, what ideas brought."""
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tools.archive import Standing
+from tools.nouns import LedgerEntry, Task
+from tools.nouns.run import Summary
+from ui.story import Story
+from ui.words import (
+    STATUS,
+    VERDICT,
+    amount,
+    milliseconds,
+    one_line,
+    percent,
+    plain,
+    ratio,
+    seconds,
+    shape,
+)
+
+LEADERS = 10
+
+
+def show(story: Story, console: Console) -> None:
+    """Print all four cards."""
+    console.print(task_card(story))
+    console.print(result_card(story))
+    if story.leaders:
+        console.print(leaderboard(story))
+    if story.ledger:
+        console.print(ledger_table(story))
+
+
+def task_card(story: Story) -> Panel:
+    """The task and the device in figures."""
+    task = story.record.task
+    grid = _grid()
+    grid.add_row("file", Text(plain(task.path)))
+    for spec in task.inputs:
+        grid.add_row("input", Text(f"{plain(spec.name)}: {input_words(task, spec.name)}"))
+    if task.weights:
+        size = sum(weight.tensor.size_bytes for weight in task.weights)
+        grid.add_row("weights", f"{len(task.weights)} tensors, {amount(size, 'B')}")
+    grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
+    grid.add_row("device", Text(plain(story.record.hardware.name)))
+    grid.add_row("floor", f"{milliseconds(story.floor_ms)} (no implementation can be faster here)")
+    for warning in task.warnings:
+        grid.add_row("warning", Text(one_line(warning, 200), style="yellow"))
+    return Panel(grid, title=Text(plain(task.name)), title_align="left", border_style="dim")
+
+
+def input_words(task: Task, name: str) -> str:
+    """Shape and type of an input, or its value when it is no tensor."""
+    spec = next(spec for spec in task.inputs if spec.name == name)
+    if spec.tensor is None:
+        return repr(spec.scalar)
+    strided = ", strided" if spec.tensor.strides is not None else ""
+    return f"{shape(spec.tensor.shape)} {spec.tensor.dtype.value}{strided}"
+
+
+def result_card(story: Story) -> Panel:
+    """What the search amounted to."""
+    summary = story.summary
+    if summary is None:
+        words: RenderableType = Text(
+            f"not finished; the search goes on with: kernelwright resume {story.record.id}"
+        )
+    else:
+        words = Group(headline(summary), result_grid(story, summary))
+    return Panel(
+        words, title=Text(f"run {story.record.id}"), title_align="left", border_style="dim"
+    )
+
+
+def headline(summary: Summary) -> Text:
+    """The result in one line."""
+    style = {"improved": "bold green", "faster_than_eager": "bold yellow"}.get(
+        summary.status, "bold"
+    )
+    best = summary.best
+    line = Text(STATUS[summary.status], style=style)
+    if best is not None and summary.status == "improved":
+        low, high = best.ci95
+        line = Text(f"{ratio(best.speedup_vs_best_baseline)} ", style=style)
+        line.append(f"faster than the best baseline (95 % interval {low:.2f} to {high:.2f})")
+    return line
+
+
+def result_grid(story: Story, summary: Summary) -> Table:
+    """Times, error, effort."""
+    grid = _grid()
+    for name, baseline in summary.baselines.items():
+        words = milliseconds(baseline.median_ms)
+        grid.add_row(name, Text(words if baseline.median_ms else one_line(baseline.failure, 120)))
+    best = summary.best
+    if best is not None:
+        grid.add_row("best", f"{milliseconds(best.median_ms)} (candidate {best.candidate})")
+        grid.add_row("", f"{ratio(best.speedup_vs_eager)} eager")
+        grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
+        if best.error_ratio is not None:
+            grid.add_row("error", f"{best.error_ratio:.2f} times PyTorch's own, {best.precision}")
+        if story.best is not None:
+            grid.add_row("idea", Text(one_line(story.title(story.best.candidate.idea), 120)))
+    made = summary.candidates
+    grid.add_row(
+        "tried",
+        f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
+        f"{made.timed} timed, in {summary.rounds} rounds and {seconds(summary.seconds)}",
+    )
+    if summary.stopped_because:
+        grid.add_row("stopped", Text(one_line(summary.stopped_because, 120)))
+    grid.add_row("isolation", Text(plain(summary.isolation)))
+    if summary.export:
+        grid.add_row("export", Text(plain(summary.export)))
+    return grid
+
+
+def leaderboard(story: Story) -> Table:
+    """The fastest correct candidates."""
+    table = Table(title="leaderboard", title_justify="left", title_style="bold", box=None)
+    for name in ("candidate", "time", "vs best baseline", "95 %", "error", "idea", "settings"):
+        table.add_column(name, header_style="dim")
+    for standing in story.leaders[:LEADERS]:
+        table.add_row(*leader_row(story, standing))
+    return table
+
+
+def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
+    """One line of the leaderboard; a ratio exists only after an interleaved comparison."""
+    evaluation = standing.evaluation
+    worst = min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
+    error = evaluation.verification.error_ratio
+    settings = " ".join(f"{s.name}={s.value}" for s in standing.candidate.settings)
+    return (
+        standing.candidate.id,
+        milliseconds(evaluation.median_ms),
+        ratio(worst.ratio) if worst else "screened only",
+        f"{worst.ci95_low:.2f}-{worst.ci95_high:.2f}" if worst else "",
+        f"{error:.2f}" if error is not None else "-",
+        Text(one_line(story.title(standing.candidate.idea), 48)),
+        Text(one_line(settings, 40), style="dim"),
+    )
+
+
+def ledger_table(story: Story) -> Table:
+    """What ideas promised and what they did."""
+    table = Table(title="ideas", title_justify="left", title_style="bold", box=None)
+    for name in ("round", "idea", "predicted", "measured", "gain", "correct"):
+        table.add_column(name, header_style="dim")
+    for entry in story.ledger:
+        table.add_row(
+            str(entry.round),
+            Text(one_line(story.title(entry.idea), 60)),
+            milliseconds(entry.predicted_ms),
+            milliseconds(entry.measured_ms),
+            gain_words(entry),
+            f"{entry.correct} of {entry.candidates}",
+        )
+    return table
+
+
+def gain_words(entry: LedgerEntry) -> Text:
+    """Best before over best after, green where it helped."""
+    if entry.gain is None:
+        return Text("-" if entry.correct else "none correct", style="dim")
+    return Text(ratio(entry.gain), style="green" if entry.gain > 1 else "default")
+
+
+def verdict_counts(story: Story) -> str:
+    """How candidates were judged, in words."""
+    counts: dict[str, int] = {}
+    for standing in story.standings:
+        word = VERDICT[standing.evaluation.verdict]
+        counts[word] = counts.get(word, 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid

@@ -1,0 +1,219 @@
+"""The command line: what can be asked, and how. What is done about it stands in `ui.commands`.
+
+Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
+Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
+3 the machine lacks something. Not here yet: chat, bench, selftest, work.
+"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ui.complaints import complaint_of
+
+# What a shell expects of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+class Target(StrEnum):
+    """Which kind of device."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+class Format(StrEnum):
+    """What an export is."""
+
+    MODULE = "module"
+    KERNELBENCH = "kernelbench"
+
+
+app = typer.Typer(
+    name="kernelwright",
+    help="Makes a PyTorch module faster by writing kernels for it, and proves it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+File = Annotated[Path, typer.Argument(help="A Python file with a module and get_inputs().")]
+Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
+Entry = Annotated[str | None, typer.Option(help="The module or function in the file.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(help="An input instead of get_inputs(), as 64x128:float32; one option each."),
+]
+Device = Annotated[Target, typer.Option(help="Which kind of device.")]
+Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; - for stdout.")]
+RunDir = Annotated[
+    Path | None, typer.Option(help="Where runs live, instead of the user's data folder.")
+]
+Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
+Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many seconds.")]
+Export = Annotated[
+    Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
+
+
+@app.command()
+def optimize(
+    file: File,
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "standard",
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    run_dir: RunDir = None,
+    seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
+    export: Export = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Search for a faster implementation of a module."""
+    from ui.commands.search import Wishes, optimize
+
+    wishes = Wishes(export=export, force=force, json=json, rounds=rounds, seconds=seconds)
+    optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
+
+
+@app.command()
+def resume(
+    run: Run,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    run_dir: RunDir = None,
+    export: Export = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Go on with a run that was stopped or killed; --rounds and --seconds count all sessions."""
+    from ui.commands.search import Wishes, resume
+
+    wishes = Wishes(export=export, force=force, json=json, rounds=rounds, seconds=seconds)
+    resume(run, run_dir, wishes)
+
+
+@app.command()
+def check(
+    candidate: Annotated[
+        Path, typer.Argument(help="A kernel with its plan: a folder, a kernel, or a fenced file.")
+    ],
+    task: Annotated[Path, typer.Option(help="The Python file that it implements.")],
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    json: Json = None,
+) -> None:
+    """Verify and time one candidate against a task."""
+    from ui.commands.check import check
+
+    check(candidate, task, entry, tuple(inputs or ()), target.value, json)
+
+
+@app.command()
+def audit(
+    file: File,
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    json: Json = None,
+) -> None:
+    """Say what a task is, what its floor is here, and whether beating it would prove anything."""
+    from ui.commands.audit import audit
+
+    audit(file, entry, tuple(inputs or ()), target.value, json)
+
+
+@app.command()
+def runs(run_dir: RunDir = None) -> None:
+    """List the runs there are."""
+    from ui.commands.reading import runs
+
+    runs(run_dir)
+
+
+@app.command()
+def show(run: Run, run_dir: RunDir = None) -> None:
+    """Show a run: the task, the result, the leaderboard, the ideas."""
+    from ui.commands.reading import show
+
+    show(run, run_dir)
+
+
+@app.command()
+def trace(run: Run, run_dir: RunDir = None) -> None:
+    """Tell a run: who said what, when, on which evidence."""
+    from ui.commands.reading import trace
+
+    trace(run, run_dir)
+
+
+@app.command()
+def report(
+    run: Run,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; the run's folder by default.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """Write a run as one HTML file."""
+    from ui.commands.reading import report
+
+    report(run, output, run_dir)
+
+
+@app.command()
+def export(
+    run: Run,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder, a .zip or a file.")],
+    format: Annotated[Format, typer.Option(help="A drop-in module, or a ModelNew file.")] = (
+        Format.MODULE
+    ),
+    candidate: Annotated[
+        str | None, typer.Option(help="Another candidate than the best, by its id.")
+    ] = None,
+    force: Force = False,
+    run_dir: RunDir = None,
+) -> None:
+    """Take the result of a run home."""
+    from ui.commands.taking import export
+
+    export(run, output, format.value, candidate, force, run_dir)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what works here: device, compilers, profilers."""
+    from ui.doctor import doctor
+
+    raise typer.Exit(doctor())
+
+
+def main() -> None:
+    """The command `kernelwright`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out a command line and return the exit status."""
+    try:
+        return int(app(args=arguments or ["--help"], standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("kernelwright: interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone
+        return 0
+    except Exception as error:
+        complaint = complaint_of(error)
+        if complaint is None:
+            raise
+        sys.stderr.write(f"kernelwright: {complaint}\n")
+        return complaint.status

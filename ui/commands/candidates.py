@@ -1,0 +1,95 @@
+"""Reads a candidate that a person wrote: a kernel and its plan, however they are laid out.
+
+Accepted are a folder with one `.cu` or `.cpp` file and a `plan.py`, such a kernel with its plan
+beside it (`plan.py` or the kernel's own name with `.py`), and one text file that holds a
+```cuda or ```cpp block and a ```python block.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from tools.candidates import new_candidate, parse_kernel
+from tools.candidates.plan import validate_plan
+from tools.nouns import Candidate, Language
+from ui.complaints import Complaint
+
+LANGUAGES = {".cu": Language.CUDA, ".cpp": Language.CPP, ".cc": Language.CPP}
+FENCE = re.compile(r"^```(cuda|cpp|c\+\+|python)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WORDS = {"cuda": Language.CUDA, "cpp": Language.CPP, "c++": Language.CPP}
+FOREIGN = (
+    "is a foreign ModelNew file; only kernels with a plan can be checked so far "
+    "(a .cu or .cpp file with plan.py beside it)"
+)
+
+
+def read_candidate(path: Path) -> Candidate:
+    """The candidate at a path, checked against the contract.
+
+    Raises:
+        Complaint: When there is no kernel with a plan there.
+        ContractError: When kernel or plan break the candidate contract.
+    """
+    language, kernel, plan = _parts(path)
+    candidate = new_candidate(language, kernel, plan, origin="person")
+    validate_plan(plan, parse_kernel(kernel, language))
+    return candidate
+
+
+def _parts(path: Path) -> tuple[Language, str, str]:
+    if not path.exists():
+        raise Complaint(f"there is no candidate at {path}")
+    if path.is_dir():
+        return _with_plan(_only_kernel(path), [path / "plan.py"])
+    if path.suffix in LANGUAGES:
+        return _with_plan(path, [path.with_suffix(".py"), path.with_name("plan.py")])
+    text = _text(path)
+    if path.suffix == ".py" and _defines_model(text):
+        raise Complaint(f"{path} {FOREIGN}")
+    return _fenced(text, path)
+
+
+def _only_kernel(folder: Path) -> Path:
+    kernels = sorted(item for item in folder.iterdir() if item.suffix in LANGUAGES)
+    if len(kernels) == 1:
+        return kernels[0]
+    if (folder / "module.py").exists() and not (folder / "plan.py").exists():
+        raise Complaint(f"{folder} looks like an export; run its verify.py instead")
+    count = "no" if not kernels else str(len(kernels))
+    raise Complaint(f"{folder} must hold one .cu or .cpp file, but it holds {count}")
+
+
+def _with_plan(kernel: Path, plans: list[Path]) -> tuple[Language, str, str]:
+    plan = next((item for item in plans if item.is_file()), None)
+    if plan is None:
+        raise Complaint(f"{kernel} has no plan: {plans[-1]} does not exist")
+    return LANGUAGES[kernel.suffix], _text(kernel), _text(plan)
+
+
+def _fenced(text: str, path: Path) -> tuple[Language, str, str]:
+    blocks = FENCE.findall(text)
+    kernels = [(WORDS[word], block) for word, block in blocks if word in WORDS]
+    plans = [block for word, block in blocks if word == "python"]
+    if len(kernels) != 1 or len(plans) != 1:
+        raise Complaint(
+            f"{path} must hold one ```cuda or ```cpp block and one ```python block, but it holds "
+            f"{len(kernels)} and {len(plans)}"
+        )
+    return kernels[0][0], kernels[0][1], plans[0]
+
+
+def _defines_model(text: str) -> bool:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.ClassDef) for node in tree.body)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Complaint(f"{path} is not text") from None
+    except OSError as error:
+        raise Complaint(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,112 @@
+"""Verify and time one candidate that a person wrote."""
+
+import asyncio
+from pathlib import Path
+
+from rich.text import Text
+
+from graphs.summary import against_best
+from tools.nouns import Baselines, Candidate, Evaluation, TracePolicy, Value, Verdict
+from tools.nouns.run import BaselineSummary
+from ui.commands.candidates import read_candidate
+from ui.commands.judge import baselines_of, judge, traced
+from ui.commands.output import STDOUT, check_json, console, remarks, write_json
+from ui.complaints import existing_file
+from ui.words import VERDICT, milliseconds, plain, ratio
+
+
+class CheckResult(Value):
+    """What `check --json` prints. Times in milliseconds, ratios as reference over candidate."""
+
+    verdict: str
+    reason: str
+    method: str
+    precision: str
+    coverage: float | None
+    error_ratio: float | None
+    speedup_vs_eager: float | None
+    speedup_vs_best_baseline: float | None
+    ci95: tuple[float, float] | None
+    baselines: dict[str, BaselineSummary]
+    isolation: str
+
+
+def check(
+    path: Path,
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: str,
+    json: str | None,
+) -> None:
+    """Judge a candidate as finalists of a search are judged."""
+    existing_file(file)
+    check_json(json)
+    candidate = read_candidate(path)
+    policy = TracePolicy(entry=entry, inputs=inputs)
+    evaluation, baselines = asyncio.run(_judged(candidate, file, policy, target))
+    result = result_of(evaluation, baselines)
+    if json is not None:
+        write_json(result, json)
+    if json != STDOUT:
+        tell(result, evaluation)
+
+
+async def _judged(
+    candidate: Candidate, file: Path, policy: TracePolicy, target: str
+) -> tuple[Evaluation, Baselines]:
+    say = remarks()
+    async with judge(target) as executor:
+        say.print(f"tracing {file}", style="dim", markup=False)
+        task = await traced(executor, file, policy)
+        say.print("timing PyTorch", style="dim")
+        baselines = await baselines_of(executor, task)
+        say.print(f"judging candidate {candidate.id}", style="dim")
+        return await executor.evaluate(task, candidate, "certify"), baselines
+
+
+def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
+    """The judge's findings in the shape that machines read."""
+    found = evaluation.verification
+    hardest = against_best(evaluation)
+    eager = next((item for item in evaluation.comparisons if item.baseline == "eager"), None)
+    return CheckResult(
+        verdict=found.verdict.value,
+        reason=found.reason,
+        method=found.method,
+        precision=found.precision,
+        coverage=found.coverage,
+        error_ratio=found.error_ratio,
+        speedup_vs_eager=eager.ratio if eager else None,
+        speedup_vs_best_baseline=hardest.ratio if hardest else None,
+        ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
+        baselines={
+            item.name: BaselineSummary(
+                median_ms=item.measurement.median_ms if item.measurement else None,
+                failure=item.failure,
+            )
+            for item in baselines.items
+        },
+        isolation=found.isolation,
+    )
+
+
+def tell(result: CheckResult, evaluation: Evaluation) -> None:
+    """Print the findings."""
+    out = console()
+    good = evaluation.verdict is Verdict.CORRECT
+    head = Text(VERDICT[evaluation.verdict], style="bold green" if good else "bold red")
+    head.append(f": {plain(result.reason)}", style="default")
+    out.print(head)
+    for name, baseline in result.baselines.items():
+        words = milliseconds(baseline.median_ms) if baseline.median_ms else baseline.failure
+        out.print(Text(f"{name:<10} {plain(words)}"))
+    if evaluation.median_ms is not None:
+        out.print(Text(f"{'candidate':<10} {milliseconds(evaluation.median_ms)}"))
+    if result.ci95 is not None:
+        low, high = result.ci95
+        words = f"{ratio(result.speedup_vs_best_baseline)} the best baseline"
+        out.print(f"{words}, 95 % interval {low:.3f} to {high:.3f}")
+    if result.error_ratio is not None:
+        out.print(f"error {result.error_ratio:.2f} times PyTorch's own ({result.precision})")
+    out.print(Text(f"isolation: {plain(result.isolation)}", style="dim"))

@@ -1,0 +1,175 @@
+"""Searching from the command line: watch it, stop it cleanly, print and take home what it found."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.text import Text
+
+from graphs.control import Control
+from graphs.events import Event
+from graphs.run import resume_search, start_search
+from profiles.load import SearchProfile, search_profile
+from tools.archive import Archive, default_home
+from tools.export import ExportRefusedError
+from tools.nouns import Refusal, TracePolicy
+from tools.nouns.run import Summary
+from ui import story as stories
+from ui.cards import leaderboard, result_card
+from ui.commands.output import STDOUT, check_json, console, remarks, write_json
+from ui.commands.taking import check_output, gather, take_home
+from ui.complaints import Complaint, existing_file, refused
+from ui.progress import watcher
+
+Listener = Callable[[Event], None]
+Search = Callable[[Listener, Control], Awaitable[Summary | Refusal]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the person wants besides the search: limits, and where results go."""
+
+    export: Path | None = None
+    force: bool = False
+    json: str | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+
+
+def optimize(
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: Literal["auto", "cuda", "cpu"],
+    search: str,
+    home: Path | None,
+    seed: int,
+    wishes: Wishes,
+) -> None:
+    """Start a search over a file and see it through."""
+    existing_file(file)
+    profile = chosen_profile(search, wishes)
+    policy = TracePolicy(entry=entry, inputs=inputs)
+    check_places(wishes, home)
+
+    async def begin(listener: Listener, control: Control) -> Summary | Refusal:
+        return await start_search(
+            file, policy, target, profile, seed=seed, home=home, listener=listener, control=control
+        )
+
+    see_through(begin, home, wishes)
+
+
+def resume(run: str, home: Path | None, wishes: Wishes) -> None:
+    """Go on with a run and see it through."""
+    check_places(wishes, home)
+
+    async def go_on(listener: Listener, control: Control) -> Summary | Refusal:
+        return await resume_search(
+            run,
+            home=home,
+            rounds=wishes.rounds,
+            seconds=wishes.seconds,
+            listener=listener,
+            control=control,
+        )
+
+    see_through(go_on, home, wishes)
+
+
+def chosen_profile(name: str, wishes: Wishes) -> SearchProfile:
+    """The search profile with the person's limits; Complaint when there is none of that name."""
+    try:
+        profile = search_profile(name)
+    except ValueError as error:
+        raise Complaint(str(error)) from None
+    limits = {"rounds": wishes.rounds, "seconds": wishes.seconds}
+    return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
+
+
+def check_places(wishes: Wishes, home: Path | None) -> None:
+    """Say before any work is done that a result could not be written."""
+    check_json(wishes.json)
+    if wishes.export is not None:
+        check_output(wishes.export)
+    folder = home or default_home()
+    try:
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Complaint(f"cannot keep runs in {folder}: {error.strerror}") from None
+
+
+def see_through(search: Search, home: Path | None, wishes: Wishes) -> None:
+    """Run a search with progress, then print, export and write what came of it."""
+    summary = asyncio.run(watched(search))
+    if wishes.export is not None:
+        summary = exported(summary, home, wishes.export, force=wishes.force)
+    if wishes.json is not None:
+        write_json(summary, wishes.json)
+    tell(summary, home, quiet=wishes.json == STDOUT)
+
+
+async def watched(search: Search) -> Summary:
+    """Run a search under a watcher; Ctrl-C stops it with the best so far, a second one at once."""
+    control = Control()
+    loop = asyncio.get_running_loop()
+    with watcher() as view:
+        task = asyncio.ensure_future(search(view.show, control))
+
+        def interrupted() -> None:
+            # Before there is a run there is nothing to keep, and a second Ctrl-C means it.
+            if control.stopped_because or not view.board.run:
+                task.cancel()
+            control.stop("you interrupted it")
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupted)
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            raise Complaint(cancelled_words(view.board.run), 130) from None
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    if isinstance(result, Refusal):
+        raise refused(result)
+    return result
+
+
+def cancelled_words(run: str) -> str:
+    """What a person needs to know after an abrupt end."""
+    if not run:
+        return "interrupted before the search began; nothing was kept"
+    return f"interrupted; go on with: kernelwright resume {run}"
+
+
+def exported(summary: Summary, home: Path | None, output: Path, *, force: bool) -> Summary:
+    """Export the best; where nothing may be exported, say why and leave the search's result be."""
+    archive = Archive.open(summary.run, home)
+    try:
+        material = gather(archive, None, forced=force)
+        path = take_home(material, output)
+        summary = summary.model_copy(update={"export": str(path)})
+        archive.record_summary(summary, archive.record().status)
+    except ExportRefusedError as refusal:
+        remarks().print(Text(f"nothing exported: {refusal}", style="yellow"), soft_wrap=True)
+    finally:
+        archive.close()
+    return summary
+
+
+def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
+    """Print the result, and what can be done next."""
+    story = stories.load(summary.run, home)
+    out = remarks() if quiet else console()
+    out.print(result_card(story))
+    if len(story.leaders) > 1:
+        out.print(leaderboard(story))
+    where = "" if home is None else f" --run-dir {home}"
+    verbs = "resume" if summary.status == "stopped" else "report"
+    words = {"resume": "go on with", "report": "all of it as a page"}[verbs]
+    sys.stderr.write(f"{words}: kernelwright {verbs} {summary.run}{where}\n")

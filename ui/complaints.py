@@ -1,0 +1,80 @@
+"""What goes wrong at the command line, as one sentence and an exit status.
+
+2 is an input that cannot be used, 3 a machine that lacks something. Anything else that is raised
+is Kernelwright's own fault and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # `kernelwright --help` need not wait for it
+    from tools.nouns import Refusal
+
+UNUSABLE, LACKING = 2, 3
+
+
+class Complaint(Exception):  # noqa: N818 - it is shown to a person, not handled
+    """One sentence for the person, and the exit status that goes with it."""
+
+    def __init__(self, sentence: str, status: int = UNUSABLE) -> None:
+        super().__init__(" ".join(sentence.split()))
+        self.status = status
+
+
+def refused(refusal: Refusal) -> Complaint:
+    """A refusal as a complaint."""
+    return Complaint(refusal.sentence, refusal.exit_status)
+
+
+def complaint_of(error: Exception) -> Complaint | None:
+    """What rooms below raise for a person's eyes, as a complaint; None if we are broken."""
+    from tools.archive import RunError
+    from tools.candidates import ContractError
+    from tools.evaluate.executor import EnvironmentLacksError
+    from tools.export import ExportRefusedError
+
+    if isinstance(error, Complaint):
+        return error
+    if isinstance(error, EnvironmentLacksError):
+        return Complaint(str(error), LACKING)
+    if isinstance(error, RunError | ContractError | ExportRefusedError):
+        return Complaint(str(error))
+    if hasattr(error, "format_message"):  # the parser's, whichever library it is built on
+        return Complaint(usage_words(error))
+    return None
+
+
+def usage_words(error: Exception) -> str:
+    """A parser's error as one sentence that names the help."""
+    said = getattr(error, "format_message", lambda: str(error))
+    words = str(said()).strip().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "kernelwright"
+    return f"{words[:1].lower()}{words[1:]} (see {path} --help)"
+
+
+def existing_file(path: Path) -> Path:
+    """A path that is a file that can be read; Complaint if not."""
+    if not path.exists():
+        raise Complaint(f"there is no file {path}")
+    if not path.is_file():
+        raise Complaint(f"{path} is not a file")
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise Complaint(f"cannot read {path}: {error.strerror}") from None
+
+
+def writable_file(path: Path) -> Path:
+    """A path at which a file can be written, said before any work is done; Complaint if not."""
+    if path.is_dir():
+        raise Complaint(f"cannot write {path}: it is a folder")
+    nearest = next(p for p in path.absolute().parents if p.exists())
+    target = path if path.exists() else nearest
+    if not nearest.is_dir() or not os.access(target, os.W_OK):
+        raise Complaint(f"cannot write {path}: {target} is not writable")
+    return path

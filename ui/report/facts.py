@@ -1,0 +1,166 @@
+"""The values on the page, worked out from a story: what is drawn, what stands in which table."""
+
+from datetime import datetime
+
+from markupsafe import Markup
+
+from graphs.events import CandidateJudged, RoundFinished, RunStarted
+from tools.archive import Standing
+from tools.nouns import Candidate, Conditions, OutputError, Prediction, Verdict
+from ui.report.charts import Dot, Line, Point, dumbbell, roofline, trajectory
+from ui.report.scale import Scale, around
+from ui.story import Story
+from ui.words import VERDICT, milliseconds, one_line
+
+
+def trajectory_chart(story: Story) -> Markup:
+    """Every correct candidate at the time it was first timed."""
+    begun = story.events[0].at if story.events else None
+    dots = [] if begun is None else _dots(story, begun)
+    ends = [
+        (event.at - begun).total_seconds()
+        for event in story.events
+        if begun is not None and isinstance(event, RoundFinished)
+    ]
+    return trajectory(dots, _lines(story), ends)
+
+
+def _dots(story: Story, begun: datetime) -> list[Dot]:
+    idea_of = {item.candidate.id: item.candidate.idea for item in story.written}
+    dots: dict[str, Dot] = {}
+    for event in story.events:
+        if not isinstance(event, CandidateJudged):
+            continue
+        found = event.evaluation
+        if found.verdict is Verdict.CORRECT and found.median_ms is not None:
+            title = one_line(story.title(idea_of.get(found.candidate, "")), 80)
+            words = f"{found.candidate}: {milliseconds(found.median_ms)}, {title}"
+            at_s = (event.at - begun).total_seconds()
+            dots.setdefault(found.candidate, Dot(at_s, found.median_ms, words))
+    return list(dots.values())
+
+
+def _lines(story: Story) -> list[Line]:
+    items = story.baselines.items if story.baselines else ()
+    lines = [
+        Line(item.name, item.measurement.median_ms, "baseline")
+        for item in items
+        if item.measurement is not None
+    ]
+    if story.floor_ms:
+        lines.append(Line("floor", story.floor_ms, "floor"))
+    return lines
+
+
+def roofline_chart(story: Story) -> Markup:
+    """PyTorch and the best under the roofs; empty where the task does no arithmetic."""
+    task, hardware = story.record.task, story.record.hardware
+    if task.flops == 0 or task.bytes_moved == 0:
+        return Markup("")
+    points = [
+        Point(line.name, task.flops / (line.ms / 1e3), "baseline")
+        for line in _lines(story)
+        if line.style == "baseline"
+    ]
+    if story.best is not None and story.best.evaluation.median_ms is not None:
+        points.append(Point("best", task.flops / (story.best.evaluation.median_ms / 1e3), "top"))
+    if not points:
+        return Markup("")
+    intensity = task.flops / task.bytes_moved
+    return roofline(intensity, hardware.bandwidth_gb_s, hardware.fp32_tflops, points)
+
+
+def dumbbells(story: Story) -> list[Markup]:
+    """For every ledger entry, what was predicted and measured on one scale."""
+    times = [
+        value
+        for entry in story.ledger
+        for value in (entry.predicted_ms, entry.measured_ms)
+        if value is not None
+    ]
+    low, high = around(times) if times else (1.0, 2.0)
+    scale = Scale(low, high, 8, 180)
+    return [dumbbell(entry.predicted_ms, entry.measured_ms, scale) for entry in story.ledger]
+
+
+def predictions(story: Story) -> list[Prediction]:
+    """Every prediction of the critic's once, scored where it was scored later."""
+    known: dict[tuple[int, str], Prediction] = {}
+    for analysis in story.analyses:
+        for item in analysis.predictions:
+            key = (item.made_in_round, item.words)
+            if key not in known or item.held is not None:
+                known[key] = item
+    return list(known.values())
+
+
+def ancestor(story: Story) -> Candidate | None:
+    """What the best is compared with: its parent, or the first correct candidate."""
+    if story.best is None:
+        return None
+    best = story.best.candidate
+    by_id = {item.candidate.id: item.candidate for item in story.written}
+    parents = [by_id[name] for name in best.parents if name in by_id]
+    correct = [s.candidate for s in story.standings if s.evaluation.verdict is Verdict.CORRECT]
+    return next((item for item in (*parents, *correct) if item.id != best.id), None)
+
+
+def worst_errors(standing: Standing) -> list[OutputError]:
+    """For every distribution, the output that came off worst."""
+    worst: dict[str, OutputError] = {}
+    for item in standing.evaluation.verification.errors:
+        known = worst.get(item.distribution)
+        if known is None or item.error_ratio > known.error_ratio:
+            worst[item.distribution] = item
+    return list(worst.values())
+
+
+def conditions(story: Story) -> list[tuple[str, str]]:
+    """Under what the best was timed, a name and a value each."""
+    found = _conditions(story)
+    if found is None:
+        return []
+    clocks = (found.sm_clock_mhz, found.memory_clock_mhz)
+    rows = [
+        ("device", found.device),
+        ("threads", str(found.threads or "")),
+        ("last-level cache", "flushed between runs" if found.l2_flushed else "not flushed"),
+        ("input sets rotated", str(found.input_sets)),
+        ("clocks", " / ".join(f"{clock} MHz" for clock in clocks if clock is not None)),
+        ("temperature", f"{found.temperature_c} °C" if found.temperature_c is not None else ""),
+        ("power", f"{found.power_w:.0f} W" if found.power_w is not None else ""),
+        ("throttling", ", ".join(found.throttle_reasons)),
+        (
+            "other processes on the device",
+            str(found.other_processes) if found.other_processes is not None else "",
+        ),
+        (
+            "load average of the machine",
+            f"{found.load_average:.2f}" if found.load_average is not None else "",
+        ),
+    ]
+    return [row for row in rows if row[1]] + [("note", note) for note in found.notes]
+
+
+def _conditions(story: Story) -> Conditions | None:
+    if story.best is None:
+        return None
+    evaluation = story.best.evaluation
+    if evaluation.comparisons:
+        return evaluation.comparisons[0].conditions
+    return evaluation.screen.conditions if evaluation.screen else None
+
+
+def verdict_rows(story: Story) -> list[tuple[str, int]]:
+    """How many candidates got which verdict, the most frequent first."""
+    counts: dict[str, int] = {}
+    for standing in story.standings:
+        word = VERDICT[standing.evaluation.verdict]
+        counts[word] = counts.get(word, 0) + 1
+    return sorted(counts.items(), key=lambda row: -row[1])
+
+
+def warnings(story: Story) -> tuple[str, ...]:
+    """What the audit of the task warned of."""
+    told = [event.warnings for event in story.events if isinstance(event, RunStarted)]
+    return told[-1] if told and told[-1] else story.record.task.warnings

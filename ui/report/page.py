@@ -1,0 +1,74 @@
+"""Fills the page. What is not markup of ours is escaped by the template engine."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+from pygments.formatters import HtmlFormatter
+
+from ui import cards, words
+from ui.report import facts, source
+from ui.story import Story
+
+HERE = Path(__file__).parent
+
+
+def write(story: Story, path: Path) -> Path:
+    """Write the page to a file, its folder made if need be; returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(story), encoding="utf-8")
+    return path
+
+
+def render(story: Story) -> str:
+    """The page as text."""
+    before = facts.ancestor(story)
+    best = story.best.candidate if story.best else None
+    return _template().render(
+        story=story,
+        task=story.record.task,
+        hardware=story.record.hardware,
+        summary=story.summary,
+        best=story.best,
+        headline=str(cards.headline(story.summary)) if story.summary else "not finished yet",
+        trajectory=facts.trajectory_chart(story),
+        roofline=facts.roofline_chart(story),
+        ledger=list(zip(story.ledger, facts.dumbbells(story), strict=True)),
+        predictions=facts.predictions(story),
+        kernel=source.kernel(best) if best else "",
+        plan=source.plan(best) if best else "",
+        before=before,
+        difference=source.difference(before, best) if before and best else "",
+        errors=facts.worst_errors(story.best) if story.best else [],
+        conditions=facts.conditions(story),
+        verdicts=facts.verdict_rows(story),
+        warnings=facts.warnings(story),
+        style=_style(),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {
+        "ms": words.milliseconds,
+        "ratio": words.ratio,
+        "percent": words.percent,
+        "seconds": words.seconds,
+        "shape": words.shape,
+        "plain": words.plain,
+    }
+    environment.globals["amount"] = words.amount
+    environment.globals["input_words"] = cards.input_words
+    environment.globals["verdict_words"] = words.VERDICT
+    return environment.from_string((HERE / "report.html.j2").read_text(encoding="utf-8"))
+
+
+@cache
+def _style() -> Markup:
+    """The page's own rules, and the code's colours for light and for dark."""
+    own = (HERE / "report.css").read_text(encoding="utf-8")
+    light = HtmlFormatter(style="friendly").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs(".code")
+    return Markup(f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n{own}")

@@ -1,0 +1,191 @@
+"""Who said what, when and on which evidence: a run told to someone who was not there."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from graphs.events import (
+    BaselinesMeasured,
+    BestImproved,
+    CandidateJudged,
+    CandidateWritten,
+    Critiqued,
+    Event,
+    IdeasProposed,
+    Noted,
+    Profiled,
+    RoundFinished,
+    RunFinished,
+    RunStarted,
+)
+from tools.nouns import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
+from ui.story import Story
+from ui.words import STATUS, VERDICT, amount, milliseconds, one_line, plain, ratio, seconds
+
+# Who speaks, and what they say: a headline and the lines under it.
+Saying = tuple[str, str, list[str]]
+
+STYLES = {
+    "planner": "magenta",
+    "coder": "blue",
+    "tuner": "blue",
+    "judge": "cyan",
+    "profiler": "yellow",
+    "critic": "red",
+    "search": "bold",
+}
+
+
+def trace(story: Story, console: Console) -> None:
+    """Print every event as a saying, with the time since the beginning."""
+    begun: datetime | None = None
+    for event in story.events:
+        begun = begun or event.at
+        if isinstance(event, RoundFinished | IdeasProposed):
+            console.print()
+        for who, words, lines in sayings(event, story):
+            _print(console, (event.at - begun).total_seconds(), who, words, lines)
+
+
+def _print(console: Console, at_s: float, who: str, words: str, lines: list[str]) -> None:
+    head = Text(f"{at_s:7.1f} s  ", style="dim")
+    head.append(f"{who:<9}", style=STYLES.get(who, "default"))
+    head.append(plain(words))
+    console.print(head, soft_wrap=False)
+    for line in lines:
+        console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 21)))
+
+
+def sayings(event: Event, story: Story) -> Iterator[Saying]:
+    """What an event says, and who says it."""
+    match event:
+        case RunStarted():
+            yield "search", _beginning(event), list(event.warnings)
+        case BaselinesMeasured():
+            yield "judge", "timed PyTorch itself", [_baseline(b) for b in _items(event)]
+        case IdeasProposed():
+            yield "planner", one_line(event.reasoning, 400), []
+            for idea in event.ideas:
+                yield "planner", f"idea: {one_line(idea.title)}", _idea_lines(idea)
+        case CandidateWritten():
+            who = "tuner" if event.by == "tuner" else "coder"
+            yield who, _written(event, story), []
+        case CandidateJudged():
+            yield "judge", _judged(event.evaluation), _judged_lines(event.evaluation)
+        case BestImproved():
+            yield "search", _improved(event), []
+        case Profiled():
+            yield "profiler", f"what bounds {event.candidate}", _profile_lines(event)
+        case Critiqued():
+            yield "critic", one_line(event.analysis.implies, 400), _analysis_lines(event.analysis)
+        case RoundFinished():
+            why = f"; stopping because {event.why_stop}" if event.why_stop else ""
+            best = milliseconds(event.best_ms)
+            yield (
+                "search",
+                f"round {event.round} is over, best {best}, {event.elites} elites{why}",
+                [],
+            )
+        case Noted():
+            yield "search", one_line(event.words, 400), []
+        case RunFinished():
+            summary = event.summary
+            yield "search", f"{STATUS[summary.status]}, after {seconds(summary.seconds)}", []
+
+
+def _beginning(event: RunStarted) -> str:
+    verb = "resumed" if event.resumed else "begun"
+    moves = f"{amount(event.bytes_moved, 'B')} and {amount(event.flops, 'FLOP')}"
+    return (
+        f"{verb}: {one_line(event.task)} on {one_line(event.hardware)}, {moves}, "
+        f"floor {milliseconds(event.floor_ms)} ({event.isolation})"
+    )
+
+
+def _items(event: BaselinesMeasured) -> list[tuple[str, float | None, float | None, str]]:
+    return [
+        (
+            item.name,
+            item.measurement.median_ms if item.measurement else None,
+            item.measurement.spread if item.measurement else None,
+            item.failure,
+        )
+        for item in event.baselines.items
+    ]
+
+
+def _baseline(item: tuple[str, float | None, float | None, str]) -> str:
+    name, median_ms, spread, failure = item
+    if median_ms is None or spread is None:
+        return f"{name}: could not run: {one_line(failure, 200)}"
+    return f"{name}: {milliseconds(median_ms)}, 10-90 % band {spread:.0%} wide"
+
+
+def _idea_lines(idea: Idea) -> list[str]:
+    lines = [f"how: {one_line(idea.mechanism, 300)}", f"why: {one_line(idea.reason, 300)}"]
+    if idea.predicted_ms is not None:
+        lines.append(f"predicts {milliseconds(idea.predicted_ms)}; watch {one_line(idea.metric)}")
+    return lines
+
+
+def _written(event: CandidateWritten, story: Story) -> str:
+    candidate = event.candidate
+    what = {"coder": "wrote", "tuner": "set", "repair": f"repaired (attempt {event.repairs})"}
+    return f"{what[event.by]} {_named(candidate)} for: {one_line(story.title(candidate.idea))}"
+
+
+def _named(candidate: Candidate) -> str:
+    settings = ", ".join(f"{item.name} {item.value}" for item in candidate.settings)
+    return f"{candidate.id} ({settings})" if settings else candidate.id
+
+
+def _judged(evaluation: Evaluation) -> str:
+    verdict = VERDICT[evaluation.verdict]
+    if evaluation.verdict is not Verdict.CORRECT:
+        reason = one_line(evaluation.verification.reason, 240)
+        return f"{evaluation.candidate}: {verdict}: {reason}"
+    error = evaluation.verification.error_ratio
+    words = f"{evaluation.candidate}: {verdict}, {milliseconds(evaluation.median_ms)}"
+    return words if error is None else f"{words}, error {error:.2f} times PyTorch's"
+
+
+def _judged_lines(evaluation: Evaluation) -> list[str]:
+    return [
+        f"against {item.baseline}: {ratio(item.ratio)}, 95 % interval "
+        f"{item.ci95_low:.2f} to {item.ci95_high:.2f}, {item.pairs} pairs"
+        for item in evaluation.comparisons
+    ]
+
+
+def _improved(event: BestImproved) -> str:
+    return (
+        f"new best: {event.candidate} at {milliseconds(event.median_ms)}, "
+        f"{ratio(event.best_baseline_ms / event.median_ms)} the best baseline"
+    )
+
+
+def _profile_lines(event: Profiled) -> list[str]:
+    lines = [f"{symptom.name}: {one_line(symptom.words, 300)}" for symptom in event.symptoms]
+    return lines + [_reading(item) for item in event.evidence]
+
+
+def _reading(item: Evidence) -> str:
+    if item.rank is Rank.UNAVAILABLE or item.value is None:
+        return f"{item.name}: unavailable ({one_line(item.source, 120)})"
+    rank = f"{item.rank.value}, {one_line(item.source, 80)}"
+    return f"{item.name}: {item.value:.4g} {item.unit} ({rank})"
+
+
+def _analysis_lines(analysis: Analysis) -> list[str]:
+    lines = []
+    for claim in analysis.claims:
+        lines.append(f"{claim.faster} beats {claim.slower}: {one_line(claim.words, 300)}")
+        lines += [f"  {one_line(number, 160)}" for number in claim.numbers]
+    lines += [f"predicts: {one_line(item.words, 240)}" for item in analysis.predictions]
+    if analysis.predictions_checked:
+        held, checked = analysis.predictions_held, analysis.predictions_checked
+        lines.append(f"earlier predictions: {held} of {checked} held")
+    return lines
