@@ -6,9 +6,6 @@ the end of the step.
 """
 
 import asyncio
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from langgraph.runtime import RunControl
 
@@ -44,17 +41,3 @@ class Control:
     def steer(self, steering: Steering) -> None:
         """Replace the wishes; the planner reads them at its next turn."""
         self.steering = steering
-
-
-@contextmanager
-def stopping_on_signals(control: Control) -> Iterator[None]:
-    """While inside, Ctrl-C and SIGTERM stop the search cleanly instead of killing it."""
-    loop = asyncio.get_running_loop()
-    names = (signal.SIGINT, signal.SIGTERM)
-    for number in names:
-        loop.add_signal_handler(number, control.stop, f"interrupted by {number.name}")
-    try:
-        yield
-    finally:
-        for number in names:
-            loop.remove_signal_handler(number)

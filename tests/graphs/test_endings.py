@@ -1,0 +1,115 @@
+"""How a session can end other than by finishing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.control import Control
+from graphs.events import Event
+from graphs.run import resume_search, start_search
+from tools.archive import Archive, RunError, list_runs
+from tools.nouns import Baselines, Refusal, Task, TracePolicy
+from tools.nouns.run import Summary
+
+Search = Callable[..., Awaitable[Summary]]
+
+
+async def test_a_cancelled_caller_leaves_a_run_that_can_go_on(
+    search: Search, resume: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    begun = asyncio.Event()
+    executor = toy.ToyExecutor(pause_s=0.05)
+    task = asyncio.ensure_future(search(executor=executor, listener=lambda event: begun.set()))
+    await begun.wait()
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (info,) = list_runs(tmp_path)
+    assert info.status == "stopped"
+    assert not info.live
+    assert (await resume(info.id)).status == "improved"
+
+
+async def test_a_stop_before_the_first_step_is_a_stop(search: Search) -> None:
+    control = Control()
+    control.stop("changed my mind")
+    summary = await search(control=control)
+    assert summary.status == "stopped"
+    assert summary.best is None
+
+
+async def test_a_listener_that_breaks_breaks_nothing_in_the_archive(
+    search: Search, resume: Search, tmp_path: Path
+) -> None:
+    def listener(event: Event) -> None:
+        if event.kind == "critiqued":
+            raise ConnectionError("the page is gone")
+
+    with pytest.raises(ConnectionError):
+        await search(listener=listener)
+    (info,) = list_runs(tmp_path)
+    assert (await resume(info.id)).status == "improved"
+
+
+async def test_a_task_that_cannot_be_traced_makes_no_run(toy: ModuleType, tmp_path: Path) -> None:
+    class Refusing(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+            return Refusal(sentence="toy.py holds no module.")
+
+    answer = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path, executor=Refusing()
+    )
+    assert answer == Refusal(sentence="toy.py holds no module.")
+    assert list_runs(tmp_path) == ()
+
+
+async def test_a_reference_that_does_not_run_is_refused(toy: ModuleType, tmp_path: Path) -> None:
+    class Refusing(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        async def baselines(self, task: Task) -> Baselines | Refusal:
+            return Refusal(sentence="toy does not run: out of memory.")
+
+    answer = await start_search(
+        Path("toy.py"),
+        TracePolicy(),
+        "cpu",
+        toy.PROFILE,
+        home=tmp_path,
+        executor=Refusing(),
+        make_minds=lambda task, hardware: toy.toy_minds(toy.LOOPS),
+    )
+    assert answer == Refusal(sentence="toy does not run: out of memory.")
+
+
+async def test_a_run_is_not_resumed_on_another_device(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    control = Control()
+    control.stop()
+    summary = await search(control=control)
+
+    class Elsewhere(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        async def hardware(self) -> object:
+            return toy.HARDWARE.model_copy(update={"name": "Another"})
+
+    with pytest.raises(RunError, match="was measured on Toy, but this is Another"):
+        await resume_search(summary.run, home=tmp_path, executor=Elsewhere())
+    Archive.open(summary.run, tmp_path).claim()
+
+
+async def test_a_broken_tool_is_raised_and_the_run_can_go_on(
+    search: Search, resume: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    def broken(candidate: object, effort: str) -> None:
+        if effort == "precise":
+            raise RuntimeError("we are broken")
+
+    with pytest.raises(RuntimeError, match="we are broken"):
+        await search(executor=toy.ToyExecutor(wrong=broken))
+    (info,) = list_runs(tmp_path)
+    assert info.status == "running"
+    assert not info.live
+    assert (await resume(info.id)).status == "improved"
