@@ -33,11 +33,15 @@ RESERVED = frozenset(_RESERVED_WORDS.split()) | PLAN_WORDS
 
 @dataclass
 class Step:
-    """A nest or a line of the plan, with its place in the graph's order."""
+    """A nest or a line of the plan, with its place in the graph's order.
+
+    `stage` counts the library calls before it on the longest path.
+    """
 
     number: int
     nest: Nest | None = None
     line: PlanLine | None = None
+    stage: int = 0
 
     @property
     def reads(self) -> frozenset[str]:
@@ -66,6 +70,7 @@ class Context:
     leaves: set[str] = field(default_factory=set)
     weights: dict[str, str] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
+    fills: dict[str, Expr] = field(default_factory=dict)
 
     @cached_property
     def ops(self) -> Ops:
@@ -128,7 +133,7 @@ class Context:
         """The same tensor in a buffer of its own."""
         space = self.space([view], view.shape)
         made = self.buffer(f"{view.buffer}_copy", TensorSpec(shape=view.shape, dtype=view.dtype))
-        value = self.pool.load(space.addresses[0])
+        value = self.read(space.addresses[0])
         self.add(Nest(space.names(), (), (Write(space.at(made), value),)))
         return made
 
@@ -141,9 +146,14 @@ class Context:
             raise ValueError(f"no view of {source.buffer} even after a copy")
         return again
 
+    def read(self, where: Address) -> Expr:
+        """A read; of a tensor filled with a constant, the constant."""
+        fill = self.fills.get(where.buffer)
+        return self.pool.load(where) if fill is None else fill
+
     def load(self, where: Address, dtype: DType) -> Expr:
         """A read converted to the type that `dtype` is computed in."""
-        return self.ops.cast(self.pool.load(where), computed(dtype))
+        return self.ops.cast(self.read(where), computed(dtype))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from agents.playbook.lower.schedule import Fusion
 from agents.playbook.lower.statements import loop_of
 from agents.playbook.lower.translate import translate
 from agents.playbook.lower.views import View
-from tools.nouns import Graph, Ref
+from tools.nouns import Graph, Ref, TensorSpec
 
 # Each trial is a whole schedule, so there are few, and none where a graph is long.
 TRIALS, TRIAL_STEPS = 12, 250
@@ -42,6 +42,7 @@ def lower(graph: Graph, parameters: tuple[str, ...] | None = None) -> Program:
         if step.nest is not None:
             step.nest = tidy(context.ops, step.nest)
     lines = [_update(target, view) for target, view in updates]
+    returned = _told_apart(context, returned, lines)
     return _program(graph, context, steps, returned, lines, parameters)
 
 
@@ -55,6 +56,23 @@ def _returned(context: Context, name: str) -> View:
 
 def _stored(context: Context, view: View) -> View:
     return view if view.text is not None else context.copy(view)
+
+
+def _told_apart(context: Context, returned: list[View], lines: list[PlanLine]) -> list[View]:
+    """Gives a name of its own to each further view of a buffer that is returned in several."""
+    texts: dict[str, str | None] = {}
+    result: list[View] = []
+    for view in returned:
+        if texts.setdefault(view.buffer, view.text) != view.text:
+            spec = TensorSpec(shape=view.shape, dtype=view.dtype)
+            other = context.buffer(f"{view.buffer}_view", spec, "output")
+            text = f"{other.buffer} = {view.text}"
+            lines.append(
+                PlanLine(text=text, makes=(other.buffer,), uses=(view.buffer,), operator="view")
+            )
+            view = other
+        result.append(view)
+    return result
 
 
 def _update(target: str, view: View) -> PlanLine:

@@ -16,6 +16,9 @@ from tools.nouns import DType
 
 Number = bool | int | float
 
+# A value of these types wraps when it is stored, so it has to be read back.
+NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:

@@ -13,7 +13,7 @@ from math import prod
 from agents.playbook.lower import views
 from agents.playbook.lower.arguments import Arguments, UnlikeError
 from agents.playbook.lower.context import Context, Space
-from agents.playbook.lower.expr import Address, Affine, Expr, Term, address, computed
+from agents.playbook.lower.expr import NARROW, Address, Affine, Expr, Term, address, computed
 from agents.playbook.lower.nest import Nest, Write, affine
 from agents.playbook.lower.views import View
 from tools.nouns import DType, Node, Ref, TensorSpec
@@ -26,6 +26,8 @@ def store(context: Context, node: Node, space: Space, value: Expr) -> None:
     spec = node.out[0]
     made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
     value = context.ops.cast(value, computed(spec.dtype))
+    if value.op == "const" and spec.dtype not in NARROW:
+        context.fills[made.buffer] = value
     context.add(Nest(space.names(), (), (Write(space.at(made), value),)))
     context.values[node.name] = (made,)
 
@@ -77,7 +79,7 @@ def _gather(context: Context, node: Node, arguments: Arguments) -> None:
         context,
         node,
         space,
-        context.pool.load(_joined(space.addresses[0], _term(x, dim, at_index))),
+        context.read(_joined(space.addresses[0], _term(x, dim, at_index))),
     )
 
 
@@ -135,7 +137,7 @@ def _taken(context: Context, node: Node, x: View, index: Mapping[int, View], *, 
                 "where", ops("lt", position_, 0), ops("add", position_, size), position_
             )
         terms += _term(x, dim, position_)
-    store(context, node, space, context.pool.load(_joined(space.addresses[0], terms)))
+    store(context, node, space, context.read(_joined(space.addresses[0], terms)))
 
 
 def _in_place(view: View, at: int, rank: int, total: int) -> View:
@@ -153,7 +155,7 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
     pieces = [context.value(ref) for ref in arguments.tensors(0) if ref is not None]
     pieces = [piece for piece in pieces if prod(piece.shape)]
     dim = arguments.integer(1, "dim", 0) % len(spec.shape)
-    fills = [_fill_of(context, piece) for piece in pieces]
+    fills = [context.fills.get(piece.buffer) for piece in pieces]
     if fills.count(None) == 1:
         _cat_of_fills(context, node, pieces, fills, dim)
         return
@@ -168,15 +170,6 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
         context.add(Nest(space.names(), (), (Write(space.at(part), value),)))
         start += piece.shape[dim]
     context.values[node.name] = (made,)
-
-
-def _fill_of(context: Context, view: View) -> Expr | None:
-    """The constant that a tensor is filled with, if it is."""
-    for step in context.steps:
-        if step.nest is not None and view.buffer in step.nest.targets:
-            value = step.nest.writes[0].value
-            return value if value.op == "const" and len(step.nest.writes) == 1 else None
-    return None
 
 
 def _cat_of_fills(
@@ -217,7 +210,7 @@ def _pad(context: Context, node: Node, arguments: Arguments) -> None:
         within = ops("logical_and", ops("ge", at, 0), ops("lt", at, x.shape[dim]))
         inside = within if inside is None else ops("logical_and", inside, within)
         terms += _term(x, dim, _clamped(context, at, x.shape[dim]))
-    value = context.pool.load(_joined(space.addresses[0], terms))
+    value = context.read(_joined(space.addresses[0], terms))
     store(context, node, space, value if inside is None else ops("where", inside, value, fill))
 
 
@@ -238,7 +231,7 @@ def _slice_scatter(context: Context, node: Node, arguments: Arguments) -> None:
         from_start = ops("truncdiv", from_start, step)
     terms = _term(source, dim, _clamped(context, from_start, count))
     new = context.load(_joined(space.addresses[1], terms), x.dtype)
-    store(context, node, space, ops("where", inside, new, context.pool.load(space.addresses[0])))
+    store(context, node, space, ops("where", inside, new, context.read(space.addresses[0])))
 
 
 def _select_scatter(context: Context, node: Node, arguments: Arguments) -> None:
@@ -249,7 +242,7 @@ def _select_scatter(context: Context, node: Node, arguments: Arguments) -> None:
         "eq", position(context, space, dim), arguments.integer(3, "index") % x.shape[dim]
     )
     new = context.load(space.addresses[1], x.dtype)
-    value = context.ops("where", chosen, new, context.pool.load(space.addresses[0]))
+    value = context.ops("where", chosen, new, context.read(space.addresses[0]))
     store(context, node, space, value)
 
 
@@ -261,7 +254,7 @@ def _triangle(upper: bool) -> Meaning:
         row, column = (position(context, space, rank - back) for back in (2, 1))
         limit = context.ops("add", row, diagonal)
         kept = context.ops("ge" if upper else "le", column, limit)
-        value = context.pool.load(space.addresses[0])
+        value = context.read(space.addresses[0])
         zero = context.pool.const(0, value.dtype)
         store(context, node, space, context.ops("where", kept, value, zero))
 

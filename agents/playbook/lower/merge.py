@@ -7,15 +7,11 @@ may be at row level (all outer axes, no inner one) or at element level (all of b
 
 from __future__ import annotations
 
-from agents.playbook.lower.expr import Address, Expr
+from agents.playbook.lower.expr import NARROW, Address, Affine, Expr, Term
 from agents.playbook.lower.inline import digits, replaced
 from agents.playbook.lower.matching import Matching
 from agents.playbook.lower.nest import Nest, where_of
 from agents.playbook.lower.simplify import Ops
-from tools.nouns import DType
-
-# A value of these types wraps when it is stored, so it has to be read back.
-NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 
 Pair = tuple[Address, Address]
 
@@ -28,6 +24,8 @@ def merged(ops: Ops, producer: Nest, consumer: Nest, limit: int) -> Nest | None:
     """
     if len(producer.exprs) + len(consumer.exprs) > limit:
         return None
+    if set(producer.axes) & set(consumer.axes):
+        consumer = _renamed(ops, consumer)
     links = _links(producer, consumer)
     if links is None:
         return None
@@ -41,6 +39,15 @@ def merged(ops: Ops, producer: Nest, consumer: Nest, limit: int) -> Nest | None:
     new_host = host.placed(ops, matching.host_positions(host.axes), outer, inner)
     new_guest = guest.placed(ops, matching.guest_positions(guest.axes), outer, inner)
     return _joined(ops, new_guest, new_host) if turned else _joined(ops, new_host, new_guest)
+
+
+def _renamed(ops: Ops, nest: Nest) -> Nest:
+    """The nest over axes of its own: nests made from one node share theirs."""
+    size = ops.pool.sizes
+    names = {axis: ops.pool.axis(size[axis]) for axis in nest.axes}
+    at = {axis: Affine(0, (Term(name, 1, size[axis]),)) for axis, name in names.items()}
+    outer, inner = tuple(names[a] for a in nest.outer), tuple(names[a] for a in nest.inner)
+    return nest.placed(ops, at, outer, inner)
 
 
 def _links(producer: Nest, consumer: Nest) -> list[Pair] | None:

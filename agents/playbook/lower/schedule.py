@@ -30,6 +30,9 @@ _HEAVY_WORDS = """
 _HEAVY = frozenset(_HEAVY_WORDS.split())
 
 
+Candidates = Callable[[], Iterator[tuple[Step, Step]]]
+
+
 @dataclass
 class Fusion:
     """One attempt at a schedule."""
@@ -45,12 +48,15 @@ class Fusion:
     def run(self) -> Fusion:
         """Inlines, drops and merges; `steps` are the result in a valid order."""
         self.steps = [Step(s.number, s.nest, s.line) for s in self.context.steps]
+        _number_stages(self.steps)
         self._inline()
         self._drop()
         self._split()
+        # What lies between the same library calls first: it shares most.
+        self._merge(self._edges, near=True)
+        self._merge(self._siblings, near=True)
         self._merge(self._edges)
         self._merge(self._siblings)
-        self._merge(self._edges)
         self._drop()
         self.steps = ordered(self.steps)
         return self
@@ -59,16 +65,15 @@ class Fusion:
 
     def _inline(self) -> None:
         producers: dict[str, Step] = {}
-        stages = _stages(self.steps)
         for step in self.steps:
             if step.nest is not None:
-                step.nest = self._absorbed(step, producers, stages)
+                step.nest = self._absorbed(step, producers)
             for buffer in step.targets:
                 # A tensor written in parts has no one producer.
                 parts = buffer in producers
                 producers[buffer] = Step(-1) if parts else step
 
-    def _absorbed(self, step: Step, producers: dict[str, Step], stages: dict[int, int]) -> Nest:
+    def _absorbed(self, step: Step, producers: dict[str, Step]) -> Nest:
         nest = step.nest
         if nest is None:
             raise ValueError("a plan line computes nothing")
@@ -77,7 +82,7 @@ class Fusion:
             where = where_of(load)
             source = producers[where.buffer]
             new = None
-            if source.nest is not None and self._worth(source, step, nest, where, stages):
+            if source.nest is not None and self._worth(source, step, nest, where):
                 new = inlined(self.context.ops, nest, load, source.nest)
             if new is None or len(new.exprs) > INLINE_LIMIT:
                 refused.add(where)
@@ -100,9 +105,7 @@ class Fusion:
                 return load
         return None
 
-    def _worth(
-        self, source: Step, step: Step, nest: Nest, where: Address, stages: dict[int, int]
-    ) -> bool:
+    def _worth(self, source: Step, step: Step, nest: Nest, where: Address) -> bool:
         """Whether computing again is no dearer than storing and reading back."""
         made = source.nest
         if made is None:
@@ -112,7 +115,7 @@ class Fusion:
         repeats = nest.numel(pool) // max(1, made.numel(pool))
         if heavy and repeats >= 8 and _along_fastest(nest, where):
             return False
-        if stages[step.number] == stages[source.number]:
+        if step.stage == source.stage:
             return True
         # A library call lies between: the two can never be one nest.
         again = nest_read_bytes(self.context, made)
@@ -133,7 +136,7 @@ class Fusion:
             name = min(step.targets)
             self.splittable.append(name)
             parts = split(self.context, step.nest, rows) if name in self.split else (step.nest,)
-            result += [Step(step.number, nest) for nest in parts]
+            result += [Step(step.number, nest, stage=step.stage) for nest in parts]
         self.steps = result
 
     # Dropping
@@ -159,20 +162,21 @@ class Fusion:
 
     # Merging
 
-    def _merge(self, candidates: Callable[[], Iterator[tuple[Step, Step]]]) -> None:
+    def _merge(self, candidates: Candidates, near: bool = False) -> None:
         failed: set[tuple[int, int]] = set()
         alive: list[Nest] = []
-        while self._merge_once(candidates, failed, alive):
+        while self._merge_once(candidates, near, failed, alive):
             self._drop()
 
     def _merge_once(
         self,
-        candidates: Callable[[], Iterator[tuple[Step, Step]]],
+        candidates: Candidates,
+        near: bool,
         failed: set[tuple[int, int]],
         alive: list[Nest],
     ) -> bool:
         for first, second in candidates():
-            if first.nest is None or second.nest is None:
+            if first.nest is None or second.nest is None or (near and first.stage != second.stage):
                 continue
             key = (id(first.nest), id(second.nest))
             if key in failed:
@@ -181,7 +185,7 @@ class Fusion:
             if not self._between(first, second):
                 new = merged(self.context.ops, first.nest, second.nest, MERGE_LIMIT)
             if new is not None and self._keeps_levels(new):
-                first.nest = new
+                first.nest, first.stage = new, max(first.stage, second.stage)
                 self.steps.remove(second)
                 return True
             failed.add(key)
@@ -276,16 +280,13 @@ def nest_read_bytes(context: Context, nest: Nest) -> int:
     return sum(read.values())
 
 
-def _stages(steps: list[Step]) -> dict[int, int]:
-    """For every step, how many library calls lie before it on the longest path."""
+def _number_stages(steps: list[Step]) -> None:
+    """Tells every step how many library calls lie before it on the longest path."""
     made: dict[str, int] = {}
-    stages: dict[int, int] = {}
     for step in steps:
-        stage = max((made.get(buffer, 0) for buffer in step.reads), default=0)
-        stages[step.number] = stage
+        step.stage = max((made.get(buffer, 0) for buffer in step.reads), default=0)
         for buffer in step.targets:
-            made[buffer] = max(made.get(buffer, 0), stage + (step.nest is None))
-    return stages
+            made[buffer] = max(made.get(buffer, 0), step.stage + (step.nest is None))
 
 
 def ordered(steps: list[Step]) -> list[Step]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agents.playbook.lower.arguments import Arguments, UnlikeError, base
 from agents.playbook.lower.context import Context
-from agents.playbook.lower.expr import computed
+from agents.playbook.lower.expr import NARROW, computed
 from agents.playbook.lower.indexing import INDEXING, store
 from agents.playbook.lower.library import call
 from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
@@ -16,8 +16,6 @@ from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.shapes import SHAPES
 from tools.nouns import DType, Graph, Node, Ref, Scalar
-
-_NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 
 
 def translate(graph: Graph) -> Context:
@@ -95,14 +93,12 @@ def _pointwise(context: Context, node: Node, arguments: Arguments) -> None:
     views = [context.value(Ref(node=name)) for name in refs]
     shape = node.out[0].shape
     space = context.space(views, shape)
-    loaded = {
-        name: context.pool.load(where) for name, where in zip(refs, space.addresses, strict=True)
-    }
+    loaded = {name: context.read(where) for name, where in zip(refs, space.addresses, strict=True)}
     out = computed(node.out[0].dtype)
     work = _work(context, node, out)
     value = POINTWISE[base(node.op)](PointwiseCall(context.ops, arguments, loaded, work, out))
     store(context, node, space, value)
-    if node.out[0].dtype in _NARROW:
+    if node.out[0].dtype in NARROW:
         # Arithmetic here is in int64; wrapping happens in the store, so the store must stay.
         context.exact.add(context.value(Ref(node=node.name)).buffer)
 

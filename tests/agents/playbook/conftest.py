@@ -14,7 +14,7 @@ import torch
 from agents.playbook.assemble import returned
 from agents.playbook.ir import Access, Loop, PlanLine, Program, ReduceKind, Stmt
 from agents.playbook.lower import lower
-from tools.nouns import DType, Graph
+from tools.nouns import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 from tools.tasks.constants import constants_of
 from tools.tasks.convert import to_graph
 from tools.tasks.export import trace_graph
@@ -251,6 +251,72 @@ def _close(mine: torch.Tensor, theirs: torch.Tensor) -> None:
     half = theirs.dtype in (torch.float16, torch.bfloat16)
     tolerance = 3e-2 if half else 2e-4
     torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance / 4, equal_nan=True)
+
+
+class Recorder:
+    """Runs ATen operators at once and records them as a Graph: quicker than tracing."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.inputs: dict[str, torch.Tensor] = {}
+        self.values: dict[str, torch.Tensor] = {}
+
+    def input(self, tensor: torch.Tensor) -> str:
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = self.values[name] = tensor
+        self.nodes.append(Node(name=name, op="input", out=(_spec(tensor),)))
+        return name
+
+    def call(self, op: str, *args: object) -> str:
+        """`op` as `add.Tensor`; names of earlier results stand for tensors."""
+        packet, overload = op.split(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload)
+        value = operator(*(self._real(arg) for arg in args))
+        name = f"n{len(self.nodes)}"
+        self.values[name] = value
+        node = Node(
+            name=name,
+            op=f"aten.{op}",
+            args=tuple(self._recorded(arg) for arg in args),
+            out=(_spec(value),),
+        )
+        self.nodes.append(node)
+        return name
+
+    def graph(self, *outputs: str) -> Graph:
+        return Graph(nodes=tuple(self.nodes), inputs=tuple(self.inputs), outputs=outputs)
+
+    def check(self, *outputs: str) -> Program:
+        """Lowers, interprets and compares with what running gave."""
+        program = lower(self.graph(*outputs))
+        results, _ = _interpret(program, list(self.inputs.values()), {})
+        for mine, name in zip(results, outputs, strict=True):
+            assert mine.shape == self.values[name].shape
+            torch.testing.assert_close(mine, self.values[name], equal_nan=True)
+        return program
+
+    def _real(self, arg: object) -> object:
+        if isinstance(arg, list):
+            return [self._real(item) for item in arg]
+        return self.values[arg] if isinstance(arg, str) else arg
+
+    def _recorded(self, arg: object) -> Arg:
+        if isinstance(arg, list):
+            return ListArg(items=tuple(self._recorded(item) for item in arg))
+        if isinstance(arg, str):
+            return Ref(node=arg)
+        assert arg is None or isinstance(arg, (bool, int, float))
+        return Scalar(value=arg)
+
+
+def _spec(value: torch.Tensor) -> TensorSpec:
+    dtype = DType(str(value.dtype).removeprefix("torch."))
+    return TensorSpec(shape=tuple(value.shape), dtype=dtype)
+
+
+@pytest.fixture
+def recorder() -> Callable[[], Recorder]:
+    return Recorder
 
 
 class _Function(torch.nn.Module):

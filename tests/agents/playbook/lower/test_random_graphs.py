@@ -1,0 +1,115 @@
+"""Random graphs of pointwise operators, reductions and views compute what PyTorch computes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Recorder = Callable[[], Any]
+
+UNARY = ["relu.default", "sigmoid.default", "neg.default", "tanh.default", "square.default"]
+BINARY = ["add.Tensor", "sub.Tensor", "mul.Tensor", "maximum.default"]
+REDUCTIONS = ["sum.dim_IntList", "mean.dim", "amax.default", "amin.default"]
+
+GENTLE = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def view(draw: st.DrawFn, graph: Any, name: str) -> str:
+    """One random view operator on a value."""
+    shape = graph.values[name].shape
+    dim = draw(st.integers(0, len(shape) - 1))
+    kind = draw(st.sampled_from(["permute", "flip", "slice", "reshape", "unsqueeze", "expand"]))
+    if kind == "permute":
+        return graph.call("permute.default", name, draw(st.permutations(range(len(shape)))))
+    if kind == "flip":
+        return graph.call("flip.default", name, [dim])
+    if kind == "slice" and shape[dim] > 1:
+        start = draw(st.integers(0, shape[dim] - 2))
+        step = draw(st.integers(1, 2))
+        return graph.call("slice.Tensor", name, dim, start, shape[dim], step)
+    if kind == "reshape":
+        return graph.call("reshape.default", name, draw(shapes(graph.values[name].numel())))
+    if kind == "unsqueeze":
+        return graph.call("unsqueeze.default", name, dim)
+    return graph.call("expand.default", graph.call("unsqueeze.default", name, 0), [2, *shape])
+
+
+@st.composite
+def shapes(draw: st.DrawFn, numel: int) -> list[int]:
+    """A shape of so many elements, of up to four dimensions."""
+    shape = []
+    while len(shape) < 3 and numel > 1 and draw(st.booleans()):
+        size = draw(st.sampled_from([n for n in range(1, numel + 1) if numel % n == 0]))
+        shape.append(size)
+        numel //= size
+    return [*shape, numel]
+
+
+def partner(draw: st.DrawFn, graph: Any, name: str) -> str:
+    """A value that broadcasts with this one, or itself."""
+    shape = graph.values[name].shape
+    fits = []
+    for other, value in graph.values.items():
+        try:
+            if torch.broadcast_shapes(value.shape, shape).numel() <= 600:
+                fits.append(other)
+        except RuntimeError:
+            continue
+    return draw(st.sampled_from(fits))
+
+
+@st.composite
+def graphs(draw: st.DrawFn, make: Recorder) -> tuple[Any, list[str]]:
+    """A recorded graph of up to ten operators, and one to three of its values as outputs."""
+    graph = make()
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    sizes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=3)
+    for _ in range(draw(st.integers(1, 2))):
+        shape = draw(sizes)
+        graph.input(torch.randn(shape, dtype=torch.float64, generator=generator))
+    for _ in range(draw(st.integers(1, 10))):
+        name = draw(st.sampled_from(list(graph.values)))
+        rank = graph.values[name].dim()
+        kind = draw(st.sampled_from(["unary", "binary", "reduce", "view", "view", "scan", "cat"]))
+        if kind == "binary":
+            graph.call(draw(st.sampled_from(BINARY)), name, partner(draw, graph, name))
+        elif kind == "unary" or rank == 0:
+            graph.call(draw(st.sampled_from(UNARY)), name)
+        elif kind == "reduce":
+            dims = draw(st.lists(st.integers(0, rank - 1), min_size=1, max_size=2, unique=True))
+            graph.call(draw(st.sampled_from(REDUCTIONS)), name, dims, draw(st.booleans()))
+        elif kind == "scan":
+            graph.call("cumsum.default", name, draw(st.integers(0, rank - 1)))
+        elif kind == "cat" and graph.values[name].numel() <= 300:
+            graph.call("cat.default", [name, name], draw(st.integers(0, rank - 1)))
+        else:
+            view(draw, graph, name)
+    last = list(graph.values)[-1]
+    return graph, [last, *draw(st.lists(st.sampled_from(list(graph.values)), max_size=2))]
+
+
+@given(data=st.data())
+@GENTLE
+def test_a_random_graph_computes_the_same(data: st.DataObject, recorder: Recorder) -> None:
+    graph, outputs = data.draw(graphs(recorder))
+    graph.check(*outputs)
+
+
+@given(data=st.data())
+@GENTLE
+def test_every_buffer_is_made_before_it_is_read(data: st.DataObject, recorder: Recorder) -> None:
+    graph, outputs = data.draw(graphs(recorder))
+    program = graph.check(*outputs)
+    made = set(program.parameters)
+    for loop in program.loops:
+        assert {stmt.access.buffer for stmt in loop.body if stmt.access} <= made
+        made |= {store.access.buffer for store in loop.stores}
+    names = {buffer.name for buffer in program.buffers}
+    assert made <= names
+    assert all(axis.size > 1 for loop in program.loops for axis in (*loop.outer, *loop.inner))
