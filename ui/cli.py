@@ -217,3 +217,7 @@ def run(arguments: list[str]) -> int:
             raise
         sys.stderr.write(f"kernelwright: {complaint}\n")
         return complaint.status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

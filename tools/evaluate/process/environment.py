@@ -26,7 +26,7 @@ def worker_environment(
     source = os.environ if environment is None else environment
     kept = {name: value for name, value in source.items() if _allowed(name)}
     return kept | {
-        "PYTHONPATH": str(_ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(_folder(scratch / "tmp")),
         "TORCHINDUCTOR_CACHE_DIR": str(_folder(scratch / "inductor")),
