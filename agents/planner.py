@@ -132,17 +132,18 @@ class PlaybookPlanner:
     def _refinements(self, situation: Situation) -> Iterator[_Thought]:
         """The elites again with settings that differ from those tried."""
         by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
-        ideas = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+        recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
         for parent in situation.parents:
-            recipe = ideas.get(parent.candidate.idea)
-            median_ms = parent.evaluation.median_ms
-            if recipe is None or median_ms is None or not recipe.picks:
+            chosen, median_ms = choices(parent.candidate), parent.evaluation.median_ms
+            if median_ms is None or not chosen or not set(chosen.items()) <= set(by_name):
                 continue
-            variants = [r.variant for r in ideas.values() if r and r.picks == recipe.picks]
-            pick = next((p for p in recipe.picks if p.loop == recipe.changed), recipe.picks[0])
+            known = recipes.get(parent.candidate.idea)
+            loop = known.changed if known and known.changed in chosen else next(iter(chosen))
+            recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=loop)
+            variants = [r.variant for r in recipes.values() if r and r.picks == recipe.picks]
             yield _Thought(
-                option=by_name[pick.loop, pick.strategy],
-                recipe=recipe.model_copy(update={"variant": max(variants) + 1}),
+                option=by_name[loop, chosen[loop]],
+                recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
                 expected_ms=median_ms,
                 weight=1.0,
                 why=(f"{parent.candidate.id} reached {median_ms:.3g} ms and has settings left",),

@@ -96,8 +96,12 @@ async def _read(context: SearchContext, elite: Elite, round: int) -> None:
 def _enter(
     context: SearchContext, idea: Idea, standings: tuple[Standing, ...], state: SearchState
 ) -> None:
-    """Write or renew the ledger's line of an idea; tuning may have improved an old one."""
+    """Write or renew the ledger's line of an idea; tuning may have improved an old one.
+
+    A repair that fell back to another strategy is not what the idea did, and does not count.
+    """
     of = [item for item in standings if item.candidate.idea == idea.id]
+    of = [item for item in of if item.candidate.strategies == of[0].candidate.strategies]
     times = [
         item.evaluation.median_ms
         for item in of

@@ -4,6 +4,7 @@ An evaluation is known by candidate and effort, and the first one stays: nothing
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
@@ -16,7 +17,17 @@ from tools.nouns import Candidate, Evaluation, Verdict
 
 
 class Attempts(Database):
-    """What was tried and what became of it."""
+    """What was tried and what became of it.
+
+    Rows never change, so what was read once is kept and only newer rows are read again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._written: dict[str, Written] = {}
+        self._judged: dict[tuple[str, Effort], Evaluation] = {}
+        self._last_written = 0
+        self._last_judged = 0
 
     def record_candidates(
         self, candidates: Iterable[Candidate], round: int, author: Author = "coder"
@@ -38,21 +49,22 @@ class Attempts(Database):
         """The candidate of that id, or of which that is the beginning.
 
         Raises:
-            UnknownRunError: When the run has none.
+            UnknownRunError: When the run has none, or several begin so.
         """
-        column = schema.candidates.c
-        rows = self._rows(select(column.json).where(column.id.startswith(id, autoescape=True)))
-        if len(rows) != 1:
-            many = "several candidates" if rows else "no candidate"
+        self._read()
+        if id in self._written:
+            return self._written[id].candidate
+        found = [item.candidate for name, item in self._written.items() if name.startswith(id)]
+        if len(found) != 1:
+            many = "several candidates" if found else "no candidate"
             raise UnknownRunError(f"run {self.id} has {many} {id!r}")
-        return Candidate.model_validate_json(rows[0].json)
+        return found[0]
 
     def candidates(self, round: int | None = None) -> tuple[Written, ...]:
         """Candidates in the order they were written, of one round or of all."""
-        query = select(schema.candidates).order_by("seq")
-        if round is not None:
-            query = query.where(schema.candidates.c.round == round)
-        return tuple(_written(row) for row in self._rows(query))
+        self._read()
+        every = self._written.values()
+        return tuple(item for item in every if round is None or item.round == round)
 
     def record_evaluation(self, evaluation: Evaluation, effort: Effort, round: int) -> None:
         """Keep what the judge said; a first answer is never replaced by a later one."""
@@ -68,28 +80,25 @@ class Attempts(Database):
 
     def evaluation(self, candidate: str, effort: Effort | None = None) -> Evaluation | None:
         """What the judge said at that effort, or at the most trusted one there is."""
-        column = schema.evaluations.c
-        rows = self._rows(select(column.effort, column.json).where(column.candidate == candidate))
-        known = {row.effort: row.json for row in rows}
+        self._read()
         wanted = EFFORTS[::-1] if effort is None else (effort,)
-        found = next((known[name] for name in wanted if name in known), None)
-        return None if found is None else Evaluation.model_validate_json(found)
+        known = (self._judged.get((candidate, name)) for name in wanted)
+        return next((evaluation for evaluation in known if evaluation is not None), None)
 
     def standings(self) -> tuple[Standing, ...]:
         """Every judged candidate with its most trusted evaluation, in order of writing."""
-        rows = self._rows(select(schema.evaluations).order_by("seq"))
-        trusted: dict[str, Row[tuple[object, ...]]] = {}
-        for row in sorted(rows, key=lambda row: EFFORTS.index(row.effort)):
-            trusted[row.candidate] = row
+        self._read()
         return tuple(
             Standing(
-                **written.model_dump(exclude={"candidate"}),
+                number=written.number,
                 candidate=written.candidate,
-                effort=trusted[written.candidate.id].effort,
-                evaluation=Evaluation.model_validate_json(trusted[written.candidate.id].json),
+                round=written.round,
+                author=written.author,
+                effort=effort,
+                evaluation=self._judged[id, effort],
             )
-            for written in self.candidates()
-            if written.candidate.id in trusted
+            for id, written in self._written.items()
+            if (effort := self._most_trusted(id)) is not None
         )
 
     def best(self) -> Standing | None:
@@ -100,6 +109,22 @@ class Attempts(Database):
             if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
         ]
         return min(timed)[2] if timed else None
+
+    def _most_trusted(self, candidate: str) -> Effort | None:
+        return next((name for name in EFFORTS[::-1] if (candidate, name) in self._judged), None)
+
+    def _read(self) -> None:
+        """Take in what was written since the last time, by this process or another."""
+        written, judged = schema.candidates, schema.evaluations
+        new = select(written).where(written.c.seq > self._last_written).order_by("seq")
+        for row in self._rows(new):
+            self._written[row.id] = _written(row)
+            self._last_written = row.seq
+        new = select(judged).where(judged.c.seq > self._last_judged).order_by("seq")
+        for row in self._rows(new):
+            evaluation = Evaluation.model_validate_json(row.json)
+            self._judged[row.candidate, row.effort] = evaluation
+            self._last_judged = row.seq
 
 
 def _written(row: Row[tuple[object, ...]]) -> Written:

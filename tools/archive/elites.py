@@ -43,8 +43,11 @@ def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
     archive = CategoricalArchive(
         solution_dim=(), categories=_categories(cells), solution_dtype=numpy.int64
     )
-    for index, (item, cell) in enumerate(zip(correct, cells, strict=True)):
-        archive.add([index], [_objective(item)], [_measures(cell)])
+    archive.add(
+        list(range(len(correct))),
+        [_objective(item) for item in correct],
+        [_measures(cell) for cell in cells],
+    )
     held = [int(index) for index in archive.data("solution")]
     found = [
         Elite(standing=correct[i], behaviour=cells[i], beaten=cells.count(cells[i]) - 1)
