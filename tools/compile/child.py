@@ -25,9 +25,17 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when the one that started it dies, even by SIGKILL."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def when_the_parent_dies(signal_number: int) -> None:
+    """Ask for a signal when the process that started this one dies, even by SIGKILL."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
+    # It may have died before the kernel was asked.
+    if os.getppid() != int(sys.argv[1]):
+        end_group()
+
+
+def end_group(*_: object) -> None:
+    """End this process and everything that it started."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def limit_memory(size_bytes: int) -> None:
@@ -39,11 +47,9 @@ def limit_memory(size_bytes: int) -> None:
 
 def run_commands(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run commands in order until one fails; their words are the log."""
-
-    def before() -> None:
-        die_with_parent()
-        limit_memory(request["memory_bytes"])
-
+    # A compiler driver starts others, which a signal to this process alone would orphan.
+    signal.signal(signal.SIGTERM, end_group)
+    when_the_parent_dies(signal.SIGTERM)
     log = ""
     for command in request["commands"]:
         done = subprocess.run(
@@ -53,7 +59,7 @@ def run_commands(request: Mapping[str, Any]) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             # Safe here: this process has one thread.
-            preexec_fn=before,
+            preexec_fn=lambda: limit_memory(request["memory_bytes"]),
             check=False,
         )
         log += done.stdout.decode("utf-8", errors="replace")
@@ -64,6 +70,8 @@ def run_commands(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_nvrtc(request: Mapping[str, Any]) -> dict[str, Any]:
     """Compile CUDA source to a cubin for a named architecture; needs no driver."""
+    # Inside NVRTC no handler of ours would run.
+    when_the_parent_dies(signal.SIGKILL)
     try:
         from cuda.core import Program, ProgramOptions
     except ImportError as error:
@@ -113,7 +121,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer until the parent closes the pipe."""
-    die_with_parent()
+    when_the_parent_dies(signal.SIGKILL)
     # Libraries print to descriptor 1 at times; the answers keep a private copy of it.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

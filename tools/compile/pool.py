@@ -90,7 +90,7 @@ class Compiler:
         if self._process is None or self._process.poll() is not None:
             self.kill()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD)],
+                [sys.executable, "-P", str(_CHILD), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -460,27 +460,35 @@ template <class T, class I> using ArgMaximum = ArgExtremum<T, I, true>;
 template <class T, class I> using ArgMinimum = ArgExtremum<T, I, false>;
 
 // Mean and sum of squared distances from it. N values are first reduced around their own mean
-// and then merged by Chan's formula: one division for N values, and no cancellation.
+// and then merged by Chan's formula: one division for N values, and no cancellation. The mean
+// carries what rounding took away, so that data far from zero keeps a good one.
 template <class T> struct Moments {
-    T count = 0, mean = 0, m2 = 0;
+    T count = 0, mean = 0, low = 0, m2 = 0;
     template <int N> __device__ __forceinline__ void add(const T* v) {
         const T middle = tree_sum<N>(v) * (T(1) / T(N));
-        T squares[N];
+        T gaps[N], squares[N];
 #pragma unroll
-        for (int i = 0; i < N; ++i) squares[i] = (v[i] - middle) * (v[i] - middle);
-        merge(T(N), middle, tree_sum<N>(squares));
+        for (int i = 0; i < N; ++i) {
+            gaps[i] = v[i] - middle;
+            squares[i] = gaps[i] * gaps[i];
+        }
+        // The distances from a rounded mean do not quite add up to zero: that is its error.
+        merge(T(N), middle, tree_sum<N>(gaps) * (T(1) / T(N)), tree_sum<N>(squares));
     }
-    __device__ __forceinline__ void merge(T n, T other_mean, T other_m2) {
+    __device__ __forceinline__ void merge(T n, T other_mean, T other_low, T other_m2) {
         const T total = count + n;
         const T weight = total > T(0) ? n / total : T(0);
-        const T delta = other_mean - mean;
-        mean += delta * weight;
+        const T delta = (other_mean - mean) + (other_low - low);
+        const T step = delta * weight;
+        const T moved = mean + step;
+        low += step - (moved - mean);
+        mean = moved;
         // The order keeps 0 * delta from overflowing while this side is still empty.
         m2 += other_m2 + (delta * (count * weight)) * delta;
         count = total;
     }
-    __device__ __forceinline__ void combine(const Moments& o) { merge(o.count, o.mean, o.m2); }
-    __device__ __forceinline__ T value() const { return mean; }
+    __device__ __forceinline__ void combine(const Moments& o) { merge(o.count, o.mean, o.low, o.m2); }
+    __device__ __forceinline__ T value() const { return low == low ? mean + low : mean; }
     __device__ __forceinline__ T second() const { return m2; }
 };
 

@@ -92,14 +92,19 @@ KW_INLINE int32_t rounded_bits(float shifted) {
     return std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
 }
 
-// (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, relative error of e^r below 2^-31.
+// (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, in the order with the shortest chain of products. The
+// shorter polynomial suffices where 1 is added to the result (relative error 2^-28), the longer
+// one where it is not (2^-31).
 KW_INLINE float exp_tail(float r) {
-    float p = 0.000199442584f;
-    p = p * r + 0.00139326742f;
-    p = p * r + 0.00833320804f;
-    p = p * r + 0.0416664891f;
-    p = p * r + 0.166666672f;
-    return p * r + 0.5f;
+    const float square = r * r;
+    const float high = std::fma(0.00139395392f, square, std::fma(0.00836882181f, r, 0.0416664146f));
+    return std::fma(high, square, std::fma(0.166665196f, r, 0.5f));
+}
+KW_INLINE float expm1_tail(float r) {
+    const float square = r * r;
+    const float fourth = std::fma(0.000199442584f, r, 0.00139326742f);
+    const float high = std::fma(fourth, square, std::fma(0.00833320804f, r, 0.0416664891f));
+    return std::fma(high, square, std::fma(0.166666672f, r, 0.5f));
 }
 
 // x - n ln(2) in two steps; the first product is exact because the constant ends in zeros.
@@ -107,12 +112,20 @@ KW_INLINE float reduce_ln2(float x, float n) {
     return std::fma(n, -1.42860677e-6f, std::fma(n, -0.693145752f, x));
 }
 
+// x 2^n where both x and the result are normal: an addition in the exponent's field.
+KW_INLINE float shift_exponent(float x, int32_t n) {
+    return from_bits(bits(x) + (uint32_t(n) << 23));
+}
+
+// Results that would be subnormal are 0, as they are in PyTorch's own softmax: a fifth fewer
+// instructions in the function that most kernels here spend their time in.
 KW_INLINE float exp(float x) {  // 1 ulp
     const float shifted = std::fma(x, 1.44269504f, kRound);
     const float r = reduce_ln2(x, shifted - kRound);
-    float result = scale(std::fma(exp_tail(r) * r, r, r) + 1.0f, rounded_bits(shifted));
-    result = x > 88.7228394f ? kInfinity : result;
-    return x < -103.972084f ? 0.0f : result;
+    const float p = std::fma(exp_tail(r), r * r, r) + 1.0f;
+    float result = shift_exponent(p, rounded_bits(shifted));
+    result = x <= 88.7228394f ? result : x + kInfinity;  // NaN stays
+    return x < -87.3365402f ? 0.0f : result;
 }
 
 KW_INLINE float exp2(float x) {  // 1.2 ulp
@@ -121,7 +134,7 @@ KW_INLINE float exp2(float x) {  // 1.2 ulp
     // f ln(2), with the rounding error of the product carried along.
     const float r = f * 0.693147182f;
     const float low = std::fma(f, 0.693147182f, -r) + f * -1.90465421e-9f;
-    float result = std::fma(exp_tail(r) * r, r, low + r) + 1.0f;
+    float result = std::fma(exp_tail(r), r * r, low + r) + 1.0f;
     result = scale(result, rounded_bits(shifted));
     result = x >= 128.0f ? kInfinity : result;
     return x < -150.0f ? 0.0f : result;
@@ -131,7 +144,7 @@ KW_INLINE float expm1(float x) {  // 1.5 ulp
     const float shifted = std::fma(x, 1.44269504f, kRound);
     const float n = shifted - kRound;
     const float r = reduce_ln2(x, n);
-    const float small = std::fma(exp_tail(r) * r, r, r);
+    const float small = std::fma(expm1_tail(r), r * r, r);
     const float power = scale(1.0f, rounded_bits(shifted));
     // 2^n (small + 1) - 1; 2^128 does not exist, so the product is made of halves there.
     const float half = scale(0.5f, rounded_bits(shifted));
@@ -256,6 +269,26 @@ KW_INLINE float erf(float x) {  // 1.5 ulp
     large = a > 3.92f ? 1.0f : large;
     return a < 0.92f ? small : is_nan(x) ? x : std::copysign(large, x);
 }
+
+// Normal probabilities and GELU need this sum rather than erf. One fit serves both signs: the
+// complement of erf is exp(Q(|x|)), accurate to 2^-23 of the sum's largest value, 2.
+KW_INLINE float one_plus_erf(float x) {
+    const float a = std::fabs(x);
+    float q = -3.04972382e-05f;
+    q = q * a + 0.000301114342f;
+    q = q * a - 0.00100737566f;
+    q = q * a - 0.000578748586f;
+    q = q * a + 0.0196223408f;
+    q = q * a - 0.102938816f;
+    q = q * a - 0.636592865f;
+    q = q * a - 1.12838078f;
+    q = q * a + 1.505353e-08f;
+    const float complement = exp(q);
+    return x < 0.0f ? complement : 2.0f - complement;
+}
+
+// 1 + tanh(x) is twice the logistic function of 2 x.
+KW_INLINE float one_plus_tanh(float x) { return 2.0f / (1.0f + exp(-2.0f * x)); }
 
 // Sine and cosine reduce in double: exact enough for |x| < 2^45, no digit is right
 // far beyond (a float there is a multiple of 2^22).
