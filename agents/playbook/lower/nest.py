@@ -48,12 +48,12 @@ class Nest:
         """Outer axes, then inner ones."""
         return self.outer + self.inner
 
-    @property
+    @cached_property
     def reads(self) -> frozenset[str]:
         """Buffers read."""
         return frozenset(where_of(load).buffer for load in self.loads)
 
-    @property
+    @cached_property
     def targets(self) -> frozenset[str]:
         """Buffers written."""
         return frozenset(write.address.buffer for write in self.writes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agents.playbook.lower.arguments import Arguments, UnlikeError, base
 from agents.playbook.lower.context import Context
+from agents.playbook.lower.convolution import Users, read_by_loops, users_of, without_bias
 from agents.playbook.lower.expr import NARROW, computed
 from agents.playbook.lower.indexing import INDEXING, store
 from agents.playbook.lower.library import call
@@ -21,23 +22,27 @@ from tools.nouns import DType, Graph, Node, Ref, Scalar
 def translate(graph: Graph) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     context = Context()
+    users = users_of(graph)
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
     for node in graph.nodes:
         if node.name not in context.values:
-            _node(context, node)
+            _node(context, node, users)
         if node.out:
             context.specs[node.name] = node.out[0]
     return context
 
 
-def _node(context: Context, node: Node) -> None:
+def _node(context: Context, node: Node, users: Users) -> None:
     if node.op in ("weight", "constant", "input"):
         _leaf(context, node, "weight")
     elif base(node.op) == "getitem" or node.op == "getitem":
         at = Arguments(node).integer(1)
         source = context.values[Arguments(node).tensor(0).node]
         context.values[node.name] = (source[at],)
+    elif base(node.op) == "convolution" and read_by_loops(node, users):
+        if not without_bias(context, node):
+            call(context, node)
     else:
         _operation(context, node)
 
