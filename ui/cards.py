@@ -84,9 +84,7 @@ def headline(summary: Summary) -> Text:
     best = summary.best
     line = Text(STATUS[summary.status], style=style)
     if best is not None and summary.status == "improved":
-        low, high = best.ci95
-        line = Text(f"{ratio(best.speedup_vs_best_baseline)} ", style=style)
-        line.append(f"faster than the best baseline (95 % interval {low:.2f} to {high:.2f})")
+        line = Text(f"{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline", style)
     return line
 
 
@@ -99,6 +97,9 @@ def result_grid(story: Story, summary: Summary) -> Table:
     best = summary.best
     if best is not None:
         grid.add_row("best", f"{milliseconds(best.median_ms)} (candidate {best.candidate})")
+        low, high = best.ci95
+        interval = f"95 % interval {low:.2f} to {high:.2f}"
+        grid.add_row("", f"{ratio(best.speedup_vs_best_baseline)} the best baseline, {interval}")
         grid.add_row("", f"{ratio(best.speedup_vs_eager)} eager")
         grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
         if best.error_ratio is not None:
@@ -166,7 +167,8 @@ def ledger_table(story: Story) -> Table:
 def gain_words(entry: LedgerEntry) -> Text:
     """Best before over best after, green where it helped."""
     if entry.gain is None:
-        return Text("-" if entry.correct else "none correct", style="dim")
+        word = "not tried" if not entry.candidates else "-" if entry.correct else "none correct"
+        return Text(word, style="dim")
     return Text(ratio(entry.gain), style="green" if entry.gain > 1 else "default")
 
 

@@ -83,10 +83,10 @@ def load(run: str, home: Path | None = None) -> Story:
     """
     archive = Archive.open(run, home)
     try:
-        standings = archive.standings()
+        record, standings = archive.record(), archive.standings()
         profiles = {item.candidate.id: archive.profile(item.candidate.id) for item in standings}
         return Story(
-            record=archive.record(),
+            record=record,
             folder=archive.folder,
             events=tuple(EVENT.validate_json(item.payload) for item in archive.events()),
             written=archive.candidates(),
@@ -95,7 +95,13 @@ def load(run: str, home: Path | None = None) -> Story:
             ledger=archive.ledger(),
             analyses=archive.analyses(),
             profiles={name: profile for name, profile in profiles.items() if profile is not None},
-            best=archive.best(),
+            best=_best(record, standings) or archive.best(),
         )
     finally:
         archive.close()
+
+
+def _best(record: RunRecord, standings: tuple[Standing, ...]) -> Standing | None:
+    """What the summary stands for: certified times are not comparable with screened ones."""
+    chosen = record.summary.best if record.summary else None
+    return next((s for s in standings if chosen and s.candidate.id == chosen.candidate), None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from rich.console import Console
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from graphs.events import (
@@ -44,19 +44,22 @@ def trace(story: Story, console: Console) -> None:
     begun: datetime | None = None
     for event in story.events:
         begun = begun or event.at
-        if isinstance(event, RoundFinished | IdeasProposed):
-            console.print()
+        if isinstance(event, IdeasProposed):
+            console.print(Text(f"round {event.round}", style="bold underline"))
         for who, words, lines in sayings(event, story):
-            _print(console, (event.at - begun).total_seconds(), who, words, lines)
+            console.print(_saying((event.at - begun).total_seconds(), who, words, lines))
 
 
-def _print(console: Console, at_s: float, who: str, words: str, lines: list[str]) -> None:
-    head = Text(f"{at_s:7.1f} s  ", style="dim")
-    head.append(f"{who:<9}", style=STYLES.get(who, "default"))
-    head.append(plain(words))
-    console.print(head, soft_wrap=False)
+def _saying(at_s: float, who: str, words: str, lines: list[str]) -> Table:
+    """When, who and what in columns, so that long words stay under each other."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=9, justify="right", no_wrap=True, style="dim")
+    grid.add_column(width=8, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(f"{at_s:.1f} s", Text(who, STYLES.get(who, "default")), Text(plain(words)))
     for line in lines:
-        console.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 21)))
+        grid.add_row("", "", Text(plain(line), style="dim"))
+    return grid
 
 
 def sayings(event: Event, story: Story) -> Iterator[Saying]:
@@ -67,7 +70,7 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
         case BaselinesMeasured():
             yield "judge", "timed PyTorch itself", [_baseline(b) for b in _items(event)]
         case IdeasProposed():
-            yield "planner", one_line(event.reasoning, 400), []
+            yield "planner", one_line(event.reasoning, 3000), []
             for idea in event.ideas:
                 yield "planner", f"idea: {one_line(idea.title)}", _idea_lines(idea)
         case CandidateWritten():
@@ -80,7 +83,7 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
         case Profiled():
             yield "profiler", f"what bounds {event.candidate}", _profile_lines(event)
         case Critiqued():
-            yield "critic", one_line(event.analysis.implies, 400), _analysis_lines(event.analysis)
+            yield "critic", one_line(event.analysis.implies, 3000), _analysis_lines(event.analysis)
         case RoundFinished():
             why = f"; stopping because {event.why_stop}" if event.why_stop else ""
             best = milliseconds(event.best_ms)

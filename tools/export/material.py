@@ -40,10 +40,10 @@ def check(material: Material) -> None:
     verdict = material.evaluation.verdict
     if verdict is not Verdict.CORRECT:
         raise ExportRefusedError(
-            f"candidate {material.candidate.id} is not exported: its verdict is {verdict.value}"
+            f"candidate {material.candidate.id} cannot be exported: its verdict is {verdict.value}"
         )
     if not material.improved and not material.forced:
         raise ExportRefusedError(
-            f"candidate {material.candidate.id} is not exported: it is not faster than the best "
-            "baseline by its interval (use --force to export it all the same)"
+            f"candidate {material.candidate.id} is not faster than the best baseline by its "
+            "interval (--force exports it all the same)"
         )

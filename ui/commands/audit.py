@@ -43,7 +43,7 @@ def audit(
     file: Path, entry: str | None, inputs: tuple[str, ...], target: str, json: str | None
 ) -> None:
     """Trace a file and say what is found."""
-    existing_file(file)
+    file = existing_file(file).absolute()
     check_json(json)
     task, floor, device = asyncio.run(
         _traced(file, TracePolicy(entry=entry, inputs=inputs), target)

@@ -40,7 +40,7 @@ def check(
     json: str | None,
 ) -> None:
     """Judge a candidate as finalists of a search are judged."""
-    existing_file(file)
+    file = existing_file(file).absolute()
     check_json(json)
     candidate = read_candidate(path)
     policy = TracePolicy(entry=entry, inputs=inputs)

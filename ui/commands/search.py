@@ -51,7 +51,7 @@ def optimize(
     wishes: Wishes,
 ) -> None:
     """Start a search over a file and see it through."""
-    existing_file(file)
+    file = existing_file(file).absolute()
     profile = chosen_profile(search, wishes)
     policy = TracePolicy(entry=entry, inputs=inputs)
     check_places(wishes, home)
