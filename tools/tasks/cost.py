@@ -30,6 +30,7 @@ _REDUCTIONS = words(
     "sum prod amax amin argmax argmin var var_mean any all cumsum cumprod logcumsumexp cummax "
     "cummin mean"
 )
+_MOVES = words("clone _to_copy alias")
 
 
 def bytes_moved(graph: Graph) -> int:
@@ -88,6 +89,8 @@ def _node_flops(node: fx.Node) -> int:
         return int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
     if base(str(node.target)) in _REDUCTIONS:
         return _numel(node.args[0])
+    if base(str(node.target)) in _MOVES:
+        return 0
     tags = getattr(node.target, "tags", ())
     return _numel(node) if torch.Tag.pointwise in tags else 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import cast
 
 import torch
@@ -44,7 +45,12 @@ _KEEP_WHOLE = words(
 
 
 def decompositions() -> Table:
-    """The table for `run_decompositions` and `make_fx`."""
+    """A fresh table for `run_decompositions` (which takes things out of it) and `make_fx`."""
+    return dict(_table())
+
+
+@cache
+def _table() -> Table:
     table: Table = dict(torch.export.default_decompositions())
     packets = [getattr(aten, name) for name in sorted(_BREAK_DOWN) if hasattr(aten, name)]
     table.update(cast("Table", get_decompositions(packets)))

@@ -116,4 +116,4 @@ def _value(arg: Arg, values: dict[str, object]) -> object:
         return [_value(item, values) for item in arg.items]
     assert isinstance(arg, Scalar)
     formats = ("contiguous_format", "preserve_format", "channels_last")
-    return getattr(torch, arg.value) if arg.value in formats else arg.value  # type: ignore[arg-type]
+    return getattr(torch, arg.value) if arg.value in formats else arg.value
