@@ -111,6 +111,10 @@ class LocalExecutor:
                 self._baselines[key] = measured
         return self._baselines[key]
 
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Take baselines that an earlier session measured as known; they are made when needed."""
+        self._baselines[task_key(task)] = baselines
+
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
         """Compile, verify and time one candidate; every failure of it is an evaluation."""
         hardware = await self.hardware()
@@ -140,7 +144,7 @@ class LocalExecutor:
                 seed = self._fresh_seed(task, candidate.id)
                 again = request.model_copy(update={"seed": seed})
                 evaluation = cautious(evaluation, await self._judge(again, fresh=True))
-        self._remember(task, evaluation)
+        self._note_best(task, evaluation)
         return evaluation
 
     async def aclose(self) -> None:
@@ -218,7 +222,7 @@ class LocalExecutor:
         names += CERTIFY[self._hardware.kind] if effort == "certify" else ()
         return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
 
-    def _remember(self, task: Task, evaluation: Evaluation) -> None:
+    def _note_best(self, task: Task, evaluation: Evaluation) -> None:
         if evaluation.verdict == "correct" and (taken := evaluation.median_ms) is not None:
             key = task_key(task)
             self._best_ms[key] = min(taken, self._best_ms.get(key, taken))

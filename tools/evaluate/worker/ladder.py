@@ -26,6 +26,7 @@ from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
 
 # Which distribution besides the task's own a screening uses: the one that hurts most.
 _HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
+_TIMED_RUNS = 10
 
 
 class Ladder:
@@ -129,9 +130,11 @@ class Ladder:
         def call(arguments: Sequence[Argument]) -> object:
             return runner(arguments, weights)
 
+        self._say("inputs for timing are drawn", self._rules.reference_s)
         start = time.perf_counter()
-        self._candidate_runs("the candidate is timed")
-        share, method = coverage(lambda: call(self._station.harness.sets[0]), watch.drain)
+        harness = self._station.harness
+        self._candidate_runs("the candidate is timed", often=True)
+        share, method = coverage(lambda: call(harness.sets[0]), watch.drain)
         screen = self._screen(call)
         update = {"coverage": share, "method": method}
         evaluation = evaluation.model_copy(
@@ -177,7 +180,7 @@ class Ladder:
         for name in self._request.compare_to:
             if (baseline := self._baseline(name, as_graph=replayed is not None)) is None:
                 continue
-            self._candidate_runs(f"the candidate is timed beside {name}")
+            self._candidate_runs(f"the candidate is timed beside {name}", often=True)
             comparison = harness.compare(
                 name,
                 baseline,
@@ -213,11 +216,16 @@ class Ladder:
         changed = evaluation.verification.model_copy(update=update)
         return evaluation.model_copy(update={"verification": changed})
 
-    def _candidate_runs(self, words: str) -> None:
-        """Announce a step of the candidate's; how long it may take follows from eager's time."""
+    def _candidate_runs(self, words: str, *, often: bool = False) -> None:
+        """Announce a step of the candidate's; how long it may take follows from eager's time.
+
+        One that is timed has shown before that it comes back, and runs many times.
+        """
         eager = self._request.baselines.named("eager") if self._request.baselines else None
         usual_s = eager.measurement.median_ms / 1e3 if eager and eager.measurement else 0.0
         limit = self._rules.candidate_s + self._rules.candidate_slowdown * usual_s
+        if often:
+            limit = _TIMED_RUNS * limit + self._seconds()
         self._announce(Stage(words=words, limit_s=limit, blame="candidate"))
 
     def _reference_runs(self) -> None:

@@ -1,0 +1,146 @@
+"""Small tasks, kernels for them and an executor with short limits, all of them real."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from profiles.load import Hardware
+from tools.candidates import new_candidate
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.rules import Rules
+from tools.hardware import detect
+from tools.nouns import Candidate, Evaluation, Language, Task, TracePolicy
+
+SHORT = Rules(
+    candidate_s=1.5,
+    screen_s=0.01,
+    screen_samples_max=4,
+    precise_s=0.02,
+    certify_s=0.02,
+    pairs_min=3,
+    pairs_max=5,
+    warm_up_s=0.0,
+    bootstrap_resamples=200,
+)
+
+ROWS = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x * 0.5, dim=-1)
+
+def get_inputs():
+    return [torch.randn(37, 129)]
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is compiled and measured here stays out of the user's folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("KERNELWRIGHT_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def short_rules() -> Rules:
+    return SHORT
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Hardware:
+    """The CPU here with ceilings that nothing is held against."""
+    return detect("cpu").model_copy(update={"measured": True, "bandwidth_gb_s": 1e6})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(
+    tmp_path_factory: pytest.TempPathFactory, cpu: Hardware
+) -> AsyncIterator[LocalExecutor]:
+    """One executor for the tests of a file, as a worker takes seconds to start."""
+    made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=7, rules=SHORT)
+    yield made
+    await made.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rows(executor: LocalExecutor, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """A softmax of scaled rows, traced from a file."""
+    path = tmp_path_factory.mktemp("task") / "rows.py"
+    path.write_text(ROWS, encoding="utf-8")
+    task = await executor.trace(path, TracePolicy())
+    assert isinstance(task, Task), task
+    return task
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a user's file."""
+
+    def file(text: str) -> Path:
+        path = tmp_path / "model.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return file
+
+
+PLAN = """
+def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("rows_softmax", args=(x, y, rows, columns))
+    return y
+"""
+
+KERNEL = """
+#include <cmath>
+#include <cstdint>
+%(head)s
+extern "C" void rows_softmax(const float* x, float* y, int64_t rows, int64_t columns) {
+    %(before)s
+    for (int64_t r = 0; r < rows; r++) {
+        const float* a = x + r * columns;
+        float* b = y + r * columns;
+        double top = -INFINITY, sum = 0;
+        for (int64_t c = 0; c < columns; c++) top = a[c] * 0.5 > top ? a[c] * 0.5 : top;
+        for (int64_t c = 0; c < columns; c++) sum += std::exp(a[c] * 0.5 - top);
+        for (int64_t c = 0; c < columns; c++) b[c] = %(value)s;
+    }
+    %(after)s
+}
+"""
+
+MakeKernel = Callable[..., Candidate]
+
+
+@pytest.fixture
+def kernel() -> MakeKernel:
+    """An honest kernel for `rows`, or one with its parts replaced."""
+
+    def make(
+        *,
+        head: str = "",
+        before: str = "",
+        value: str = "float(std::exp(a[c] * 0.5 - top) / sum)",
+        after: str = "",
+        plan: str = PLAN,
+    ) -> Candidate:
+        text = KERNEL % {"head": head, "before": before, "value": value, "after": after}
+        return new_candidate(Language.CPP, text, plan)
+
+    return make
+
+
+@pytest.fixture
+def verdict_of(executor: LocalExecutor, rows: Task) -> Callable[..., object]:
+    """Screen a candidate for `rows`."""
+
+    async def screen(candidate: Candidate) -> Evaluation:
+        return await executor.evaluate(rows, candidate, "screen")
+
+    return screen

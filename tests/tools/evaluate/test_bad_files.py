@@ -1,0 +1,102 @@
+"""A user's file may do anything to its process; the person reads one sentence."""
+
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from profiles.load import Hardware
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.rules import Rules
+from tools.nouns import Refusal, TracePolicy
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(4)]\n"
+MODEL = "import os, sys, time, torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reader(
+    tmp_path_factory: pytest.TempPathFactory, cpu: Hardware
+) -> AsyncIterator[LocalExecutor]:
+    rules = Rules(memory_fraction=0.08)
+    made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=7, rules=rules)
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("        os._exit(7)\n", "exit status 7"),
+        ("        os.abort()\n", "an abort"),
+        ("        sys.exit(3)\n", "exits the process"),
+        ("        os.fork()\n        return x\n", "must not start processes"),
+        ("        os.system('sleep 60')\n        return x\n", "must not start processes"),
+        ("        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n", "GiB"),
+    ],
+    ids=["_exit", "abort", "exit", "fork", "system", "memory"],
+)
+async def test_a_forward_that_ends_its_process_is_refused(
+    reader: LocalExecutor, write: Callable[[str], Path], body: str, words: str
+) -> None:
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy(timeout_s=60))
+    assert isinstance(found, Refusal)
+    assert words in found.sentence
+    assert "\n" not in found.sentence
+    assert "Traceback" not in found.sentence
+
+
+async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    # Started without Python's knowledge, as native code would.
+    started = "import ctypes, time\nctypes.CDLL(None).fork()\ntime.sleep(600)\n"
+    path = write(started)
+    found = await reader.trace(path, TracePolicy(timeout_s=2.0))
+    assert isinstance(found, Refusal)
+    assert "did not finish within 2 s" in found.sentence
+    assert not _workers_of(os.getpid())
+
+
+async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor) -> None:
+    found = await reader.trace(Path("no_such_file.py"), TracePolicy())
+    assert isinstance(found, Refusal)
+    assert "does not exist" in found.sentence
+
+
+async def test_random_forwards_are_refused_with_the_way_out(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    body = "        return torch.nn.functional.dropout(x, 0.5, self.training)\n"
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
+    assert isinstance(found, Refusal)
+    assert "random numbers" in found.sentence
+    assert ".eval()" in found.sentence
+
+
+async def test_a_task_that_zeros_would_pass_is_badged(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    body = "        return (x - x) * 1.0\n"
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
+    assert not isinstance(found, Refusal), found
+    assert any("zeros" in warning for warning in found.warnings)
+
+
+def _workers_of(parent: int) -> list[str]:
+    """Command lines of workers that belong to a parent, its descendants' sessions included."""
+    time.sleep(0.2)
+    listed = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [
+        line
+        for line in listed
+        if "tools.evaluate.worker" in line and line.endswith(f" {parent}")
+    ]
