@@ -69,7 +69,8 @@ class CudaFunction:
         self._packed = _Packed(function)
         self._geometry: tuple[Extent, Extent, int, Extent] | None = None
         self._config = driver.CUlaunchConfig()
-        self._shared_limit = _DEFAULT_SHARED_BYTES
+        # The default covers a kernel's static shared memory too.
+        self._shared_limit = _DEFAULT_SHARED_BYTES - self._static_shared_bytes()
         self._stream = -1
         self._empty = False
 
@@ -142,6 +143,12 @@ class CudaFunction:
         words = f"{self._name}: {shared} bytes of shared memory are more than the device gives"
         _checked(driver.cuFuncSetAttribute(self._handle, attribute, shared), words)
         self._shared_limit = shared
+
+    def _static_shared_bytes(self) -> int:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        found = driver.cuFuncGetAttribute(attribute, self._handle)
+        size = _checked(found, f"{self._name} cannot be asked for its shared memory")
+        return size if isinstance(size, int) else 0
 
     def _set_cluster(self, clusters: tuple[int, int, int]) -> None:
         size = clusters[0] * clusters[1] * clusters[2]
