@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from agents.playbook.ir import Loop, ReduceKind, Stmt
 
+_POWERS = ("exp", "exp2")
 _POSITIONS = {ReduceKind.ARGMAX, ReduceKind.ARGMIN}
 
 
@@ -39,7 +40,7 @@ def _exponential_sum(loop: Loop, reductions: list[Stmt]) -> bool:
         return True
     sums = [stmt for stmt in reductions if stmt.reduce is ReduceKind.SUM]
     maxima = {stmt.name for stmt in reductions if stmt.reduce is ReduceKind.MAX}
-    return bool(maxima) and any(loop.stmt(stmt.args[0]).op == "exp" for stmt in sums)
+    return bool(maxima) and any(loop.stmt(stmt.args[0]).op in _POWERS for stmt in sums)
 
 
 def _softmax_relative(loop: Loop) -> str:

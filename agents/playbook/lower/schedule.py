@@ -230,11 +230,17 @@ class Fusion:
         return False
 
     def _keeps_levels(self, nest: Nest) -> bool:
-        """Every write varies with all outer axes, and with all inner ones or none."""
+        """Every write is at row level in address and value, or at element level in both.
+
+        A row's value written all along the row stays a nest of its own: a Loop cannot say it.
+        """
         outer, inner = set(nest.outer), set(nest.inner)
+        varies = nest.dependences()
         for write in nest.writes:
             axes = write.address.axes
             if not outer <= axes or (axes & inner and not inner <= axes):
+                return False
+            if bool(axes & inner) != bool(varies[write.value] & inner):
                 return False
         return True
 

@@ -105,6 +105,11 @@ def test_what_needs_more_loops_has_no_more_than_it_needs(name: str, check: Check
     assert check(module, *inputs).families == families
 
 
+def test_a_row_value_written_along_its_row_is_a_loop_of_its_own(check: Check) -> None:
+    checked = check(lambda x: (x.sum(1, keepdim=True).expand(4, 6) * 1.5).contiguous(), r(4, 6))
+    assert checked.families == ["reduction", "pointwise"]
+
+
 def test_a_convolution_keeps_its_library_call_and_gets_its_tail_fused(check: Check) -> None:
     tail = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4).eval(), nn.Sigmoid())
     checked = check(tail, r(2, 3, 8, 8))
