@@ -85,7 +85,6 @@ def run_nvrtc(request: Mapping[str, Any]) -> dict[str, Any]:
         include_path=headers,
         ptxas_options=["-v"],
         lineinfo=True,
-        no_source_include=True,
     )
     log = io.StringIO()
     try:

@@ -95,6 +95,8 @@ class Compiler:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                # NVRTC looks for quoted headers here first: not where the person happens to be.
+                cwd=_CHILD.parent / "include",
             )
         return self._process
 

@@ -1,8 +1,10 @@
 """NVRTC for real: it needs no driver and no device."""
 
+from pathlib import Path
+
 import pytest
 
-from tools.compile import Built, CompileFailure
+from tools.compile import Built, CompileFailure, shutdown_compilers
 from tools.compile.cuda import parse_reports
 from tools.nouns import Language, Verdict
 
@@ -109,3 +111,26 @@ def test_reports_are_read_kernel_by_kernel() -> None:
     assert (first.shared_bytes, first.stack_bytes) == (512, 8)
     assert (second.kernel, second.registers, second.shared_bytes) == ("b", 8, 0)
     assert second.spill_bytes is None
+
+
+async def test_clusters_through_cooperative_groups_compile(compiled) -> None:
+    kernel = """#include "kernelwright.cuh"
+#include <cooperative_groups.h>
+extern "C" __global__ void __cluster_dims__(8, 1, 1) f(int* x) {
+    auto cluster = cooperative_groups::this_cluster();
+    x[blockIdx.x] = (int)cluster.block_rank();
+    cluster.sync();
+}
+"""
+    built = await compiled(kernel, Language.CUDA)
+    assert isinstance(built, Built), built
+    assert built.functions == ("f",)
+
+
+async def test_headers_come_from_the_house_wherever_the_person_is(
+    compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernelwright.cuh").write_text("#error the person's own file")
+    monkeypatch.chdir(tmp_path)
+    shutdown_compilers()
+    assert isinstance(await compiled(KERNEL + "\n", Language.CUDA), Built)

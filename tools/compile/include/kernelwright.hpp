@@ -124,7 +124,7 @@ KW_INLINE float exp(float x) {  // 1 ulp
     const float r = reduce_ln2(x, shifted - kRound);
     const float p = std::fma(exp_tail(r), r * r, r) + 1.0f;
     float result = shift_exponent(p, rounded_bits(shifted));
-    result = x <= 88.7228394f ? result : x + kInfinity;  // NaN stays
+    result = x <= 88.7228317f ? result : x + kInfinity;  // NaN stays
     return x < -87.3365402f ? 0.0f : result;
 }
 
@@ -827,7 +827,7 @@ template <class T, int W> struct ColumnSoftmax {
 // In place over a chunk of a row; `carry` comes in from the chunks before and goes out to the next.
 // Sums and products run in double, so that every prefix is rounded once.
 
-template <class Op, class T, class W> KW_INLINE void scan(T* row, int64_t n, W& carry) {
+template <class Op, class T, class W> KW_INLINE void scan_each(T* row, int64_t n, W& carry) {
     for (int64_t j = 0; j < n; ++j) row[j] = T(carry = Op()(carry, W(row[j])));
 }
 
@@ -840,32 +840,35 @@ template <class Op> KW_INLINE __m256d step(__m256d a, __m256d b) {
 }
 template <class Op> KW_INLINE __m256d prefix(__m256d v) {
     const __m256d start = _mm256_set1_pd(Op::template start<double>());
-    const __m256d one = _mm256_blend_pd(_mm256_permute4x64_pd(v, 0x90), start, 1);
-    v = step<Op>(v, one);
-    const __m256d two = _mm256_blend_pd(_mm256_permute4x64_pd(v, 0x44), start, 3);
-    return step<Op>(v, two);
+    v = step<Op>(v, _mm256_unpacklo_pd(start, v));
+    // The lower half's total for the upper half; crossing halves costs more than anything else.
+    const __m256d lower = _mm256_permute_pd(_mm256_permute2f128_pd(start, v, 0x20), 0xf);
+    return step<Op>(v, lower);
 }
-template <class Op> KW_INLINE void scan_wide(float* row, int64_t n, double& carry) {
+template <class Op> KW_INLINE void scan_vectors(float* row, int64_t n, double& carry) {
     __m256d sum = _mm256_set1_pd(carry);
     int64_t j = 0;
     for (; j + 8 <= n; j += 8) {
         const __m256d a = prefix<Op>(_mm256_cvtps_pd(_mm_loadu_ps(row + j)));
         const __m256d b = prefix<Op>(_mm256_cvtps_pd(_mm_loadu_ps(row + j + 4)));
         const __m256d first = _mm256_permute4x64_pd(a, 0xff);
-        const __m256d both = step<Op>(first, _mm256_permute4x64_pd(b, 0xff));
+        const __m256d second = _mm256_permute4x64_pd(b, 0xff);
         _mm_storeu_ps(row + j, _mm256_cvtpd_ps(step<Op>(sum, a)));
-        _mm_storeu_ps(row + j + 4, _mm256_cvtpd_ps(step<Op>(sum, step<Op>(first, b))));
-        sum = step<Op>(sum, both);
+        _mm_storeu_ps(row + j + 4, _mm256_cvtpd_ps(step<Op>(step<Op>(sum, first), b)));
+        sum = step<Op>(sum, step<Op>(first, second));
     }
     carry = _mm256_cvtsd_f64(sum);
-    scan<Op>(row + j, n - j, carry);
-}
-template <> KW_INLINE void scan<SumOf, float, double>(float* row, int64_t n, double& carry) {
-    scan_wide<SumOf>(row, n, carry);
-}
-template <> KW_INLINE void scan<ProdOf, float, double>(float* row, int64_t n, double& carry) {
-    scan_wide<ProdOf>(row, n, carry);
+    scan_each<Op>(row + j, n - j, carry);
 }
 #endif
+
+template <class Op, class T, class W> KW_INLINE void scan(T* row, int64_t n, W& carry) {
+#if defined(__AVX2__)
+    constexpr bool chains = std::is_same_v<Op, SumOf> || std::is_same_v<Op, ProdOf>;
+    if constexpr (chains && std::is_same_v<T, float> && std::is_same_v<W, double>)
+        return scan_vectors<Op>(row, n, carry);
+#endif
+    scan_each<Op>(row, n, carry);
+}
 
 }  // namespace kw
