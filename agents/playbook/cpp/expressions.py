@@ -34,7 +34,8 @@ _WHOLE = frozenset({"floor", "ceil", "round", "trunc"})
 PREDICATES = frozenset({*_COMPARE, *_LOGICAL, "logical_not", "isnan", "isinf"})
 HEAVY = frozenset(
     "pow atan2 fmod remainder floordiv truncdiv hypot exp exp2 expm1 log log2 log10 log1p sin cos "
-    "tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma".split()
+    "tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma one_plus_erf "
+    "one_plus_tanh".split()
 )
 DIVIDES = frozenset({"div", "reciprocal", "sqrt", "rsqrt"})
 
@@ -138,5 +139,5 @@ _FUNCTIONS = frozenset(
     "pow atan2 fmod remainder floordiv truncdiv maximum minimum copysign hypot abs sign reciprocal "
     "sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh "
     "tanh asinh acosh atanh sigmoid erf erfc lgamma floor ceil round trunc relu shift_left "
-    "shift_right".split()
+    "shift_right one_plus_erf one_plus_tanh".split()
 )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from agents.playbook.cpp.analysis import Analysis
 from agents.playbook.cpp.geometry import LaneGroup, decode, without_single
 from agents.playbook.cpp.lanes import Unit
+from agents.playbook.cpp.peephole import shortened
 from agents.playbook.cpp.spelling import STORED, Names
 from agents.playbook.ir import Axis, Loop, Store
 from tools.nouns import DType, Value
@@ -34,7 +35,7 @@ class Frame:
     """
 
     def __init__(self, loop: Loop, prefix: str) -> None:
-        self.loop = without_single(loop)
+        self.loop = shortened(without_single(loop))
         self.facts = Analysis(self.loop)
         self.function = re.sub(r"\W", "_", prefix).strip("_").lower() or "kernel"
         self.names = Names(frozenset({self.function}))

@@ -61,7 +61,7 @@ def linear(axes: Sequence[Axis], coordinate: Callable[[str], str]) -> str:
     text = "0"
     for axis in axes:
         here = coordinate(axis.name)
-        text = here if text == "0" else f"({text}) * {axis.size} + {here}"
+        text = here if text == "0" else f"({text}) * {axis.size} + {here}" if here != "0" else text
     return text
 
 

@@ -63,8 +63,15 @@ def literal(value: float | int | bool, type_: str) -> str:
         return f"{type_}(kw::kNaN)"
     if math.isinf(number):
         return f"{type_}({'-' if number < 0 else ''}kw::kInfinity)"
-    text = repr(number) + ("f" if type_ == "float" else "")
+    text = _shortest(number) + "f" if type_ == "float" else repr(number)
     return f"({text})" if text.startswith("-") else text
+
+
+def _shortest(number: float) -> str:
+    """The shortest decimal that reads back as this float, with a point or an exponent."""
+    texts = (f"{number:.{digits}g}" for digits in (6, 7, 8, 9))
+    text = next(text for text in texts if _as_float(float(text)) == number)
+    return text if "." in text or "e" in text else f"{text}.0"
 
 
 def _as_float(value: float) -> float:

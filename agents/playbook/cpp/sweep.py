@@ -218,7 +218,8 @@ class SweepPrinter:
         if not positioned and not here & self._kept:
             return []
         lead = linear(self.plan.leads, self._leads.__getitem__)
-        return [f"const int64_t first = ({lead}) * {self.plan.group.size} + {self._start};"]
+        above = "" if lead == "0" else f"({lead}) * {self.plan.group.size} + "
+        return [f"const int64_t first = {above}{self._start};"]
 
     def _streamed(self) -> list[Store]:
         """Stores that may go past the cache: to consecutive elements."""

@@ -1,0 +1,79 @@
+"""Small rewrites that only pay on a CPU, where arithmetic and not memory is often the limit.
+
+Each holds for every input, up to rounding within the prelude's stated errors:
+1 + erf(x) and 1 + tanh(x) have cheaper forms than their functions; a division by a sum of
+exponentials under their maximum, which lies between 1 and the row's length, is a product.
+"""
+
+from __future__ import annotations
+
+from agents.playbook.ir import Loop, ReduceKind, Stmt
+from tools.nouns import DType
+
+ONE_PLUS = {"erf": "one_plus_erf", "tanh": "one_plus_tanh"}
+
+
+def shortened(loop: Loop) -> Loop:
+    """The loop with these rewrites applied; statements nobody reads any more are dropped."""
+    known = {stmt.name: stmt for stmt in loop.body}
+    body: list[Stmt] = []
+    inverses: dict[str, str] = {}
+    for stmt in loop.body:
+        divisor = _softmax_divisor(stmt, loop, known)
+        if divisor is None:
+            body.append(_one_plus(stmt, known))
+            continue
+        if divisor not in inverses:
+            inverses[divisor] = f"{divisor}_inverse"
+            inverse = Stmt(
+                name=inverses[divisor], op="reciprocal", dtype=stmt.dtype, args=(divisor,)
+            )
+            body.append(inverse)
+        body.append(
+            stmt.model_copy(update={"op": "mul", "args": (stmt.args[0], inverses[divisor])})
+        )
+    return _needed(loop.model_copy(update={"body": tuple(body)}))
+
+
+def _one_plus(stmt: Stmt, known: dict[str, Stmt]) -> Stmt:
+    if stmt.op != "add" or stmt.dtype is not DType.FLOAT32:
+        return stmt
+    for one, other in (stmt.args, stmt.args[::-1]):
+        constant, function = known.get(one), known.get(other)
+        if constant is None or function is None or constant.op != "const":
+            continue
+        if constant.value == 1 and function.op in ONE_PLUS and function.dtype is stmt.dtype:
+            return stmt.model_copy(update={"op": ONE_PLUS[function.op], "args": function.args})
+    return stmt
+
+
+def _softmax_divisor(stmt: Stmt, loop: Loop, known: dict[str, Stmt]) -> str | None:
+    """The second argument of a division when it is a sum of exponentials under their maximum."""
+    if stmt.op != "div" or stmt.dtype is not DType.FLOAT32 or f"{stmt.args[1]}_inverse" in known:
+        return None
+    name = stmt.args[1]
+    if any(s.reduce is ReduceKind.SOFTMAX and name == f"{s.name}_sum" for s in loop.body):
+        return name
+    total = known.get(name)
+    if total is None or total.reduce is not ReduceKind.SUM:
+        return None
+    power = known.get(total.args[0])
+    shifted = known.get(power.args[0]) if power is not None and power.op == "exp" else None
+    if shifted is None or shifted.op != "sub":
+        return None
+    most = known.get(shifted.args[1])
+    same = most is not None and most.reduce is ReduceKind.MAX and most.args[0] == shifted.args[0]
+    return name if same else None
+
+
+def _needed(loop: Loop) -> Loop:
+    wanted = {store.value for store in loop.stores}
+    wanted |= {stride.by for store in loop.stores for stride in store.access.strides}
+    kept: list[Stmt] = []
+    for stmt in reversed(loop.body):
+        if stmt.name in wanted or any(f"{stmt.name}_{end}" in wanted for end in ("m2", "sum")):
+            kept.append(stmt)
+            wanted |= set(stmt.args)
+            if stmt.access is not None:
+                wanted |= {stride.by for stride in stmt.access.strides}
+    return loop.model_copy(update={"body": tuple(reversed(kept))})
