@@ -64,7 +64,9 @@ def cuda_identity() -> str:
     """What decides NVRTC's output besides source and architecture: versions and our headers."""
     names = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
     versions = [f"{name}={_version(name)}" for name in names]
-    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), headers_digest()])
+    # The options stand in the child's script.
+    options = Path(__file__).with_name("child.py").read_text(encoding="utf-8")
+    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), options, headers_digest()])
 
 
 @cache

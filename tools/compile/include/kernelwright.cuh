@@ -342,12 +342,14 @@ __device__ __forceinline__ long long shift_left(long long a, long long b) {
 __device__ __forceinline__ long long shift_right(long long a, long long b) {
     return a >> (b < 0 || b > 63 ? 63 : b);
 }
-// a / b where b is the same for a whole row: one reciprocal for the row and a product an element
-// (an error of 1.5 units in the last place), unless the reciprocal would leave the normal range.
+// a / b where b is the same for a whole row: one reciprocal for the row and two products an
+// element (an error of 1.5 units in the last place). The power of two keeps the reciprocal of
+// very large and very small divisors in the normal range.
 __device__ __forceinline__ float divide_by_row(float a, float b) {
     const float size = ::fabsf(b);
-    const float inverse = 1.0f / b;
-    return size > 1e-37f && size < 1e37f ? a * inverse : a / b;
+    const float scale = size < 1e-37f ? 18446744073709551616.0f : size > 1e37f ? 5.421010862427522e-20f : 1.0f;
+    const float inverse = 1.0f / (b * scale);
+    return (a * scale) * inverse;
 }
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
