@@ -12,8 +12,15 @@ from agents.playbook.ir import Loop
 from profiles.load import Hardware
 
 KIB = 1024
-# Registers that a thread can spend on a row, in 4-byte words, before the compiler spills.
-ROW_WORDS = 64
+# Registers (4-byte words) that a thread can spend on a row before the compiler spills, the most
+# that every architecture gives a block, and what a thread needs besides the row.
+ROW_WORDS = 96
+REGISTERS = 65536
+OTHER_WORDS = 24
+# The most of a row that a block can hold: 512 threads at their limit.
+BLOCK_WORDS = 512 * ROW_WORDS
+# In small groups of lanes, fewer registers keep more rows in flight.
+LANE_WORDS = 64
 # What a block keeps for its own exchanges out of its shared memory.
 RESERVED_BYTES = 2 * KIB
 

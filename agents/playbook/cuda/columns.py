@@ -4,7 +4,7 @@ Threads lie along neighbouring rows, so that accesses are wide although each row
 """
 
 from agents.playbook.cuda.body import Body, PassCode
-from agents.playbook.cuda.case import ROW_WORDS, Case, first, powers
+from agents.playbook.cuda.case import LANE_WORDS, Case, first, powers
 from agents.playbook.cuda.kernels import allocations, kernels_of, partial_arguments
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
@@ -74,7 +74,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         tunables.add("TY", heights)
         words = _words(case)
         tunables.require(
-            f"({nest.columns} + {{TY}} - 1) // {{TY}} * {{VECTOR}} * {words} <= {ROW_WORDS}"
+            f"({nest.columns} + {{TY}} - 1) // {{TY}} * {{VECTOR}} * {words} <= {LANE_WORDS}"
         )
     else:
         tunables.add("TY", _heights(case)).add("UNROLL", (4, 2, 8, 1))
@@ -177,8 +177,8 @@ def _register_heights(case: Case) -> list[int]:
     """Threads above each other that can hold a row in registers, one wide vector each."""
     columns, words = case.nest.columns, _words(case)
     widest = case.along_columns.widths[0]
-    fits = [n for n in powers(1, 64) if -(-columns // n) * words <= ROW_WORDS and n <= columns]
-    wide = [n for n in fits if -(-columns // n) * words * widest <= ROW_WORDS]
+    fits = [n for n in powers(1, 64) if -(-columns // n) * words <= LANE_WORDS and n <= columns]
+    wide = [n for n in fits if -(-columns // n) * words * widest <= LANE_WORDS]
     if not fits or not case.schedule.passes:
         return []
     return first(wide[0] if wide else fits[-1], fits)

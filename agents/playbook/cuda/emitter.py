@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from agents.playbook.cuda import columns, pointwise, relay, rows, scans, split
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
+from agents.playbook.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
 from tools.nouns import Language
 
+# Rewrites that save a pass over the row, in words.
+_FEWER_PASSES = {
+    "online_softmax": "maximum and sum of exponentials found in one pass",
+    "moments": "mean and squared distances found in one pass",
+}
 _HEADER = '#include "kernelwright.cuh"\n'
 
 
@@ -52,8 +58,11 @@ class CudaEmitter:
         Raises:
             ValueError: When the loop is empty, or mixes scans with reductions or other scans.
         """
-        case = Case(loop, hardware)
-        found = [one for family in _families(case) for one in family.strategies(case)]
+        found = _strategies(Case(loop, hardware))
+        for name in rewrites_for(loop):
+            if name in _FEWER_PASSES:
+                changed = _strategies(Case(rewrite(loop, name), hardware))
+                found += [_rewritten(strategy, name) for strategy in changed]
         return tuple(sorted(found, key=_cost))
 
     def emit(self, loop: Loop, strategy: Strategy, prefix: str, hardware: Hardware) -> Emitted:
@@ -63,13 +72,31 @@ class CudaEmitter:
             ValueError: When the strategy does not fit the loop.
         """
         case = Case(loop, hardware)
+        name = strategy.name.removesuffix(f"_{strategy.rewrite}")
         for family in _families(case):
-            if strategy.name in family.names:
+            if name in family.names:
                 # A name that ends in "_" would make "__", which belongs to the compiler.
-                return family.emit(case, strategy.name, prefix.rstrip("_"))
+                return family.emit(case, name, prefix.rstrip("_"))
         known = {name for family in _EVERY for name in family.names}
-        why = "does not fit" if strategy.name in known else "is no strategy of CUDA's for"
+        why = "does not fit" if name in known else "is no strategy of CUDA's for"
         raise ValueError(f"{strategy.name} {why} loop {loop.name}")
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    return [one for family in _families(case) for one in family.strategies(case)]
+
+
+def _rewritten(strategy: Strategy, name: str) -> Strategy:
+    """A strategy for the loop after a rewrite, said so in its words."""
+    how = _FEWER_PASSES[name]
+    return strategy.model_copy(
+        update={
+            "name": f"{strategy.name}_{name}",
+            "title": f"{strategy.title}; {how}",
+            "mechanism": f"{how[0].upper()}{how[1:]}. {strategy.mechanism}",
+            "rewrite": name,
+        }
+    )
 
 
 def _families(case: Case) -> tuple[_Family, ...]:

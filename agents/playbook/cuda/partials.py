@@ -15,7 +15,7 @@ _PLAIN = {
     ReduceKind.PROD: ("Product", 1),
     ReduceKind.MAX: ("Maximum", 1),
     ReduceKind.MIN: ("Minimum", 1),
-    ReduceKind.MOMENTS: ("Moments", 3),
+    ReduceKind.MOMENTS: ("Moments", 4),
     ReduceKind.SOFTMAX: ("OnlineSoftmax", 2),
 }
 

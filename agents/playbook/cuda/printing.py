@@ -142,7 +142,15 @@ class Printer:
             source = raw or self._load_one(stmt, place)
             return convert_from_memory(source, place.dtype, stmt.dtype)
         args = [(self.value(name), self.types[name]) for name in stmt.args]
+        if stmt.op == "div" and stmt.dtype is DType.FLOAT32 and self._by_row(stmt):
+            parts = (convert(text, dtype, stmt.dtype) for text, dtype in args)
+            return f"kw::divide_by_row({', '.join(parts)})"
         return expression(stmt, args)
+
+    def _by_row(self, stmt: Stmt) -> bool:
+        """Whether many elements are divided by one value."""
+        levels = self.nest.levels
+        return levels[stmt.name] == "element" and levels[stmt.args[1]] == "row"
 
     def position(self, name: str) -> str:
         """The value of a computed position at the element at hand."""

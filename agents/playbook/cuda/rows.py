@@ -7,7 +7,16 @@ again for every pass.
 from dataclasses import dataclass
 
 from agents.playbook.cuda.body import Body
-from agents.playbook.cuda.case import ROW_WORDS, Case, first, powers
+from agents.playbook.cuda.case import (
+    BLOCK_WORDS,
+    LANE_WORDS,
+    OTHER_WORDS,
+    REGISTERS,
+    ROW_WORDS,
+    Case,
+    first,
+    powers,
+)
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.schedule import Kept
@@ -175,7 +184,7 @@ def _tunables(case: Case, name: str, prefix: str) -> Tunables | None:
 def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
     columns, widths = case.nest.columns, case.along_rows.widths
     vectors = max(1, columns // widths[0])
-    lanes = [n for n in powers(1, 32) if columns * case.row_words <= n * ROW_WORDS]
+    lanes = [n for n in powers(1, 32) if columns * case.row_words <= n * LANE_WORDS]
     if not lanes:
         return None
     tunables = Tunables(prefix).add("THREADS", (128, 256, 64, 512))
@@ -186,20 +195,21 @@ def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
 def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
     columns, words = case.nest.columns, case.row_words
     clusters = case.cluster_sizes if shape.group == "cluster" else (1,)
-    room = _MOST_THREADS * ROW_WORDS * max(clusters)
-    if columns * words > room or (shape.group == "cluster" and columns < 8192):
+    share = -(-columns * words // max(clusters))
+    if share > BLOCK_WORDS or (shape.group == "cluster" and columns < 8192):
         return None
-    least = columns * words // (ROW_WORDS * max(clusters))
-    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, max(1, least), max(clusters)))
+    least = share // ROW_WORDS
+    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, least, max(clusters)))
     tunables.add("VECTOR", case.along_rows.widths)
     group = "{THREADS}"
     if shape.group == "cluster":
         tunables.add("CLUSTER", clusters)
         group = "{THREADS} * {CLUSTER}"
-    # Whole vectors a thread, so the bound counts the last, partial one as full.
+    # Whole vectors a thread, so the last, partial one counts as full. A block's threads share
+    # its registers, and each needs a few for everything else.
     step = f"({group} * {{VECTOR}})"
-    tunables.require(f"({columns} + {step} - 1) // {step} * {{VECTOR}} * {words} <= {ROW_WORDS}")
-    # 64 K registers serve the whole block.
+    held = f"({columns} + {step} - 1) // {step} * {{VECTOR}} * {words}"
+    tunables.require(f"{held} <= min({ROW_WORDS}, {REGISTERS} // {{THREADS}} - {OTHER_WORDS})")
     return _hints(tunables)
 
 
@@ -293,4 +303,5 @@ def _efficiency(case: Case, name: str) -> float:
         base = 0.62
     if shape.keep == "registers" and shape.group != "warp" and columns > 16384:
         base -= 0.08
+    base -= 0.01 * len(case.schedule.passes)
     return round(base * max(filled, 0.02), 3)

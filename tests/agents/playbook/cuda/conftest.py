@@ -21,8 +21,19 @@ import pytest
 import torch
 
 from agents.playbook.cuda import CudaEmitter
-from agents.playbook.ir import Access, Axis, Emitted, Loop, ReduceKind, Stmt, Store, Strategy
-from agents.playbook.ir import Stride, results
+from agents.playbook.ir import (
+    Access,
+    Axis,
+    Emitted,
+    Loop,
+    ReduceKind,
+    Stmt,
+    Store,
+    Strategy,
+    Stride,
+    results,
+)
+from agents.playbook.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
 from tools.candidates import parse_kernel, valid_settings
 from tools.nouns import DType, Language
@@ -286,8 +297,10 @@ def make_variants(
     emitter = CudaEmitter()
     variants = []
     for name, build in builds.items():
-        loop = build.loop(name)
-        for strategy in emitter.strategies(loop, hardware):
+        for strategy in emitter.strategies(build.loop(name), hardware):
+            loop = build.loop(name)
+            if strategy.rewrite:
+                loop = rewrite(loop, strategy.rewrite)
             listed = valid_settings(
                 parse_kernel(
                     emitter.header() + emitter.emit(loop, strategy, "k", hardware).source,
@@ -305,9 +318,7 @@ def make_variants(
     return variants
 
 
-def _chosen(
-    listed: list[tuple], seed: str, count: int, most_threads: int
-) -> list[dict[str, int]]:
+def _chosen(listed: list[tuple], seed: str, count: int, most_threads: int) -> list[dict[str, int]]:
     every = [{one.name: one.value for one in setting} for setting in listed]
 
     def threads(values: dict[str, int]) -> int:
@@ -322,7 +333,7 @@ def _chosen(
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
 
 
-def compile_emulated(variants: list[Variant], folder: Path, *, shard: int = 12) -> None:
+def compile_emulated(variants: list[Variant], folder: Path, *, shard: int = 32) -> None:
     """Compile the variants into libraries, a few at a time."""
     shards = [variants[i : i + shard] for i in range(0, len(variants), shard)]
     with ThreadPoolExecutor(2) as pool:
@@ -338,11 +349,14 @@ def _compile(variants: list[Variant], path: Path) -> None:
             types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in parameters.split(",")]
             args = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
             parts.append(
-                f'extern "C" void run_{name}(unsigned grid, unsigned block, unsigned cluster, '
-                f"void** a) {{ emulator::launch(grid, block, cluster, [=] {{ {name}({args}); }}); }}"
+                f'extern "C" __attribute__((visibility("default"))) void run_{name}(unsigned grid, '
+                f"unsigned block, unsigned cluster, void** a) "
+                f"{{ emulator::launch(grid, block, cluster, [=] {{ {name}({args}); }}); }}"
             )
     path.with_suffix(".cpp").write_text("\n".join(parts))
-    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-pthread", "-fno-strict-aliasing"]
+    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-pthread"]
+    # Libraries must not share their thread-local "shared memory" with each other.
+    flags += ["-fno-strict-aliasing", "-fvisibility=hidden"]
     includes = ["-I", str(HERE / "emulator"), "-I", str(INCLUDE), "-include", "emulator.hpp"]
     command = ["g++", *flags, *includes, str(path.with_suffix(".cpp")), "-o", f"{path}.so"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
