@@ -14,9 +14,9 @@ from math import exp, log
 from statistics import median
 
 from agents.attributes import attributes
-from tools.archive import Standing
+from tools.archive import Standing, is_timed
 from tools.candidates import implementation_key
-from tools.nouns import Value, Verdict
+from tools.nouns import Evaluation, Value
 
 BUCKETS = 4
 TEMPERATURE = 0.5
@@ -59,18 +59,25 @@ class Difference(Value):
 
 
 def samples(standings: Sequence[Standing]) -> list[Sample]:
-    """The correct and timed candidates, in order of writing."""
+    """The correct and timed candidates, in order of writing.
+
+    Screened times where there are any: every candidate has one, so like is compared with like.
+    """
     return [
         Sample(
             candidate=item.candidate.id,
-            median_ms=item.evaluation.median_ms,
+            median_ms=median_ms,
             implementation=implementation_key(item.candidate),
             tunables=tuple(setting.name for setting in item.candidate.settings),
             attributes=tuple(sorted(attributes(item.candidate, item.evaluation.reports).items())),
         )
         for item in standings
-        if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
+        if is_timed(item.evaluation) and (median_ms := _screened_ms(item.evaluation)) is not None
     ]
+
+
+def _screened_ms(evaluation: Evaluation) -> float | None:
+    return evaluation.screen.median_ms if evaluation.screen else evaluation.median_ms
 
 
 def buckets(found: Sequence[Sample], count: int = BUCKETS) -> list[list[Sample]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from graphs.context import SearchContext
 from graphs.events import BestImproved, CandidateJudged
-from tools.archive import Effort
+from tools.archive import Effort, ratio
 from tools.nouns import Candidate, Evaluation, Verdict
 
 # Screening is short: what comes within 5 % of the best screened time is worth a precise look.
@@ -19,10 +19,13 @@ SCREEN_MARGIN = 1.05
 
 @dataclass
 class Best:
-    """The best candidate so far, by precise time; `id` is "" when there is none."""
+    """The best candidate so far; `id` is "" when there is none.
+
+    `ms` is its comparable time, see there.
+    """
 
     id: str = ""
-    median_ms: float | None = None
+    ms: float | None = None
 
 
 async def judge(
@@ -98,10 +101,10 @@ def settle(
     context: SearchContext, candidate: Candidate, precise: Evaluation, best: Best, round: int
 ) -> Best:
     """The better of the best so far and a precisely judged candidate."""
-    median_ms = precise.median_ms
-    if precise.verdict is not Verdict.CORRECT or median_ms is None:
+    median_ms, ms = precise.median_ms, comparable_ms(context, precise)
+    if precise.verdict is not Verdict.CORRECT or median_ms is None or ms is None:
         return best
-    if best.median_ms is not None and median_ms >= best.median_ms:
+    if best.ms is not None and ms >= best.ms:
         return best
     eager = context.baselines.named("eager")
     improved = BestImproved(
@@ -114,4 +117,17 @@ def settle(
         floor_ms=context.floor_ms,
     )
     context.emit(improved, key=f"best:{candidate.id}")
-    return Best(candidate.id, median_ms)
+    return Best(candidate.id, ms)
+
+
+def comparable_ms(context: SearchContext, evaluation: Evaluation) -> float | None:
+    """A time that compares with those of other minutes.
+
+    Where a candidate was compared with eager pair by pair it is eager's recorded time over that
+    ratio, so that a busy minute of the host neither makes nor unmakes a record.
+    """
+    eager = context.baselines.named("eager")
+    against = ratio(evaluation)
+    if against is None or eager is None or eager.measurement is None:
+        return evaluation.median_ms
+    return eager.measurement.median_ms / against

@@ -17,6 +17,7 @@ from langgraph.errors import GraphDrained
 from graphs.context import Listener, Minds, SearchContext
 from graphs.control import Control
 from graphs.events import RunFinished, RunStarted
+from graphs.judging import comparable_ms
 from graphs.minds import playbook_minds
 from graphs.search import SearchGraph, build_search
 from graphs.state import START_STATE, SearchState
@@ -115,6 +116,8 @@ async def resume_search(
         more = _extended(record.profile, rounds, seconds)
         if record.status == "finished" and record.summary and more == record.profile:
             return record.summary
+        if record.status == "finished" and record.summary is None:
+            raise RunError(f"run {record.id} cannot go on: its module does not run")
         archive.claim()
         archive.set_profile(more)
         async with _executor(executor, record.target) as judge:
@@ -157,8 +160,7 @@ async def _drive(graph: SearchGraph, context: SearchContext) -> None:
     snapshot = await graph.aget_state(config)
     payload: SearchState | None = None if snapshot.values else START_STATE
     if snapshot.values and not snapshot.next:
-        more: SearchState = {"why_stop": "", "stale_rounds": 0}
-        config = await graph.aupdate_state(config, more, as_node="select")
+        config = await graph.aupdate_state(config, _going_on(context), as_node="select")
         config["recursion_limit"] = _config(context)["recursion_limit"]
     await graph.ainvoke(
         payload,
@@ -167,6 +169,17 @@ async def _drive(graph: SearchGraph, context: SearchContext) -> None:
         durability="sync",
         control=context.control.run_control,
     )
+
+
+def _going_on(context: SearchContext) -> SearchState:
+    """A finished search's state made ready for more; its best may have failed certification."""
+    best = context.archive.best()
+    return {
+        "why_stop": "",
+        "stale_rounds": 0,
+        "best": best.candidate.id if best else "",
+        "best_ms": comparable_ms(context, best.evaluation) if best else None,
+    }
 
 
 async def _stopped(graph: SearchGraph, context: SearchContext) -> Summary:

@@ -21,7 +21,7 @@ class SearchState(TypedDict, total=False):
         attempt: How often this round's candidates were judged; above 1 after repairs.
         failed: Ids of candidates whose ideas have no correct candidate yet.
         best: Id of the best candidate so far, "" when there is none.
-        best_ms: Its time.
+        best_ms: Its time, comparable with those of other minutes.
         before_ms: The best time when the round began; None when there was none.
         mark_ms: The best time when it last improved enough to count.
         stale_rounds: Rounds since then.

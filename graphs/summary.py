@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from graphs.context import SearchContext
-from tools.archive import Standing
+from tools.archive import Standing, ranked
 from tools.nouns import Comparison, Evaluation, Verdict
 from tools.nouns.run import (
     BaselineSummary,
@@ -17,8 +17,6 @@ from tools.nouns.run import (
 )
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
-# Precise and certified times may be compared with each other, screened ones only among themselves.
-TRUST = {"certify": 0, "precise": 0, "screen": 1}
 
 
 def summarise(
@@ -50,22 +48,9 @@ def summarise(
 
 def choose(standings: Sequence[Standing]) -> Standing | None:
     """The candidate that the run stands for: certified before anything else, then the fastest."""
-    ranked = certified_first(standings)
-    certified = [item for item in ranked if item.effort == "certify"]
-    return next(iter(certified or ranked), None)
-
-
-def certified_first(standings: Sequence[Standing]) -> list[Standing]:
-    """Correct and timed candidates, precisely timed ones first, then by time."""
-    correct = [
-        item
-        for item in standings
-        if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
-    ]
-    return sorted(
-        correct,
-        key=lambda item: (TRUST[item.effort], item.evaluation.median_ms or 0.0, item.number),
-    )
+    fastest = ranked(standings)
+    certified = [item for item in fastest if item.effort == "certify"]
+    return next(iter(certified or fastest), None)
 
 
 def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:

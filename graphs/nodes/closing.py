@@ -8,13 +8,17 @@ from graphs.context import SearchContext
 from graphs.events import Noted, RunFinished
 from graphs.judging import judge
 from graphs.state import SearchState, Update
-from graphs.summary import against_best, certified_first, summarise
-from tools.archive import Standing
+from graphs.summary import against_best, summarise
+from tools.archive import Standing, ranked
 from tools.nouns import Evaluation, Verdict
 
 
 async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Certify finalists, the fastest first, until one is faster than every baseline."""
+    """Certify finalists, the fastest first, until one is decided.
+
+    One that is faster than every baseline wins. One that is clearly slower ends it too, as those
+    behind it are slower still; only where nothing could be distinguished the next one has a try.
+    """
     context, round = runtime.context, state["round"]
     for finalist in finalists(context.archive.standings(), context.profile.finalists):
         evaluation = await judge(context, finalist.candidate, "certify", round)
@@ -24,7 +28,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
                 f"({evaluation.verification.reason}); the next finalist takes its place"
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
-        elif _beats_every_baseline(evaluation):
+        elif _is_decided(evaluation):
             break
     return {}
 
@@ -40,13 +44,12 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 
 def finalists(standings: Sequence[Standing], count: int) -> tuple[Standing, ...]:
-    """The fastest correct candidates that may still win; precise times go before screened ones.
+    """The fastest correct candidates that may still win.
 
     One that its precise comparison shows slower than every baseline has nothing to certify: its
     figures stand as they are.
     """
-    correct = [item for item in certified_first(standings) if _may_win(item.evaluation)]
-    return tuple(correct[:count])
+    return tuple(item for item in ranked(standings) if _may_win(item.evaluation))[:count]
 
 
 def _may_win(evaluation: Evaluation) -> bool:
@@ -55,6 +58,6 @@ def _may_win(evaluation: Evaluation) -> bool:
     return any(comparison.ci95_high >= 1.0 for comparison in evaluation.comparisons)
 
 
-def _beats_every_baseline(evaluation: Evaluation) -> bool:
+def _is_decided(evaluation: Evaluation) -> bool:
     hardest = against_best(evaluation)
-    return hardest is not None and hardest.ci95_low > 1.0
+    return hardest is not None and hardest.distinguishable

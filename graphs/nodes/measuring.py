@@ -28,7 +28,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
         "attempt": state["attempt"] + 1,
         "failed": failed,
         "best": best.id,
-        "best_ms": best.median_ms,
+        "best_ms": best.ms,
     }
 
 
@@ -51,7 +51,7 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         tuning.tell(candidate.settings, _time(evaluation))
         screened.append(evaluation)
     best = await promote(context, screened, best, round)
-    return {"best": best.id, "best_ms": best.median_ms}
+    return {"best": best.id, "best_ms": best.ms}
 
 
 async def _first(

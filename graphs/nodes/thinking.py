@@ -16,15 +16,13 @@ NOTHING_LEFT = "nothing is left to try"
 async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Ask the planner for the ideas of the next round."""
     context, round = runtime.context, state["round"] + 1
-    ideas = context.archive.ideas(round)
+    ideas = context.archive.ideas(round) or _told(context, round)
     if not ideas:
         proposal = await context.minds.planner.plan(_situation(state, context, round))
         ideas = proposal.ideas
         event = IdeasProposed(round=round, ideas=ideas, reasoning=proposal.reasoning)
-        # First the event, then the ideas: a step that is repeated in between asks again, and
-        # tells once.
         context.emit(event, key=f"ideas:{round}")
-        context.archive.record_ideas(ideas)
+    context.archive.record_ideas(ideas)
     if not ideas:
         return {"why_stop": NOTHING_LEFT, "ideas": []}
     return {
@@ -35,6 +33,12 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         "failed": [],
         "before_ms": state["best_ms"],
     }
+
+
+def _told(context: SearchContext, round: int) -> tuple[Idea, ...]:
+    """Ideas that were told just before the step was cut off."""
+    stored = context.archive.event(f"ideas:{round}")
+    return IdeasProposed.model_validate_json(stored.payload).ideas if stored else ()
 
 
 async def write(state: Work, runtime: Runtime[SearchContext]) -> Update:

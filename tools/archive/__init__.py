@@ -9,6 +9,7 @@ from tools.archive.elites import Elite, elites, parents, warm_up
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
 from tools.archive.listing import list_runs
 from tools.archive.places import run_folders
+from tools.archive.ranking import is_timed, ranked, ratio
 from tools.archive.records import (
     Author,
     Effort,
@@ -43,8 +44,11 @@ __all__ = [
     "behaviour",
     "default_home",
     "elites",
+    "is_timed",
     "list_runs",
     "parents",
+    "ranked",
+    "ratio",
     "run_folders",
     "warm_up",
 ]

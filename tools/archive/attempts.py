@@ -12,8 +12,9 @@ from sqlalchemy.dialects.sqlite import insert
 from tools.archive import schema
 from tools.archive.database import Database
 from tools.archive.errors import UnknownRunError
+from tools.archive.ranking import ranked
 from tools.archive.records import EFFORTS, Author, Effort, Standing, Written
-from tools.nouns import Candidate, Evaluation, Verdict
+from tools.nouns import Candidate, Evaluation
 
 
 class Attempts(Database):
@@ -103,12 +104,7 @@ class Attempts(Database):
 
     def best(self) -> Standing | None:
         """The fastest candidate that is correct, by its most trusted evaluation."""
-        timed = [
-            (item.evaluation.median_ms, item.number, item)
-            for item in self.standings()
-            if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
-        ]
-        return min(timed)[2] if timed else None
+        return next(iter(ranked(self.standings())), None)
 
     def _most_trusted(self, candidate: str) -> Effort | None:
         return next((name for name in EFFORTS[::-1] if (candidate, name) in self._judged), None)

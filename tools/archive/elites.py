@@ -10,8 +10,9 @@ from math import log
 import numpy
 
 from tools.archive.behaviour import Behaviour, behaviour
+from tools.archive.ranking import is_timed
 from tools.archive.records import Standing
-from tools.nouns import Value, Verdict
+from tools.nouns import Value
 
 
 class Elite(Value):
@@ -36,7 +37,7 @@ def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
     # Slow to import, as it brings scikit-learn and torch along; see `warm_up`.
     from ribs.archives import CategoricalArchive
 
-    correct = [item for item in standings if _counts(item)]
+    correct = [item for item in standings if is_timed(item.evaluation)]
     if not correct:
         return ()
     cells = [behaviour(item.candidate, item.evaluation) for item in correct]
@@ -73,11 +74,6 @@ def parents(found: Sequence[Elite], count: int) -> tuple[Elite, ...]:
     novel = sorted(rest, key=lambda elite: (elite.beaten, elite.median_ms))
     ranked = sorted(rest, key=lambda elite: rest.index(elite) + novel.index(elite))
     return (found[0], *ranked)[:count]
-
-
-def _counts(item: Standing) -> bool:
-    evaluation = item.evaluation
-    return evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
 
 
 def _objective(item: Standing) -> float:

@@ -37,6 +37,11 @@ class Journal(Database):
             return None
         return StoredEvent(seq=seq, kind=kind, round=round, at=at, payload=payload, key=key)
 
+    def event(self, key: str) -> StoredEvent | None:
+        """The event with that key; None when it was not told."""
+        rows = self._rows(select(schema.events).where(schema.events.c.key == key))
+        return StoredEvent.model_validate(rows[0]._asdict()) if rows else None
+
     def events(self, after: int = 0) -> tuple[StoredEvent, ...]:
         """Events in order, those behind number `after`."""
         rows = self._rows(select(schema.events).where(schema.events.c.seq > after).order_by("seq"))
