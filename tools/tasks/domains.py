@@ -12,19 +12,19 @@ from collections.abc import Sequence
 import torch
 
 from tools.nouns import Graph, InputSpec
-from tools.tasks.probe import Probe
-from tools.tasks.refusals import RefusedError, user_code
+from tools.tasks.refusals import RefusedError
 from tools.tasks.signs import inputs_in_need_of_a_domain
+from tools.tasks.trial import Trial
 
 
 def keep_needed_domains(
-    specs: tuple[InputSpec, ...], found: Probe, graph: Graph
+    specs: tuple[InputSpec, ...], graph: Graph, trial: Trial | None
 ) -> tuple[InputSpec, ...]:
     """The inputs with `domain` set to "any" where the forward does not mind."""
     needy = inputs_in_need_of_a_domain(graph)
     return tuple(
         spec
-        if spec.name in needy or not _is_bounded(spec) or _insists(found, position)
+        if spec.name in needy or not _is_bounded(spec) or _insists(trial, position)
         else spec.model_copy(update={"domain": "any"})
         for position, spec in enumerate(specs)
     )
@@ -35,23 +35,20 @@ def _is_bounded(spec: InputSpec) -> bool:
     return floating and spec.domain != "any"
 
 
-def _insists(found: Probe, position: int) -> bool:
+def _insists(trial: Trial | None, position: int) -> bool:
     """Whether the forward fails once this input is normal; False where it cannot be tried."""
-    if found.trial is None or found.samples is None:
+    if trial is None or not _is_finite(trial, trial.samples):
         return False
-    values = list(found.samples)
-    if not _is_finite(found.trial, values):
-        return False
+    values = list(trial.samples)
     sample = values[position]
     assert isinstance(sample, torch.Tensor)
-    values[position] = torch.randn(sample.shape).to(sample.dtype)
-    return not _is_finite(found.trial, values)
+    values[position] = torch.randn(sample.shape, device=sample.device).to(sample.dtype)
+    return not _is_finite(trial, values)
 
 
-def _is_finite(module: torch.nn.Module, values: Sequence[object]) -> bool:
+def _is_finite(trial: Trial, values: Sequence[object]) -> bool:
     try:
-        with user_code("The forward", ""), torch.no_grad():
-            leaves = torch.utils._pytree.tree_leaves(module(*values))
+        outputs = trial.run(values)
     except RefusedError:
         return False
-    return all(bool(torch.isfinite(leaf).all()) for leaf in leaves)
+    return all(bool(torch.isfinite(output).all()) for output in outputs)

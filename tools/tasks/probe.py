@@ -30,8 +30,8 @@ from tools.tasks.load import Entry
 from tools.tasks.refusals import RefusedError, refuse, user_code
 from tools.tasks.shrink import ShrunkenFactories
 
-REAL_LIMIT_BYTES = 2**30
-RUN_LIMIT_BYTES = 2**25
+REAL_INPUTS_BYTES = 2**28
+REAL_WEIGHTS_BYTES = 2**26
 
 _LOOKS_AT_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
@@ -43,15 +43,15 @@ class Probe:
     """A module and its inputs, ready to trace, and what is known about values.
 
     `mode` is the fake mode that fake tensors belong to (None when all is real); `samples` are
-    real values of each input, perhaps of a smaller shape, or None when there are none. `trial` is
-    a real module that is cheap to run on the samples, or None.
+    real values of each input, or None when there are none; `samples_fit` says whether they have
+    the inputs' own shapes rather than smaller ones.
     """
 
     module: nn.Module
     inputs: list[object]
     mode: FakeTensorMode | None
     samples: list[object] | None
-    trial: nn.Module | None
+    samples_fit: bool
 
 
 def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
@@ -59,8 +59,8 @@ def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fake_inputs = _faked(mode, lambda: build_inputs(file, override, 0))
     fake_module = _faked(mode, lambda: build_module(file, entry, 0))
-    inputs_small = fake_inputs is None or size_bytes(fake_inputs) <= REAL_LIMIT_BYTES
-    module_small = fake_module is None or size_bytes(_tensors(fake_module)) <= REAL_LIMIT_BYTES
+    inputs_small = fake_inputs is None or size_bytes(fake_inputs) <= REAL_INPUTS_BYTES
+    module_small = fake_module is None or size_bytes(_tensors(fake_module)) <= REAL_WEIGHTS_BYTES
     real_module = build_module(file, entry, 0) if module_small else None
     samples = build_inputs(file, override, 0) if inputs_small else _shrunken(file, override)
     inputs = fake_inputs if fake_inputs is not None else samples
@@ -69,10 +69,8 @@ def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
         raise refuse("The inputs or weights are too large to be made here.")
     check_inputs(inputs)
     _run_fake(file, fake_module or module, inputs, mode)
-    trial = None
-    if inputs_small and module_small and samples is not None:
-        trial = _run_small(file, entry, samples)
-    return Probe(module, inputs, mode if fake_inputs is not None else None, samples, trial)
+    used_mode = mode if fake_inputs is not None else None
+    return Probe(module, inputs, used_mode, samples, inputs_small)
 
 
 @contextmanager
@@ -130,13 +128,3 @@ def _run_fake(
             why = f"({refused.__cause__}), which cannot be traced"
             raise refuse(f"The forward depends on the values of tensors {why}.") from refused
         raise
-
-
-def _run_small(file: ModuleType, entry: Entry, inputs: Sequence[object]) -> nn.Module | None:
-    """One real forward where that is cheap; it finds what depends on values."""
-    module = build_module(file, entry, 0)
-    if size_bytes([*inputs, *_tensors(module)]) > RUN_LIMIT_BYTES:
-        return None
-    with user_code("The forward", str(file.__file__)), torch.no_grad():
-        check_outputs(module(*inputs))
-    return module

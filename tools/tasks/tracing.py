@@ -22,6 +22,7 @@ from tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from tools.tasks.refusals import RefusedError, message
 from tools.tasks.simplify import draws_random, simplify
 from tools.tasks.statistics import input_spec
+from tools.tasks.trial import try_out
 
 
 def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
@@ -53,6 +54,8 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     simplify(traced)
     specs = _input_specs(found, names)
     graph = to_graph(traced, [spec.name for spec in specs if spec.tensor is not None])
+    operations = flops(traced.graph)
+    trial = try_out(file, entry, found, graph, operations)
     return Task(
         name=Path(path).stem,
         path=path,
@@ -61,12 +64,12 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         entry=entry.name,
         entry_kind=entry.kind,
         input_override=policy.inputs,
-        inputs=keep_needed_domains(specs, found, graph),
+        inputs=keep_needed_domains(specs, graph, trial),
         outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
         weights=_weights(found, graph),
         graph=graph,
         bytes_moved=bytes_moved(graph),
-        flops=flops(traced.graph),
+        flops=operations,
         training=found.module.training and entry.kind != "function",
         draws_random=random,
         warnings=_warnings(entry, found, specs, graph, random),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tools.nouns import Refusal, TracePolicy
 from tools.tasks import read_source, trace
@@ -93,6 +94,14 @@ def test_a_missing_package_is_the_environments_fault(
     found = attempt("import a_package_that_is_not_there")
     assert isinstance(found, Refusal)
     assert found.exit_status == 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_file_for_a_gpu_says_so_where_there_is_none(attempt: Callable[..., object]) -> None:
+    found = attempt(IDENTITY + "def get_inputs(): return [torch.randn(4, device='cuda')]\n")
+    assert isinstance(found, Refusal)
+    assert found.exit_status == 3
+    assert "CUDA" in found.sentence
 
 
 @pytest.mark.parametrize(

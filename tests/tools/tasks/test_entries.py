@@ -102,6 +102,10 @@ def test_init_inputs_reach_the_constructor(traced: Traced) -> None:
     assert Reference.build(task, "cpu").weights()["layer.weight"].shape == (3, 8)
 
 
+def test_init_inputs_meant_for_another_class_are_left_out(traced: Traced) -> None:
+    assert traced(TWO + "def get_init_inputs(): return [1, 2]\n", entry="Other").entry == "Other"
+
+
 def test_a_module_already_compiled_is_seen_through(traced: Traced) -> None:
     text = "@torch.compile\ndef f(x): return x * 2 + 1\ndef get_inputs(): return [torch.ones(4)]\n"
     operators = [node.op for node in traced(text, entry="f").graph.nodes]
