@@ -13,6 +13,7 @@ from ui.words import (
     STATUS,
     VERDICT,
     amount,
+    count,
     milliseconds,
     one_line,
     percent,
@@ -110,7 +111,7 @@ def result_grid(story: Story, summary: Summary) -> Table:
     grid.add_row(
         "tried",
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
-        f"{made.timed} timed, in {summary.rounds} rounds and {seconds(summary.seconds)}",
+        f"{made.timed} timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}",
     )
     if summary.stopped_because:
         grid.add_row("stopped", Text(one_line(summary.stopped_because, 120)))

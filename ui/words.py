@@ -72,6 +72,11 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things: `1 round`, `2 rounds`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def shape(sizes: tuple[int, ...]) -> str:
     """A tensor's shape: `4096 x 1024`; `scalar` for none."""
     return " x ".join(str(size) for size in sizes) or "scalar"

@@ -81,8 +81,8 @@ def _wrapped(line: str) -> str:
 
 
 def prepare_reads(plan: str) -> tuple[str, ...]:
-    """State-dict names that the plan's `prepare` reads, in order of first appearance."""
-    found = [
+    """State-dict names that the plan's `prepare` reads, sorted."""
+    found = {
         str(node.slice.value)
         for function in ast.parse(plan).body
         if isinstance(function, ast.FunctionDef) and function.name == "prepare"
@@ -91,8 +91,8 @@ def prepare_reads(plan: str) -> tuple[str, ...]:
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.value, ast.Name)
         and node.value.id == "weights"
-    ]
-    return tuple(dict.fromkeys(found))
+    }
+    return tuple(sorted(found))
 
 
 class _Printer(ast.NodeTransformer):

@@ -16,7 +16,7 @@ from graphs.events import BestImproved, Event, Noted
 from tools.nouns import Verdict
 from ui.progress.board import Board
 from ui.progress.plain import sentence
-from ui.words import VERDICT, milliseconds, one_line, percent, ratio, seconds
+from ui.words import VERDICT, count, milliseconds, one_line, percent, ratio, seconds
 
 BAR = 28
 
@@ -106,10 +106,10 @@ def remark(name: str, value: float | None, board: Board) -> str:
 
 def counts(board: Board) -> Text:
     """How many candidates there are and what the judge said."""
-    line = Text(f"{board.written} candidates", style="bold")
+    line = Text(count(board.written, "candidate"), style="bold")
     correct = board.by_verdict[Verdict.CORRECT]
     line.append(f"  {correct} correct", style="green" if correct else "dim")
-    for verdict, count in board.by_verdict.most_common():
+    for verdict, number in board.by_verdict.most_common():
         if verdict is not Verdict.CORRECT:
-            line.append(f"  {count} {VERDICT[verdict]}", style="yellow")
+            line.append(f"  {number} {VERDICT[verdict]}", style="yellow")
     return line

@@ -14,7 +14,7 @@ from graphs.events import (
     RunStarted,
 )
 from ui.progress.board import Board
-from ui.words import milliseconds, one_line, percent, ratio, seconds
+from ui.words import count, milliseconds, one_line, percent, ratio, seconds
 
 
 class PlainProgress:
@@ -59,7 +59,7 @@ def sentence(event: Event, board: Board) -> str:
             )
         case IdeasProposed():
             ideas = "; ".join(one_line(idea.title, 60) for idea in event.ideas)
-            return f"round {event.round}: {len(event.ideas)} ideas: {ideas}"
+            return f"round {event.round}: {count(len(event.ideas), 'idea')}: {ideas}"
         case BestImproved():
             over_floor = percent(event.floor_ms / event.median_ms)
             return (

@@ -46,7 +46,7 @@ def trajectory(dots: list[Dot], lines: list[Line], round_ends_s: list[float]) ->
     slow = known[int(0.9 * (len(known) - 1))] if known else 0.0
     low, high = around([line.ms for line in lines] + known[:1] + ([slow] if slow else []))
     down = Scale(low, high, HEIGHT - BOTTOM, TOP)
-    parts = [_frame(across, down, "seconds since the start", _seconds, milliseconds)]
+    parts = [_frame(across, down, "seconds since the start", _seconds, _time)]
     for end_s in round_ends_s:
         x = across.at(end_s)
         parts.append(f'<line class="round" x1="{x}" y1="{TOP}" x2="{x}" y2="{HEIGHT - BOTTOM}"/>')
@@ -189,6 +189,10 @@ def _steps(dots: list[Dot], across: Scale, down: Scale) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:g}"
+
+
+def _time(ms: float) -> str:
+    return f"{ms:g} ms" if ms >= 1 else f"{ms * 1000:g} µs"
 
 
 def _rate(value: float) -> str:

@@ -58,6 +58,7 @@ def _template() -> Template:
         "seconds": words.seconds,
         "shape": words.shape,
         "plain": words.plain,
+        "count": words.count,
     }
     environment.globals["amount"] = words.amount
     environment.globals["input_words"] = cards.input_words

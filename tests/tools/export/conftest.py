@@ -1,8 +1,9 @@
 """Real candidates, written by hand, with the evaluation that a judge might have given them."""
 
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ from tools.nouns import (
     Verification,
 )
 
-SOFTMAX = '''
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+SOFTMAX = """
 import torch
 from torch import nn
 
@@ -43,7 +46,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
 SOFTMAX_KERNEL = """#include "kernelwright.hpp"
 // tune: UNROLL in 1, 2
@@ -70,7 +73,7 @@ def forward(x):
 
 # Everything at once: constructor arguments, nested weights, a buffer that the forward updates,
 # two outputs, an integer input, a plain tensor attribute, and a fixed scalar.
-BUSY = '''
+BUSY = """
 import torch
 from torch import nn
 
@@ -99,7 +102,7 @@ def get_inputs():
 
 def get_init_inputs():
     return [24]
-'''
+"""
 
 BUSY_KERNEL = """#include "kernelwright.hpp"
 extern "C" void scale_shift(const float* x, const float* shift, const int64_t* index, float* y,
@@ -221,34 +224,82 @@ def material() -> Callable[..., Material]:
     return make
 
 
-@pytest.fixture
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs Python where Kernelwright cannot be imported, and returns what it printed."""
-    cache = tmp_path_factory.getbasetemp() / "built"
+# Importing torch costs seconds, so one process does it and every script runs in a fork of it. It is
+# isolated (-I), knows nothing of this repository, and refuses to import it by accident.
+NURSERY = """
+import json, os, sys, traceback
 
-    def run(code: str, *arguments: str | Path, cwd: Path, status: int = 0, path: str = "") -> str:
-        guard = (
-            "import sys\n"
-            "class Nothing:\n"
-            "    def find_spec(self, name, path=None, target=None):\n"
-            "        if name.split('.')[0] in "
-            "('agents', 'graphs', 'profiles', 'tools', 'ui', 'kernelwright'):\n"
-            "            raise ImportError(name)\n"
-            "sys.meta_path.insert(0, Nothing())\n"
-        )
-        environment = {"KERNELWRIGHT_EXPORT_CACHE": str(cache), "HOME": str(cwd)}
-        environment["PATH"] = path or "/usr/local/bin:/usr/bin:/bin"
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", guard + code, *map(str, arguments)],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout + done.stderr
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("agents", "graphs", "profiles", "tools", "ui", "kernelwright"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Nothing())
+import torch
+import torch._dynamo
+
+for line in sys.stdin:
+    request = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        os.chdir(request["cwd"])
+        os.environ["PATH"] = request["path"]
+        sys.argv = ["-c", *request["arguments"]]
+        status = 0
+        try:
+            exec(compile(request["code"], "<script>", "exec"), {"__name__": "__main__"})
+        except SystemExit as end:
+            status = int(end.code or 0)
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """The process that has imported torch and forks."""
+    home = tmp_path_factory.mktemp("nursery")
+    environment = {"KERNELWRIGHT_EXPORT_CACHE": str(home / "built"), "HOME": str(home)}
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", NURSERY],
+        cwd=home,
+        env=environment | {"PATH": PATH},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def outside(nursery: subprocess.Popen[str], tmp_path: Path) -> Callable[..., str]:
+    """Runs Python where Kernelwright cannot be imported, and returns what it printed."""
+
+    def run(code: str, *arguments: str | Path, cwd: Path, status: int = 0, path: str = PATH) -> str:
+        output = tmp_path / "output.txt"
+        request = {
+            "code": code,
+            "arguments": [str(item) for item in arguments],
+            "cwd": str(cwd),
+            "path": path,
+            "output": str(output),
+        }
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps(request) + "\n")
+        nursery.stdin.flush()
+        got = int(nursery.stdout.readline())
+        said = output.read_text()
+        assert got == status, said
+        return said
 
     return run
 
@@ -263,3 +314,36 @@ def softmax() -> tuple[str, str, str]:
 def busy() -> tuple[str, str, str]:
     """Reference, kernel and plan of a module with everything at once."""
     return BUSY, BUSY_KERNEL, BUSY_PLAN
+
+
+CUDA_KERNEL = """#include "kernelwright.cuh"
+// tune: THREADS in 32, 64
+extern "C" __global__ void softmax_rows(const float* x, float* y, int columns) {
+  const int row = blockIdx.x;
+  float top = -INFINITY, sum = 0;
+  for (int c = 0; c < columns; ++c) top = fmaxf(top, x[row * columns + c]);
+  for (int c = 0; c < columns; ++c) sum += expf(x[row * columns + c] - top);
+  for (int c = threadIdx.x; c < columns; c += THREADS)
+    y[row * columns + c] = expf(x[row * columns + c] - top) / sum;
+}
+"""
+
+CUDA_PLAN = """
+def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("softmax_rows", grid=rows, block=THREADS, args=(x, y, columns))
+    return y
+"""
+
+
+@pytest.fixture(scope="session")
+def cuda_softmax() -> tuple[str, str]:
+    """Kernel and plan of a softmax in CUDA."""
+    return CUDA_KERNEL, CUDA_PLAN
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """The interpreter, for tests that need a process of their own."""
+    return sys.executable

@@ -1,0 +1,230 @@
+"""CUDA exports: what can be said without a GPU, and the whole on one."""
+
+import ctypes
+import shutil
+import subprocess
+
+import pytest
+
+from tools.compile import INCLUDE
+from tools.export import export_folder, export_kernelbench
+from tools.export.parts import cuda_launcher
+from tools.nouns import Language
+
+
+@pytest.fixture(scope="module")
+def exported(material, softmax, cuda_softmax, tmp_path_factory):
+    made = material(softmax[0], *cuda_softmax, language=Language.CUDA)
+    return export_folder(made, tmp_path_factory.mktemp("cuda") / "soft")
+
+
+def test_the_kernel_compiles_for_its_architecture_without_a_gpu(exported):
+    kernel = (exported / "kernel.cu").read_text()
+    header = (INCLUDE / "kernelwright.cuh").read_text()
+    cubin = cuda_launcher.compile_cubin(kernel, header, "sm_90a")
+    assert cubin[:4] == b"\x7fELF"
+
+
+def test_without_a_gpu_the_reference_runs(exported, outside, tmp_path):
+    code = """
+import importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("m", sys.argv[1] + "/module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["m"] = module
+spec.loader.exec_module(module)
+x = torch.randn(48, 96)
+with torch.no_grad():
+    torch.testing.assert_close(module.Model()(x), torch.softmax(x, -1))
+assert module.COUNTS == {"reference: device of x": 1}, module.COUNTS
+"""
+    outside(code, exported, cwd=tmp_path)
+
+
+def test_the_launch_structures_are_the_drivers(tmp_path):
+    header = pytest.importorskip("cuda.pathfinder").find_nvidia_header_directory("cudart")
+    if header is None or shutil.which("g++") is None:
+        pytest.skip("needs the CUDA headers and g++")
+    source = tmp_path / "sizes.cpp"
+    source.write_text(
+        "#include <cuda.h>\n#include <cstddef>\n#include <cstdio>\n"
+        'int main() { std::printf("%zu %zu %zu %zu %zu %zu %zu", sizeof(CUlaunchConfig), '
+        "offsetof(CUlaunchConfig, hStream), offsetof(CUlaunchConfig, attrs), "
+        "offsetof(CUlaunchConfig, numAttrs), offsetof(CUlaunchConfig, sharedMemBytes), "
+        "sizeof(CUlaunchAttribute), offsetof(CUlaunchAttribute, value)); }\n"
+    )
+    program = tmp_path / "sizes"
+    subprocess.run(["g++", "-I", str(header), str(source), "-o", str(program)], check=True)
+    said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    config, attribute = cuda_launcher.LaunchConfig, cuda_launcher.LaunchAttribute
+    assert [int(word) for word in said.split()] == [
+        ctypes.sizeof(config),
+        config.stream.offset,
+        config.attributes.offset,
+        config.attribute_count.offset,
+        config.shared_bytes.offset,
+        ctypes.sizeof(attribute),
+        attribute.value.offset,
+    ]
+
+
+KINDS = (ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, ctypes.c_float)
+
+
+class FakeDriver:
+    """Keeps what it was told to launch; enough, because the driver only reads."""
+
+    def __init__(self):
+        self.launches = []
+
+    def cuLaunchKernel(self, function, *rest):  # noqa: N802
+        *geometry, stream, parameters, _ = rest
+        values = [kind.from_address(parameters[i]).value for i, kind in enumerate(KINDS)]
+        self.launches.append((geometry, stream.value, values))
+        return 0
+
+
+def test_arguments_reach_the_driver_at_their_natural_alignment(monkeypatch):
+    monkeypatch.setattr(
+        "torch._C._cuda_getCurrentRawStream", lambda index: 77 + index, raising=False
+    )
+    driver = FakeDriver()
+    kernel = cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "P?qf", 0)
+    kernel((5, 2), 128, 1024, 1, 0xDEAD0000BEEF, True, -3, 0.5)
+    geometry, stream, values = driver.launches[0]
+    assert geometry == [5, 2, 1, 128, 1, 1, 1024]
+    assert stream == 77
+    assert values == [0xDEAD0000BEEF, True, -3, 0.5]
+
+
+GPU = """
+import copy, importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("m", sys.argv[1] + "/module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["m"] = module
+spec.loader.exec_module(module)
+if torch.cuda.get_device_capability() != (9, 0):
+    sys.exit(77)
+model = module.Model().cuda()
+with torch.no_grad():
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(48, 96, device="cuda")
+        torch.testing.assert_close(model(x), torch.softmax(x, -1))
+    assert module.COUNTS == {"kernel": 3}, module.COUNTS
+    model(torch.randn(3, 5, device="cuda"))                          # another shape
+    model(torch.randn(48 * 96 + 1, device="cuda")[1:].view(48, 96))  # no 16-byte alignment
+    assert module.COUNTS["reference: shape of x"] == 1, module.COUNTS
+    assert module.COUNTS["reference: alignment of x"] == 1, module.COUNTS
+    side = torch.cuda.Stream()                                       # on the caller's own stream
+    with torch.cuda.stream(side):
+        big = torch.randn(48, 96, device="cuda")
+        y = model(big)
+    side.synchronize()
+    torch.testing.assert_close(y, torch.softmax(big, -1))
+    graph = torch.cuda.CUDAGraph()                                   # and inside a CUDA graph
+    static = torch.randn(48, 96, device="cuda")
+    with torch.cuda.graph(graph):
+        out = model(static)
+    static.copy_(x)
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(out, torch.softmax(x, -1))
+    whole = torch.compile(model, fullgraph=True)
+    torch.testing.assert_close(whole(x), torch.softmax(x, -1))
+    assert module.COUNTS["kernel (compiled)"] >= 1, module.COUNTS
+y = x.clone().requires_grad_()
+model(y).sum().backward()
+assert y.grad is not None and module.COUNTS["reference: gradient"] == 1
+if torch.cuda.device_count() > 1:
+    with torch.no_grad():
+        z = torch.randn(48, 96, device="cuda:1")
+        torch.testing.assert_close(copy.deepcopy(model).to("cuda:1")(z), torch.softmax(z, -1))
+"""
+
+
+def run_on_gpu(code, *arguments, cwd, python):
+    done = subprocess.run(
+        [python, "-I", "-c", code, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode == 77:
+        pytest.skip("verified for sm_90a, and this GPU is another")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_streams_graphs_compile_and_fallbacks_work(exported, tmp_path, python):
+    run_on_gpu(GPU, exported, cwd=tmp_path, python=python)
+
+
+CLUSTERS = """
+import importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("m", sys.argv[1] + "/module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["m"] = module
+spec.loader.exec_module(module)
+if torch.cuda.get_device_capability() != (9, 0):
+    sys.exit(77)
+x = torch.randn(48, 96, device="cuda")
+with torch.no_grad():
+    torch.testing.assert_close(module.Model().cuda()(x), torch.softmax(x, -1))
+assert module.COUNTS == {"kernel": 1}, module.COUNTS
+"""
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_clusters_and_much_shared_memory_work(
+    material, softmax, cuda_softmax, tmp_path, python
+):
+    plan = cuda_softmax[1].replace("block=THREADS", "block=THREADS, shared=100000, cluster=2")
+    kernel = cuda_softmax[0].replace(
+        "  const int row", "  extern __shared__ float unused[];\n  const int row"
+    )
+    made = material(softmax[0], kernel, plan, language=Language.CUDA)
+    run_on_gpu(CLUSTERS, export_folder(made, tmp_path / "out"), cwd=tmp_path, python=python)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_verify_finds_it_correct(exported, python):
+    code = """
+import runpy, sys
+sys.argv = ["verify.py", "--no-timing"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
+    assert "WRONG" not in run_on_gpu(code, cwd=exported, python=python)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_verify_times_it(exported, python):
+    code = """
+import runpy, sys
+sys.argv = ["verify.py", "--seconds", "0.5", "--no-compile"]
+try:
+    runpy.run_path("verify.py", run_name="__main__")
+except SystemExit as end:
+    assert end.code in (0, 1), end.code   # so small a softmax need not be faster
+"""
+    assert "against eager" in run_on_gpu(code, cwd=exported, python=python)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_kernelbench_file_agrees(material, softmax, cuda_softmax, tmp_path, python):
+    made = material(softmax[0], *cuda_softmax, language=Language.CUDA)
+    path = export_kernelbench(made, tmp_path / "model_new.py")
+    code = """
+import sys, torch
+context = {}
+exec(open(sys.argv[1]).read(), context)
+if torch.cuda.get_device_capability() != (9, 0):
+    sys.exit(77)
+x = torch.randn(48, 96, device="cuda")
+with torch.no_grad():
+    a, b = context["Model"]().cuda()(x), context["ModelNew"]().cuda()(x)
+assert torch.allclose(a, b, atol=1e-4, rtol=1e-4)
+"""
+    run_on_gpu(code, path, cwd=tmp_path, python=python)

@@ -1,0 +1,85 @@
+"""What is not exported, and where nothing is written."""
+
+import json
+import os
+
+import pytest
+
+from tools.export import ExportRefusedError, check_place, export_folder, kernelbench
+from tools.nouns import Verdict
+
+
+def test_what_is_not_faster_is_not_exported_unless_forced(material, tmp_path):
+    with pytest.raises(ExportRefusedError, match="not faster"):
+        export_folder(material(low=0.98), tmp_path / "slow")
+    assert not (tmp_path / "slow").exists()
+    folder = export_folder(material(low=0.98, forced=True), tmp_path / "slow")
+    assert "--force" in (folder / "VERIFICATION.md").read_text()
+    assert json.loads((folder / "evidence.json").read_text())["forced"] is True
+
+
+def test_what_is_not_correct_is_never_exported(material, tmp_path):
+    made = material(forced=True)
+    wrong = made.evaluation.verification.model_copy(update={"verdict": Verdict.WRONG_RESULT})
+    made = made.model_copy(
+        update={"evaluation": made.evaluation.model_copy(update={"verification": wrong})}
+    )
+    with pytest.raises(ExportRefusedError, match="wrong_result"):
+        export_folder(made, tmp_path / "wrong")
+
+
+def test_a_folder_of_something_else_is_left_alone(material, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(ExportRefusedError, match="not empty"):
+        export_folder(material(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+def test_an_earlier_export_is_replaced(material, tmp_path):
+    first = export_folder(material(), tmp_path / "out")
+    (first / "module.py").write_text("old")
+    again = export_folder(material(), tmp_path / "out")
+    assert (again / "module.py").read_text() != "old"
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportRefusedError, match="it is a file"):
+        check_place(tmp_path / "file")
+    with pytest.raises(ExportRefusedError, match="not writable"):
+        check_place(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ExportRefusedError, match="not writable"):
+        check_place(tmp_path / "new")
+
+
+def test_the_evidence_holds_samples_hashes_and_versions(material, tmp_path):
+    folder = export_folder(material(), tmp_path / "out")
+    evidence = json.loads((folder / "evidence.json").read_text())
+    assert evidence["evaluation"]["comparisons"][0]["candidate_samples_ms"] == [0.5, 0.51]
+    assert set(evidence["files_sha256"]) == {p.name for p in folder.iterdir()} - {"evidence.json"}
+    assert evidence["versions"]["torch"]
+    assert evidence["task"]["source_sha256"]
+
+
+def test_the_verification_says_what_was_not_verified(material, tmp_path):
+    words = (export_folder(material(), tmp_path / "out") / "VERIFICATION.md").read_text()
+    assert "(48, 96), float32" in words
+    assert "denormal inputs" in words
+    assert "Gradients" in words
+    assert "1.600 to 2.000" in words
+
+
+def test_kernelbench_wants_a_model(material, softmax):
+    source = softmax[0].replace("class Model(", "class Softmax(")
+    with pytest.raises(ExportRefusedError, match="class Model"):
+        kernelbench(material(source, *softmax[1:], entry="Softmax"))
+
+
+def test_a_reference_that_uses_our_names_is_refused(material, softmax):
+    with pytest.raises(ExportRefusedError, match="'KERNEL'"):
+        kernelbench(material(softmax[0] + "\nKERNEL = 3\n", *softmax[1:]))
