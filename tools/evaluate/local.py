@@ -89,6 +89,7 @@ class LocalExecutor:
         source = read_source(path)
         if isinstance(source, Refusal):
             return source
+        self._keeper.warm()
         request = TraceRequest(source=source, path=str(path), policy=policy)
         async with self._keeper.short_lived("trace") as worker:
             reply = await worker.ask(request, policy.timeout_s)

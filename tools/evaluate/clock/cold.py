@@ -15,17 +15,16 @@ import torch
 _FLUSH_CACHES = 2
 
 
-def input_sets(call_bytes: int, cache_bytes: int, room_bytes: int, most: int) -> int:
-    """How many sets of inputs rotate: enough to pass through the cache, within the memory.
+def input_sets(call_bytes: int, cache_bytes: int, most: int) -> int:
+    """How many sets of inputs rotate: enough to pass through the cache, but no more than fit.
 
     Args:
         call_bytes: what one call reads and writes.
         cache_bytes: the last-level cache.
-        room_bytes: memory that all sets together may take.
-        most: never more than this.
+        most: never more than this, but always one.
     """
     wanted = ceil(_FLUSH_CACHES * cache_bytes / max(call_bytes, 1)) + 1
-    return max(1, min(most, wanted, room_bytes // max(call_bytes, 1)))
+    return max(1, min(most, wanted))
 
 
 class Flush:

@@ -11,12 +11,13 @@ from functools import partial
 
 import torch
 
+from tools.candidates import LaunchRefused
 from tools.evaluate.clock.cold import Flush, input_sets
 from tools.evaluate.clock.conditions import conditions, sm_clock_share
 from tools.evaluate.clock.statistics import median, percentile, ratio_interval
 from tools.evaluate.clock.stopwatch import graph, stopwatch
 from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.room import available_bytes
+from tools.evaluate.judge.room import available_bytes, io_bytes
 from tools.evaluate.judge.truth import Argument
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Comparison, Conditions, Measurement
@@ -38,7 +39,8 @@ class Harness:
         cache = int(bench.hardware.cache_mib * 2**20)
         moved = max(bench.task.bytes_moved, 1)
         room = int(available_bytes(self._device, rules.memory_fraction) * _ROOM_SHARE)
-        count = input_sets(moved, cache, room, rules.input_sets_max)
+        most = room // max(io_bytes(bench.task)[0], 1)
+        count = input_sets(moved, cache, min(most, rules.input_sets_max))
         self.sets = [
             bench.draw(Draw("task", fresh_seed(bench.seed, "timing", i))) for i in range(count)
         ]
@@ -106,9 +108,36 @@ class Harness:
         notes: tuple[str, ...] = (),
         queued: bool = False,
     ) -> Comparison:
-        """Time two implementations in turns, A B B A, so that drift meets both alike."""
+        """Time two implementations in turns, A B B A, so that drift meets both alike.
+
+        Taken again when the device was throttled; if it still is, the conditions say so.
+        """
         self.warm(baseline)
         self.warm(candidate)
+        for attempt in range(2):
+            top, bottom = self._pairs(baseline, candidate, seconds, queued)
+            found = self._conditions(notes)
+            if not found.throttle_reasons:
+                break
+            notes = (*notes, "throttled, taken again") if attempt == 0 else notes
+        ratio = ratio_interval(top, bottom, seed=seed, resamples=self._rules.bootstrap_resamples)
+        return Comparison(
+            baseline=name,
+            candidate_ms=median(bottom),
+            baseline_ms=median(top),
+            ratio=ratio.median,
+            ci95_low=ratio.low,
+            ci95_high=ratio.high,
+            pairs=len(top),
+            candidate_samples_ms=tuple(bottom),
+            baseline_samples_ms=tuple(top),
+            conditions=found,
+        )
+
+    def _pairs(
+        self, baseline: Timed, candidate: Timed, seconds: float, queued: bool
+    ) -> tuple[list[float], list[float]]:
+        """Times of the baseline and of the candidate, pair by pair."""
         top: list[float] = []
         bottom: list[float] = []
         start = time.monotonic()
@@ -120,19 +149,7 @@ class Harness:
             bottom.append(theirs)
             if len(top) >= self._rules.pairs_min and time.monotonic() - start > seconds:
                 break
-        found = ratio_interval(top, bottom, seed=seed, resamples=self._rules.bootstrap_resamples)
-        return Comparison(
-            baseline=name,
-            candidate_ms=median(bottom),
-            baseline_ms=median(top),
-            ratio=found.median,
-            ci95_low=found.low,
-            ci95_high=found.high,
-            pairs=len(top),
-            candidate_samples_ms=tuple(bottom),
-            baseline_samples_ms=tuple(top),
-            conditions=self._conditions(notes),
-        )
+        return top, bottom
 
     def as_graph(self, call: Timed) -> Timed | None:
         """The call as graph replays, one graph a set of inputs; None where it cannot be one."""
@@ -140,7 +157,7 @@ class Harness:
             replays: dict[int, Callable[[], object]] = {
                 id(inputs): graph(partial(call, inputs)) for inputs in self.sets
             }
-        except RuntimeError:
+        except (RuntimeError, LaunchRefused):
             torch.cuda.synchronize()
             return None
         return lambda inputs: replays[id(inputs)]()

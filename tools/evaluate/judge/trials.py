@@ -108,15 +108,15 @@ class Trials:
             return
         self._placed = self._in_new_memory(arguments)
 
-    def _in_new_memory(self, arguments: Sequence[Argument]) -> list[Argument]:
+    def _in_new_memory(self, arguments: Sequence[Argument], mark: str = "") -> list[Argument]:
         return [
-            self._memory.place(a, str(i)) if isinstance(a, Tensor) else a
+            self._memory.place(a, f"{mark}{i}") if isinstance(a, Tensor) else a
             for i, a in enumerate(arguments)
         ]
 
     def _repeat(self, pristine: Sequence[Argument], first: Result) -> None:
         """The same inputs in new memory must give the same bits."""
-        kept, self._placed = self._placed, self._in_new_memory(pristine)
+        kept, self._placed = self._placed, self._in_new_memory(pristine, "again ")
         shelved = [self._shelve(t) for t in first.outputs] if self._tight else first.outputs
         again = self._call(pristine, "the same inputs in new memory")
         for number, (one, two) in enumerate(zip(shelved, again.outputs, strict=True)):
@@ -129,10 +129,10 @@ class Trials:
                     "(a race, a counter kept between calls, or memory read before it is written)",
                 )
         self._placed = kept
+        self._memory.forget("input again")
 
     def _call(self, pristine: Sequence[Argument], on_what: str) -> Result:
         """Run the candidate once and check everything but the values."""
-        self._memory.forget("allocation")
         live = self._bench.reference.weights()
         for name in self._bench.mutated:
             refill(self._weights[name], live[name])
@@ -143,6 +143,8 @@ class Trials:
                 raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
             self._unchanged(self._placed, pristine, live)
             self._shaped(outputs)
+        # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
+        self._memory.forget("allocation")
         return Result(
             tuple(outputs), {name: self._weights[name].clone() for name in self._bench.mutated}
         )

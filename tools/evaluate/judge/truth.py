@@ -51,7 +51,10 @@ class Truth:
         needed = truth_bytes(self._task)
         room = available_bytes(self._device, self._rules.memory_fraction)
         if needed <= room:
-            return self._whole(self._double, [_double(a) for a in arguments])
+            try:
+                return self._whole(self._double, [_double(a) for a in arguments])
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
         if (
             parts := self._chunks(self._double, arguments, own, needed // max(room, 1) + 1)
         ) is not None:

@@ -29,15 +29,19 @@ class Keeper:
         self._rules = rules
         self._worker: WorkerProcess | None = None
         self._beside: set[WorkerProcess] = set()
+        self._warming: asyncio.Task[None] | None = None
         self._closed = False
+
+    def warm(self) -> None:
+        """Start the persistent worker in the background, if there is none; it takes seconds."""
+        if self._worker is None and self._warming is None:
+            self._warming = asyncio.create_task(self._warm())
 
     async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
         """One question to the persistent worker; `questions` counts those to the present one."""
-        if self._worker is None or not self._worker.alive:
-            self.questions = 0
-            self._worker = await self._start("evaluate")
+        worker = await self._present()
         self.questions += 1
-        return await self._worker.ask(request, limit_s)
+        return await worker.ask(request, limit_s)
 
     async def renew(self) -> None:
         """Let the worker go; the next question starts another."""
@@ -59,8 +63,22 @@ class Keeper:
     async def aclose(self) -> None:
         """End every worker; none can be started any more."""
         self._closed = True
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
         await self.renew()
         await asyncio.gather(*(worker.aclose() for worker in tuple(self._beside)))
+
+    async def _warm(self) -> None:
+        async with self.lease:
+            await self._present()
+
+    async def _present(self) -> WorkerProcess:
+        """The persistent worker, started when there is none."""
+        if self._worker is None or not self._worker.alive:
+            self.questions = 0
+            self._worker = await self._start("evaluate")
+        return self._worker
 
     async def _start(self, name: str) -> WorkerProcess:
         if self._closed:

@@ -81,7 +81,11 @@ class WorkerProcess:
         finally:
             theirs.close()
         _LIVE.add(process.pid)
-        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            reader, writer = await asyncio.open_connection(sock=ours)
+        except BaseException:
+            _kill_group(process.pid)
+            raise
         worker = cls(process, reader, writer, rules)
         first = await worker._converse(None, rules.start_s)
         if isinstance(first, Ended):

@@ -6,6 +6,8 @@ Each rung can end it; what is known by then is in the evaluation.
 import time
 from collections.abc import Callable, Sequence
 
+import torch
+
 from tools.candidates.run import PlanRunner
 from tools.evaluate.clock.baselines import BaselineFailedError
 from tools.evaluate.clock.harness import Timed
@@ -70,6 +72,12 @@ class Ladder:
             return self._verification(found.verdict, found.reason)
         except UnverifiableError as error:
             return self._verification(Verdict.OUT_OF_MEMORY, f"not verified: {error}")
+        except (torch.OutOfMemoryError, MemoryError):
+            torch.cuda.empty_cache()
+            words = "not verified: inputs, guarded copies and the truth do not fit into memory"
+            return self._verification(Verdict.OUT_OF_MEMORY, words)
+        except RefusedError as refused:
+            return self._verification(Verdict.CRASHED, f"the reference itself failed: {refused}")
         self._not_verified += self._station.nulls
         if self._request.effort != "certify":
             self._not_verified.append(f"distributions other than {self._used()}")

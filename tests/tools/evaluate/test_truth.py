@@ -1,0 +1,70 @@
+"""The float64 truth in parts: where rows are independent, and nowhere else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tools.evaluate.judge.truth import Truth, UnverifiableError
+from tools.evaluate.rules import Rules
+from tools.nouns import Task, TracePolicy
+from tools.tasks import Reference, draw, trace
+
+NO_ROOM = Rules(memory_fraction=0.0)
+FILE = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.randn(9))
+        self.norm = torch.nn.BatchNorm1d(9)
+    def forward(self, x, y):
+        return %s
+
+def get_inputs():
+    return [torch.randn(10, 9), torch.randn(9)]
+"""
+
+Write = Callable[[str], Path]
+
+
+def setup(write: Write, expression: str) -> tuple[Task, Reference, list[object]]:
+    path = write(FILE % expression)
+    task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy())
+    assert isinstance(task, Task), task
+    reference = Reference.build(task, "cpu", seed=3)
+    return task, reference, draw(task, "task", 1, "cpu")
+
+
+def test_independent_rows_have_the_same_truth_in_chunks(write: Write) -> None:
+    task, reference, args = setup(write, "torch.softmax(x * self.scale + y, dim=1)")
+    own = reference.forward(args)
+    whole, _ = Truth(task, reference, "cpu", Rules()).outputs(args, own)
+    parts = Truth(task, reference, "cpu", NO_ROOM)
+    chunked, _ = parts.outputs(args, own)
+    assert torch.equal(whole[0], chunked[0])
+    assert whole[0].dtype is torch.float64
+    assert "10 chunks" in parts.note
+
+
+@pytest.mark.parametrize("expression", ["torch.softmax(x, dim=0)", "(x * y).sum()", "x.t() * 2"])
+def test_what_does_not_come_apart_is_said_to_be_unverifiable(write: Write, expression: str) -> None:
+    task, reference, args = setup(write, expression)
+    own = reference.forward(args)
+    with pytest.raises(UnverifiableError, match="GiB"):
+        Truth(task, reference, "cpu", NO_ROOM).outputs(args, own)
+
+
+def test_buffers_that_the_forward_updates_are_part_of_the_truth_and_restored(
+    write: Write,
+) -> None:
+    task, reference, args = setup(write, "self.norm(x) * y")
+    before = reference.weights()["norm.running_mean"].clone()
+    own = reference.forward(args)
+    reference.weights()["norm.running_mean"].copy_(before)
+    _, buffers = Truth(task, reference, "cpu", Rules()).outputs(args, own)
+    expected = 0.9 * before.double() + 0.1 * args[0].double().mean(0)
+    assert torch.allclose(buffers["norm.running_mean"], expected)
+    assert torch.equal(reference.weights()["norm.running_mean"], before)
