@@ -7,8 +7,9 @@ to go on: a stop and a crash differ only in that a stop also writes a summary.
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -144,6 +145,9 @@ async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusa
             await drive
         except (asyncio.CancelledError, GraphDrained):
             return await _stopped(graph, context)
+        except Exception as error:
+            await _failed(graph, context, error)
+            raise
         state = (await graph.aget_state(_config(context))).values
     if state.get("refusal"):
         context.archive.set_status("finished")
@@ -185,17 +189,28 @@ def _going_on(context: SearchContext) -> SearchState:
 async def _stopped(graph: SearchGraph, context: SearchContext) -> Summary:
     """Sum up what there is; a caller's own cancellation goes on after that."""
     asked = context.control.stopped_because
-    state = (await graph.aget_state(_config(context))).values
-    summary = summarise(
-        context,
-        rounds=state.get("round", 0),
-        stopped_because=asked or "cancelled",
-        stopped=True,
-    )
-    context.archive.record_summary(summary, "stopped")
+    summary = await _so_far(graph, context, asked or "cancelled", "stopped")
     context.emit(RunFinished(round=summary.rounds, summary=summary))
     if not asked:
         raise asyncio.CancelledError
+    return summary
+
+
+async def _failed(graph: SearchGraph, context: SearchContext, error: Exception) -> None:
+    """Sum up what there is, although we are broken; the listener may be what broke."""
+    words = f"{type(error).__name__}: {error}".splitlines()[0]
+    summary = await _so_far(graph, context, words, "failed")
+    with suppress(Exception):
+        context.emit(RunFinished(round=summary.rounds, summary=summary))
+
+
+async def _so_far(
+    graph: SearchGraph, context: SearchContext, why: str, status: Literal["stopped", "failed"]
+) -> Summary:
+    state = (await graph.aget_state(_config(context))).values
+    rounds = state.get("round", 0)
+    summary = summarise(context, rounds=rounds, stopped_because=why, ended=status)
+    context.archive.record_summary(summary, "stopped")
     return summary
 
 

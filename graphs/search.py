@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import Send
+from langgraph.types import RetryPolicy, Send
 
 from graphs.context import SearchContext
 from graphs.nodes.closing import certify, report
@@ -20,6 +20,11 @@ from graphs.nodes.measuring import evaluate, tune
 from graphs.nodes.opening import baseline, intake
 from graphs.nodes.thinking import plan, write
 from graphs.state import SearchState, Work
+from tools.evaluate.process.worker import WorkerBrokenError
+
+# A machine short of memory may refuse a worker now and grant it in a moment. A step that is taken
+# again finds what it had measured in the archive.
+AGAIN = RetryPolicy(initial_interval=2.0, max_attempts=3, retry_on=WorkerBrokenError)
 
 SearchGraph = CompiledStateGraph[SearchState, SearchContext, SearchState, SearchState]
 
@@ -28,15 +33,15 @@ def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> Search
     """The graph, ready to run."""
     graph = StateGraph(SearchState, context_schema=SearchContext)
     graph.add_node("intake", intake)
-    graph.add_node("baseline", baseline)
+    graph.add_node("baseline", baseline, retry_policy=AGAIN)
     graph.add_node("plan", plan)
     graph.add_node("write", write, input_schema=Work)
-    graph.add_node("evaluate", evaluate)
-    graph.add_node("tune", tune)
+    graph.add_node("evaluate", evaluate, retry_policy=AGAIN)
+    graph.add_node("tune", tune, retry_policy=AGAIN)
     graph.add_node("profile", profile)
     graph.add_node("critique", critique)
     graph.add_node("select", select)
-    graph.add_node("certify", certify)
+    graph.add_node("certify", certify, retry_policy=AGAIN)
     graph.add_node("report", report)
     graph.add_edge(START, "intake")
     graph.add_edge("intake", "baseline")

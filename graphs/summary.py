@@ -20,16 +20,16 @@ NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
 
 
 def summarise(
-    context: SearchContext, *, rounds: int, stopped_because: str, stopped: bool = False
+    context: SearchContext, *, rounds: int, stopped_because: str, ended: Status | None = None
 ) -> Summary:
-    """The run's summary; `stopped` when somebody ended it before its certification."""
+    """The run's summary; `ended` is its status where something cut the search short."""
     record, standings = context.archive.record(), context.archive.standings()
     winner = choose(standings)
     return Summary(
         run=record.id,
         task=_task(context),
         hardware=HardwareSummary(name=record.hardware.name, kind=record.hardware.kind),
-        status="stopped" if stopped else status(winner, standings),
+        status=ended or status(winner, standings),
         baselines={
             item.name: BaselineSummary(
                 median_ms=item.measurement.median_ms if item.measurement else None,

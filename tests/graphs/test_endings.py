@@ -11,6 +11,7 @@ from graphs.control import Control
 from graphs.events import Event
 from graphs.run import resume_search, start_search
 from tools.archive import Archive, RunError, list_runs
+from tools.evaluate.process.worker import WorkerBrokenError
 from tools.nouns import Baselines, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
@@ -110,6 +111,42 @@ async def test_a_broken_tool_is_raised_and_the_run_can_go_on(
     with pytest.raises(RuntimeError, match="we are broken"):
         await search(executor=toy.ToyExecutor(wrong=broken))
     (info,) = list_runs(tmp_path)
-    assert info.status == "running"
+    assert info.summary is not None
+    assert info.summary.status == "failed"
+    assert info.summary.stopped_because == "RuntimeError: we are broken"
     assert not info.live
     assert (await resume(info.id)).status == "improved"
+
+
+async def test_a_worker_that_does_not_start_is_asked_for_again(
+    search: Search, toy: ModuleType
+) -> None:
+    refused: list[str] = []
+
+    def short_of_memory(candidate: object, effort: str) -> None:
+        if effort == "precise" and not refused:
+            refused.append(effort)
+            raise WorkerBrokenError("a worker was killed before it was ready")
+
+    summary = await search(executor=toy.ToyExecutor(wrong=short_of_memory))
+    assert refused
+    assert summary.status == "improved"
+
+
+async def test_a_refused_run_cannot_be_resumed(toy: ModuleType, tmp_path: Path) -> None:
+    class Refusing(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        async def baselines(self, task: Task) -> Baselines | Refusal:
+            return Refusal(sentence="toy does not run: out of memory.")
+
+    await start_search(
+        Path("toy.py"),
+        TracePolicy(),
+        "cpu",
+        toy.PROFILE,
+        home=tmp_path,
+        executor=Refusing(),
+        make_minds=lambda task, hardware: toy.toy_minds(toy.LOOPS),
+    )
+    (info,) = list_runs(tmp_path)
+    with pytest.raises(RunError, match="its module does not run"):
+        await resume_search(info.id, home=tmp_path, executor=toy.ToyExecutor())
