@@ -22,7 +22,7 @@ def merged(ops: Ops, producer: Nest, consumer: Nest, limit: int) -> Nest | None:
     `consumer` may read what `producer` writes; such reads must be at the position written.
     Nests of more than `limit` expressions are not made.
     """
-    if len(producer.exprs) + len(consumer.exprs) > limit:
+    if len(producer.exprs) + len(consumer.exprs) > limit or producer.reads & consumer.targets:
         return None
     if set(producer.axes) & set(consumer.axes):
         consumer = _renamed(ops, consumer)

@@ -207,7 +207,8 @@ class Fusion:
         for at, first in enumerate(nests):
             for second in nests[at + 1 : at + 33]:
                 if first.nest and second.nest and shares(first.nest, second.nest):
-                    yield first, second
+                    turned = first.reads & second.targets
+                    yield (second, first) if turned else (first, second)
 
     def _between(self, first: Step, second: Step) -> bool:
         """Whether a path leads from one to the other through a third step."""
