@@ -12,6 +12,7 @@ from profiles.load import Hardware
 from tools.export.material import Material
 from tools.nouns import Baselines, Candidate, Evaluation, InputSpec, TensorSpec, Value, WeightSpec
 from tools.nouns.run import Summary
+from tools.version import kernelwright_version
 
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
 
@@ -64,7 +65,7 @@ def evidence(material: Material, files: Mapping[str, str]) -> str:
     task = material.task
     fields = {name: getattr(task, name) for name in TaskEvidence.model_fields}
     return EvidenceFile(
-        kernelwright=version("kernelwright"),
+        kernelwright=kernelwright_version(),
         created_at=datetime.now(UTC),
         improved=material.improved,
         forced=material.forced,

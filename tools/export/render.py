@@ -3,7 +3,6 @@
 import ast
 import hashlib
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +14,7 @@ from tools.export import guards, parts, plan_python, signatures
 from tools.export.guards import Argument
 from tools.export.material import ExportRefusedError, Material
 from tools.nouns import Language, Task
+from tools.version import kernelwright_version
 
 HERE = Path(__file__).parent
 # Between the reference and what is ours in a KernelBench file.
@@ -97,7 +97,7 @@ def values(material: Material) -> dict[str, object]:
             Language.CUDA: "cuda-core with NVRTC (pip install cuda-core nvidia-cuda-nvrtc)",
         }[language],
         "is_function": task.entry_kind == "function",
-        "version": version("kernelwright"),
+        "version": kernelwright_version(),
         "language": language.value,
         "device_type": device_type,
         "dispatch_key": {"cpu": "CPU", "cuda": "CUDA"}[device_type],
