@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.evaluate.messages import Reply, Request
 from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.worker import WorkerProcess
+from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
 
@@ -83,4 +83,8 @@ class Keeper:
     async def _start(self, name: str) -> WorkerProcess:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        return await WorkerProcess.start(self._scratch / name, self._rules)
+        try:
+            return await WorkerProcess.start(self._scratch / name, self._rules)
+        except WorkerBrokenError:
+            # On a machine short of memory workers are the first to be killed; once is no pattern.
+            return await WorkerProcess.start(self._scratch / name, self._rules)
