@@ -2,7 +2,7 @@
 
 `nest` brings a loop's axes into the order a GPU wants, `schedule` cuts its body into passes,
 `printing` and `body` write statements, and each strategy's file (`pointwise`, `rows`, `split`,
-`relay`, `columns`, `scans`) fills a skeleton from `skeletons/` with them.
+`relay`, `waves`, `columns`, `scans`) fills a skeleton from `skeletons/` with them.
 """
 
 from agents.playbook.cuda.emitter import CudaEmitter

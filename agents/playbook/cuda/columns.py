@@ -17,6 +17,8 @@ SPLIT = "columns_split"
 NAMES = (REGISTERS, STREAM, SPLIT)
 
 _STATIC_SHARED = 47 * 1024
+# A single pass keeps nothing; only short columns gain from loading all at once.
+_ALL_AT_ONCE = 256
 _TITLES = {
     REGISTERS: "Threads along the rows, their columns in registers",
     STREAM: "Threads along the rows, columns read again for each pass",
@@ -150,7 +152,10 @@ def _grid(case: Case) -> str:
 def _shape(case: Case, tunables: Tunables) -> None:
     vectors = -(-case.nest.kept[-1] // case.along_columns.widths[0])
     widths = [n for n in powers(1, 256) if n < 2 * vectors and (n >= 8 or n >= vectors)]
-    tunables.add("TX", first(32, widths or [1])).add("VECTOR", case.along_columns.widths)
+    # Half a kilobyte side by side keeps a row of accesses in one page of memory.
+    moved = max((p.dtype.itemsize_bytes for p in case.nest.streams()), default=4)
+    best = max(32, 512 // (moved * case.along_columns.widths[0]))
+    tunables.add("TX", first(best, widths or [1])).add("VECTOR", case.along_columns.widths)
 
 
 def _limits(case: Case, tunables: Tunables) -> None:
@@ -179,7 +184,8 @@ def _register_heights(case: Case) -> list[int]:
     widest = case.along_columns.widths[0]
     fits = [n for n in powers(1, 64) if -(-columns // n) * words <= LANE_WORDS and n <= columns]
     wide = [n for n in fits if -(-columns // n) * words * widest <= LANE_WORDS]
-    if not fits or not case.schedule.passes:
+    one_pass = len(case.schedule.passes) < 2
+    if not fits or not case.schedule.passes or (one_pass and columns > _ALL_AT_ONCE):
         return []
     return first(wide[0] if wide else fits[-1], fits)
 

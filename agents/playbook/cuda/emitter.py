@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.playbook.cuda import columns, pointwise, relay, rows, scans, split
+from agents.playbook.cuda import columns, pointwise, relay, rows, scans, split, waves
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
@@ -35,6 +35,7 @@ _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
     _Family(rows.NAMES, rows.strategies, rows.emit),
     _Family(relay.NAMES, relay.strategies, relay.emit),
+    _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),
 )
 _EVERY = (_POINTWISE, _SCANS, _COLUMNS, *_ROWS)

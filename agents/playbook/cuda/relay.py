@@ -17,12 +17,12 @@ from agents.playbook.cuda.rendering import (
 )
 from agents.playbook.cuda.rows import kept_bytes, offsets
 from agents.playbook.cuda.schedule import Kept
+from agents.playbook.cuda.waves import reduces_then_writes
 from agents.playbook.ir import Emitted, Strategy
 
 RELAY = "relay_rows"
 NAMES = (RELAY,)
 _TITLE = "Rows on chip across blocks, one read, copies ahead of time"
-_SMALLEST_ROW_BYTES = 64 * 1024
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -133,22 +133,14 @@ def _shared_text(case: Case) -> str:
 
 def _tile_counts(case: Case) -> list[int]:
     """Tiles a row: two must fit in a block, and half the device's blocks must hold a row."""
-    passes = case.schedule.passes
-    fits = (
-        len(passes) == 2
-        and bool(passes[0].reductions)
-        and not (passes[1].reductions or passes[0].stores or passes[1].row_stores)
-    )
-    if not fits or not _keeps(case) or not _widths(case):
+    if not reduces_then_writes(case) or not _keeps(case) or not _widths(case):
         return []
     row = case.nest.columns * kept_bytes(_keeps(case))
-    if row < _SMALLEST_ROW_BYTES:
-        return []
     least = max(1, -(-2 * row // case.shared_bytes))
-    most = case.multiprocessors // 2
-    if least > case.multiprocessors:
+    most = case.multiprocessors
+    if least > most:
         return []
-    exact = [n for n in powers(2, 256) if least <= n <= max(most, least)]
-    counts = exact or [min(case.multiprocessors, least + least // 8)]
+    even = sorted([*powers(2, most), *(3 * n for n in powers(1, most // 3))])
+    counts = [n for n in even if least <= n] or [min(most, least + least // 8)]
     # Tiles of about 48 KiB let two blocks share a multiprocessor.
     return first(max(least, row // (48 * 1024)), counts)

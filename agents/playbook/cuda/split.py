@@ -10,9 +10,8 @@ from agents.playbook.ir import Emitted, Strategy
 SPLIT = "split_rows"
 NAMES = (SPLIT,)
 _TITLE = "Rows split over blocks, partials in memory"
-# With this many rows for each multiprocessor a block a row fills the device anyway.
-_ROWS_PER_MULTIPROCESSOR = 8
 _SMALLEST_SHARE_BYTES = 8 * 1024
+_LARGE_SHARE_BYTES = 256 * 1024
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -87,10 +86,9 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
 def _splits(case: Case) -> list[int]:
     """Blocks a row: a few waves of the device, and no share too small to be worth a block."""
     most = max(1, case.row_bytes // _SMALLEST_SHARE_BYTES)
-    if case.nest.rows > _ROWS_PER_MULTIPROCESSOR * case.multiprocessors:
-        # Rows alone fill the device; a share should then be what a block keeps in flight.
-        return list(dict.fromkeys(min(most, n) for n in (8, 16, 4, 32, 64, 2)))
-    wanted = [case.multiprocessors * waves // case.nest.rows for waves in (8, 4, 16, 2, 32)]
+    # Where rows alone fill the device, a share is what a block works on for a few microseconds.
+    base = max(8 * case.multiprocessors // case.nest.rows, case.row_bytes // _LARGE_SHARE_BYTES, 2)
+    wanted = (base, base // 2, 2 * base, 4 * base, base // 4)
     return list(dict.fromkeys(max(1, min(most, n)) for n in wanted))
 
 

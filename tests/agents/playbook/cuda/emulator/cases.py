@@ -144,7 +144,7 @@ def case_group_norm(build: Any) -> Any:
     y = b.op("mul", b.op("sub", x, mean), b.op("rsqrt", b.op("add", variance, b.const(1e-5))))
     y = b.op("fma", y, b.load("w", g=4, c=1), b.load("bias", g=4, c=1))
     b.store("y", b.op("mul", y, b.op("sigmoid", y)), **steps)
-    b.fills["x"] = lambda tensor: tensor.add_(300.0)
+    b.fills["x"] = lambda tensor: tensor.add_(30.0)
     return b
 
 

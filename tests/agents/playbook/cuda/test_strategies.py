@@ -1,0 +1,133 @@
+"""Which strategies are offered, on which device, and what they print."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.playbook.cuda import CudaEmitter
+from agents.playbook.rewrites import rewrite
+from profiles.load import hardware_profile
+from tools.candidates import complete_settings, new_candidate, parse_kernel, valid_settings
+from tools.compile import CompileFailure, compile_candidate
+from tools.nouns import Language
+
+H200, L40S = hardware_profile("H200"), hardware_profile("L40S")
+EMITTER = CudaEmitter()
+
+
+def names(loop: Any, hardware: Any = H200) -> list[str]:
+    return [strategy.name for strategy in EMITTER.strategies(loop, hardware)]
+
+
+def written(loop: Any, strategy: Any, hardware: Any, outputs: list[str]) -> Any:
+    """A candidate of one loop, as an assembler would print it."""
+    changed = rewrite(loop, strategy.rewrite) if strategy.rewrite else loop
+    emitted = EMITTER.emit(changed, strategy, "loop0_", hardware)
+    reads = dict.fromkeys(s.access.buffer for s in loop.body if s.access is not None)
+    lines = [f"def forward({', '.join(reads)}):"]
+    lines += [f'    {name} = empty((4,), dtype="float32")' for name in outputs]
+    lines += [f"    {line}" for line in emitted.plan]
+    lines.append(f"    return {', '.join(outputs)}")
+    text = EMITTER.header() + emitted.source
+    return new_candidate(Language.CUDA, text, "\n".join(lines) + "\n")
+
+
+def outputs_of(loop: Any) -> list[str]:
+    return list(dict.fromkeys(store.access.buffer for store in loop.stores))
+
+
+def test_every_strategy_keeps_the_contract(builds: dict[str, Any]):
+    for name, build in builds.items():
+        loop = build.loop(name)
+        for hardware in (H200, L40S):
+            for strategy in EMITTER.strategies(loop, hardware):
+                candidate = written(loop, strategy, hardware, outputs_of(loop))
+                source = parse_kernel(candidate.kernel, Language.CUDA)
+                assert complete_settings(source), strategy.name
+                assert all(t.name.startswith("LOOP0_") for t in source.tunables)
+                assert all(f.name.startswith("loop0_") for f in source.functions)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "hardware"),
+    [
+        ("softmax_online", "sm_90a", "H200"),
+        ("layer_norm", "sm_80", "A100"),
+        ("rms_residual", "sm_89", "L40S"),
+        ("batch_norm_columns", "sm_120", "RTX 5090"),
+        ("cumprod_short", "sm_100a", "B200"),
+        ("integers", "sm_89", "L40S"),
+        ("bias_gelu_half", "sm_90a", "H200"),
+        ("extremes", "sm_90a", "H200"),
+    ],
+)
+async def test_every_strategy_compiles_without_spills(
+    builds: dict[str, Any], name: str, architecture: str, hardware: str
+):
+    loop, device = builds[name].loop(name), hardware_profile(hardware)
+    for strategy in EMITTER.strategies(loop, device):
+        candidate = written(loop, strategy, device, outputs_of(loop))
+        built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
+        assert not isinstance(built, CompileFailure), f"{strategy.name}: {built}"
+        assert all((r.spill_bytes or 0) <= 16 for r in built.reports), strategy.name
+
+
+def test_clusters_are_offered_only_where_they_exist(builds: dict[str, Any]):
+    loop = builds["softmax_online"].loop("softmax")
+    assert any(name.startswith("cluster") for name in names(loop))
+    assert not any(name.startswith("cluster") for name in names(loop, L40S))
+
+
+def test_short_rows_prefer_a_warp_and_one_row_is_split(toolbox: SimpleNamespace, builds: Any):
+    b = toolbox.Build({"n": 1 << 20}, {"c": 64})
+    x = b.load("x", n=64, c=1)
+    b.store("y", b.op("div", x, b.reduce("sum", x)), n=64, c=1)
+    assert names(b.loop("short"))[0] == "warp_rows"
+    assert names(builds["huber"].loop("huber"))[0] == "split_rows"
+
+
+def test_a_row_too_long_for_the_cache_is_never_promised_one_read(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 2}, {"c": 1 << 27})
+    x = b.load("x", n=1 << 27, c=1)
+    b.store("y", b.op("div", x, b.op("sqrt", b.reduce("sum", b.op("square", x)))), n=1 << 27, c=1)
+    found = EMITTER.strategies(b.loop("long"), H200)
+    assert min(strategy.bytes_read_factor for strategy in found) > 1.8
+
+
+def test_a_softmax_is_also_offered_in_two_passes(builds: dict[str, Any]):
+    found = EMITTER.strategies(builds["softmax"].loop("softmax"), H200)
+    assert {strategy.rewrite for strategy in found} == {"", "online_softmax"}
+    assert len({strategy.name for strategy in found}) == len(found)
+
+
+def test_large_spaces_use_wide_indices(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 1 << 17, "c": 1 << 15})
+    b.store("y", b.op("relu", b.load("x", n=1 << 15, c=1)), n=1 << 15, c=1)
+    loop = b.loop("large")
+    strategy = EMITTER.strategies(loop, H200)[0]
+    assert "constexpr long long END" in EMITTER.emit(loop, strategy, "k", H200).source
+
+
+def test_scans_do_not_share_a_loop_with_reductions(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 4}, {"c": 8})
+    x = b.load("x", n=8, c=1)
+    b.store("y", b.op("div", b.scan("sum", x), b.reduce("sum", x)), n=8, c=1)
+    with pytest.raises(ValueError, match="a scan and a reduction"):
+        EMITTER.strategies(b.loop("both"), H200)
+
+
+def test_an_unknown_strategy_is_refused(builds: dict[str, Any]):
+    loop = builds["swish"].loop("swish")
+    strategy = EMITTER.strategies(loop, H200)[0].model_copy(update={"name": "magic"})
+    with pytest.raises(ValueError, match="magic is no strategy of CUDA's"):
+        EMITTER.emit(loop, strategy, "k", H200)
+
+
+def test_defaults_come_first_and_settings_are_many_but_bounded(builds: dict[str, Any]):
+    loop = builds["layer_norm"].loop("layer_norm")
+    for strategy in EMITTER.strategies(loop, H200):
+        text = EMITTER.header() + EMITTER.emit(loop, strategy, "k", H200).source
+        source = parse_kernel(text, Language.CUDA)
+        listed = valid_settings(source)
+        assert 4 <= len(listed) <= 4096
