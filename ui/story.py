@@ -8,7 +8,8 @@ from pathlib import Path
 
 from graphs.events import EVENT, BaselinesMeasured, Event, RunFinished, RunStarted
 from tools.archive import Archive, RunRecord, Standing, Written
-from tools.nouns import Analysis, Baselines, Evidence, Idea, LedgerEntry, Symptom, Verdict
+from tools.archive.ranking import ranked
+from tools.nouns import Analysis, Baselines, Evidence, Idea, LedgerEntry, Symptom
 from tools.nouns.run import Summary
 
 
@@ -57,13 +58,8 @@ class Story:
 
     @property
     def leaders(self) -> tuple[Standing, ...]:
-        """Correct candidates with a time, the fastest first."""
-        timed = [
-            (item.evaluation.median_ms, item.number, item)
-            for item in self.standings
-            if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
-        ]
-        return tuple(item for _, _, item in sorted(timed, key=lambda row: row[:2]))
+        """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
+        return tuple(ranked(self.standings))
 
     def idea(self, id: str) -> Idea | None:
         """The idea of that id, or None."""

@@ -3,6 +3,7 @@
 Notes and new bests are also printed above it, so that they stay in the scrollback.
 """
 
+import time
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -28,6 +29,7 @@ class LiveProgress:
         self.board = Board()
         self._console = Console(file=stream, highlight=False)
         self._spinner = Spinner("dots")
+        self._shown_at = time.monotonic()
         self._live = Live(
             console=self._console, refresh_per_second=8, transient=True, get_renderable=self._draw
         )
@@ -44,12 +46,14 @@ class LiveProgress:
     def show(self, event: Event) -> None:
         """Take in an event; the next frame shows it."""
         self.board.fold(event)
+        self._shown_at = time.monotonic()
         if isinstance(event, BestImproved | Noted):
             style = "green" if isinstance(event, BestImproved) else "yellow"
             self._console.print(Text(sentence(event, self.board), style=style))
 
     def _draw(self) -> Panel:
-        self._spinner.update(text=stage_line(self.board))
+        since_s = time.monotonic() - self._shown_at
+        self._spinner.update(text=stage_line(self.board, self.board.elapsed_s + since_s))
         return Panel(
             Group(self._spinner, times(self.board), counts(self.board)),
             title=title(self.board),
@@ -64,12 +68,12 @@ def title(board: Board) -> Text:
     return Text(words if board.task else "Kernelwright", style="bold")
 
 
-def stage_line(board: Board) -> Text:
-    """Round, stage and idea."""
+def stage_line(board: Board, elapsed_s: float) -> Text:
+    """Round, stage, idea and the time since the search began."""
     line = Text(f"round {board.round}  {board.stage}", style="cyan")
     if board.idea:
         line.append(f"  {one_line(board.idea, 70)}", style="default")
-    line.append(f"  {seconds(board.elapsed_s)}", style="dim")
+    line.append(f"  {seconds(elapsed_s)}", style="dim")
     return line
 
 

@@ -1,0 +1,164 @@
+"""The page about a run: well-formed, self-contained, with the numbers, and harmless."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ui import story as stories
+from ui.report import render, write
+from ui.report.charts import Dot, Line, Point, roofline, trajectory
+from ui.report.scale import Scale, around
+
+VOID = {"meta", "br", "link", "img", "hr", "input"}
+
+
+class Checker(HTMLParser):
+    """Follows tags and fails where they do not close in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.tags = []
+        self.attributes = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *item) for item in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, (tag, self.open)
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert not checker.open
+    return checker
+
+
+def test_it_is_well_formed_and_asks_the_internet_for_nothing(run, home):
+    page = render(stories.load(run, home))
+    checker = checked(page)
+    assert not {"script", "link", "img", "iframe"} & set(checker.tags)
+    assert not re.search(r"https?://|url\(|@import", page)
+    assert "default-src 'none'" in page
+
+
+def test_the_numbers_are_on_the_page(run, home):
+    story = stories.load(run, home)
+    page = render(story)
+    for words in (
+        "6.200 ms",
+        "12.4 ms",
+        "8.900 ms",
+        "1.44x",
+        "1.35 to 1.52",
+        "50%",
+        "1.355 to 1.525",
+        "heavy_tail",
+        "1.10e-07",
+        "denormal inputs",
+        "load average of the machine",
+        "wider lanes",
+        "LANES=16",
+        "held",
+        "1 of 1 checked predictions held",
+        "far from the roof",
+        story.best.candidate.id,
+    ):
+        assert words in page, words
+
+
+def test_source_plan_and_difference_are_coloured(run, home):
+    page = render(stories.load(run, home))
+    assert "softmax_rows" in page
+    assert '<span class="k">def</span>' in page
+    assert "What changed since" in page
+    assert "// LANES = 8" in page
+    assert "// LANES = 16" in page
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "</style><svg onload=alert(1)>",
+        "{{ 7 * 7 }} {% raw %} & <!--",
+        "\x00\x1b[2J\u202e",
+    ],
+)
+def test_hostile_names_stay_text(recording, home, hostile):
+    kept = recording(name=hostile, text=hostile)
+    run = kept.archive(home)
+    page = render(stories.load(run, home))
+    checker = checked(page)
+    assert not {"script", "img"} & set(checker.tags)
+    assert not [a for a in checker.attributes if a[1].startswith("on") or a[1] == "src"]
+    assert page.count("<style>") == page.count("</style>") == 1
+    assert "\x00" not in page
+    assert "\x1b" not in page
+
+
+def test_an_unfinished_run_has_a_page_too(recording, home):
+    run = recording().archive(home, finished=False)
+    page = render(stories.load(run, home))
+    checked(page)
+    assert "not finished yet" in page
+
+
+def test_both_schemes_are_there(run, home):
+    page = render(stories.load(run, home))
+    assert "prefers-color-scheme: dark" in page
+    assert "color-scheme: light dark" in page
+
+
+def test_it_is_written_where_asked(run, home, tmp_path):
+    path = write(stories.load(run, home), tmp_path / "new" / "page.html")
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_step_only_falls():
+    times = [9.0, 7.0, 8.0, 5.0, 6.0]
+    picture = trajectory([Dot(i, ms, f"c{i}") for i, ms in enumerate(times)], [], [])
+    path = re.search(r'class="best" d="([^"]+)"', picture).group(1)
+    heights = [float(y) for y in re.findall(r"(?:,|V)(\d+\.?\d*)", path)]
+    assert len(heights) == 3
+    assert heights == sorted(heights)  # down the page is faster
+
+
+def test_labels_do_not_lie_on_each_other():
+    lines = [Line("eager", 5.0, "baseline"), Line("compile", 5.01, "baseline")]
+    picture = trajectory([Dot(0, 1.0, "x")], lines, [])
+    heights = [float(y) for y in re.findall(r'class="note" x="[\d.]+" y="([\d.]+)"', picture)]
+    assert abs(heights[0] - heights[1]) >= 14
+
+
+def test_points_stand_under_the_roof():
+    picture = roofline(0.5, 100.0, 1.0, [Point("best", 4e10, "top")])
+    assert "40 GFLOP/s" in picture
+    assert "1 TFLOP/s peak" in picture
+
+
+@given(st.lists(st.floats(1e-4, 1e5), min_size=1, max_size=30))
+def test_every_value_finds_its_place(values):
+    scale = Scale(*around(values), 10, 500)
+    assert all(10 <= scale.at(value) <= 500 for value in values)
+    assert all(scale.low <= tick <= scale.high for tick in scale.ticks())
+    assert len(scale.ticks()) <= 12
+
+
+@given(st.floats(1, 1e6))
+def test_linear_axes_have_a_handful_of_ticks(end):
+    ticks = Scale(0.0, end, 0, 100, logarithmic=False).ticks()
+    assert 3 <= len(ticks) <= 25
+    assert all(0 <= tick <= end for tick in ticks)
