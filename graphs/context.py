@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from agents.coder import Coder
 from agents.critic import Critic
@@ -45,6 +44,7 @@ class SearchContext:
     seed: int = 0
     listener: Listener | None = None
     control: Control = field(default_factory=Control)
+    _baselines: Baselines | None = None
 
     def emit(self, event: Event, key: str | None = None) -> None:
         """Keep an event, then show it; one whose key is known already is neither."""
@@ -54,13 +54,18 @@ class SearchContext:
         if stored is not None and self.listener is not None:
             self.listener(event)
 
-    @cached_property
+    def learn(self, baselines: Baselines) -> None:
+        """Keep what PyTorch itself does, as far as it is known now."""
+        self.archive.record_baselines(baselines)
+        self._baselines = baselines
+
+    @property
     def baselines(self) -> Baselines:
-        """What PyTorch itself does; the baseline node has recorded it."""
-        known = self.archive.record().baselines
-        if known is None:
+        """What PyTorch itself does; the baseline node has recorded eager at least."""
+        self._baselines = self._baselines or self.archive.record().baselines
+        if self._baselines is None:
             raise RuntimeError(f"run {self.archive.id} has no baselines yet")
-        return known
+        return self._baselines
 
     @property
     def best_baseline_ms(self) -> float:

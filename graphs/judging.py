@@ -98,12 +98,17 @@ def promising(
 
 
 def settle(
-    context: SearchContext, candidate: Candidate, precise: Evaluation, best: Best, round: int
+    context: SearchContext, candidate: Candidate, judged: Evaluation, best: Best, round: int
 ) -> Best:
-    """The better of the best so far and a precisely judged candidate."""
-    median_ms, ms = precise.median_ms, comparable_ms(context, precise)
-    if precise.verdict is not Verdict.CORRECT or median_ms is None or ms is None:
-        return best
+    """The better of the best so far and a candidate that was just judged.
+
+    The best itself, judged more precisely than before, takes the new figure, or gives way.
+    """
+    median_ms, ms = judged.median_ms, comparable_ms(context, judged)
+    if judged.verdict is not Verdict.CORRECT or median_ms is None or ms is None:
+        return _next_best(context) if candidate.id == best.id else best
+    if candidate.id == best.id:
+        return Best(candidate.id, ms)
     if best.ms is not None and ms >= best.ms:
         return best
     eager = context.baselines.named("eager")
@@ -118,6 +123,13 @@ def settle(
     )
     context.emit(improved, key=f"best:{candidate.id}")
     return Best(candidate.id, ms)
+
+
+def _next_best(context: SearchContext) -> Best:
+    standing = context.archive.best()
+    if standing is None:
+        return Best()
+    return Best(standing.candidate.id, comparable_ms(context, standing.evaluation))
 
 
 def comparable_ms(context: SearchContext, evaluation: Evaluation) -> float | None:

@@ -1,6 +1,7 @@
 """What a search amounts to, from nothing but its archive."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
@@ -37,7 +38,7 @@ def summarise(
             )
             for item in (record.baselines.items if record.baselines else ())
         },
-        best=_best(winner, context.floor_ms) if winner else None,
+        best=_best(winner, context) if winner else None,
         candidates=_counts(context, standings),
         rounds=rounds,
         seconds=context.archive.spent_s(),
@@ -76,25 +77,53 @@ def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
     return next((item for item in evaluation.comparisons if item.baseline == baseline), None)
 
 
-def _best(winner: Standing, floor_ms: float) -> BestSummary | None:
-    evaluation, hardest = winner.evaluation, against_best(winner.evaluation)
-    median_ms = evaluation.median_ms
-    if median_ms is None or hardest is None:
+def _best(winner: Standing, context: SearchContext) -> BestSummary | None:
+    evaluation = winner.evaluation
+    median_ms, odds = evaluation.median_ms, _odds(evaluation, context)
+    if median_ms is None or odds is None:
         return None
-    eager = _against(evaluation, "eager")
     found = evaluation.verification
     return BestSummary(
         candidate=winner.candidate.id,
         median_ms=median_ms,
-        speedup_vs_eager=eager.ratio if eager else None,
-        speedup_vs_best_baseline=hardest.ratio,
-        ci95=(hardest.ci95_low, hardest.ci95_high),
-        floor_fraction=floor_ms / median_ms,
+        speedup_vs_eager=odds.against_eager,
+        speedup_vs_best_baseline=odds.ratio,
+        ci95=odds.interval,
+        floor_fraction=context.floor_ms / median_ms,
         error_ratio=found.error_ratio,
         coverage=found.coverage,
         method=found.method,
         precision=found.precision,
         verdict=found.verdict.value,
+    )
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """Ratios of baseline over candidate."""
+
+    against_eager: float | None
+    ratio: float
+    interval: tuple[float, float]
+
+
+def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
+    """Pair by pair where the candidate was compared, else what both spreads allow."""
+    hardest = against_best(evaluation)
+    if hardest is not None:
+        eager = _against(evaluation, "eager")
+        interval = (hardest.ci95_low, hardest.ci95_high)
+        return _Odds(eager.ratio if eager else None, hardest.ratio, interval)
+    # A search that was stopped early has only screened: the widest interval is the honest one.
+    base, screen = context.baselines.best.measurement, evaluation.screen
+    eager_alone = context.baselines.named("eager")
+    if base is None or screen is None:
+        return None
+    known = eager_alone.measurement if eager_alone else None
+    return _Odds(
+        known.median_ms / screen.median_ms if known else None,
+        base.median_ms / screen.median_ms,
+        (base.p10_ms / screen.p90_ms, base.p90_ms / screen.p10_ms),
     )
 
 

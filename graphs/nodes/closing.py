@@ -7,6 +7,7 @@ from langgraph.runtime import Runtime
 from graphs.context import SearchContext
 from graphs.events import Noted, RunFinished
 from graphs.judging import judge
+from graphs.nodes.opening import complete
 from graphs.state import SearchState, Update
 from graphs.summary import against_best, summarise
 from tools.archive import Standing, ranked
@@ -20,6 +21,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     behind it are slower still; only where nothing could be distinguished the next one has a try.
     """
     context, round = runtime.context, state["round"]
+    await complete(context)
     for finalist in finalists(context.archive.standings(), context.profile.finalists):
         evaluation = await judge(context, finalist.candidate, "certify", round)
         if evaluation.verdict is not Verdict.CORRECT:

@@ -5,7 +5,8 @@ from langgraph.runtime import Runtime
 from agents.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten
-from graphs.judging import Best, judge, promote, screen
+from graphs.judging import Best, judge, promote, screen, settle
+from graphs.nodes.opening import complete
 from graphs.state import SearchState, Update
 from tools.archive import Standing
 from tools.candidates import implementation_key
@@ -20,6 +21,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     judged: list[Evaluation] = []
     if not best.id:
         best, judged = await _first(context, queue, best, round)
+        await complete(context)
     judged += await screen(context, queue[len(judged) :], round)
     best = await promote(context, judged, best, round)
     failed = _without_success(context, state, judged)
@@ -57,17 +59,17 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 async def _first(
     context: SearchContext, queue: list[Candidate], best: Best, round: int
 ) -> tuple[Best, list[Evaluation]]:
-    """Until there is a best candidate, judge one at a time and each correct one precisely.
+    """Until there is a best candidate, screen one at a time; the first correct one is it for now.
 
-    So a person sees a verified figure as early as can be, and one candidate is judged even when
-    the baselines took all the time there was.
+    So a person sees a verified figure as early as can be, before torch.compile had its turn, and
+    one candidate is judged even when the baselines took all the time there was.
     """
     judged: list[Evaluation] = []
     for candidate in queue:
         if best.id or (judged and context.out_of_time):
             break
         judged.append(await judge(context, candidate, "screen", round))
-        best = await promote(context, judged[-1:], best, round)
+        best = settle(context, candidate, judged[-1], best, round)
     return best, judged
 
 

@@ -16,13 +16,19 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 
 async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Measure the baselines once in a run's life."""
+    """Time the module as it is; torch.compile takes long and has its turn in `complete`."""
     context = runtime.context
-    measured: Baselines | Refusal | None = context.archive.record().baselines
-    if measured is None:
-        measured = await context.executor.baselines(context.task)
+    measured = await context.executor.baselines(context.task, eager_only=True)
     if isinstance(measured, Refusal):
         return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
-    context.archive.record_baselines(measured)
-    context.emit(BaselinesMeasured(baselines=measured), key="baselines")
+    context.learn(measured)
+    context.emit(BaselinesMeasured(baselines=measured), key="baselines:eager")
     return {}
+
+
+async def complete(context: SearchContext) -> None:
+    """Time the baselines that are still missing, so that precise comparisons can begin."""
+    measured = await context.executor.baselines(context.task)
+    if isinstance(measured, Baselines):
+        context.learn(measured)
+        context.emit(BaselinesMeasured(baselines=measured), key="baselines")

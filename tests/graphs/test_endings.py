@@ -12,7 +12,7 @@ from graphs.events import Event
 from graphs.run import resume_search, start_search
 from tools.archive import Archive, RunError, list_runs
 from tools.evaluate.process.worker import WorkerBrokenError
-from tools.nouns import Baselines, Refusal, Task, TracePolicy
+from tools.nouns import Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
@@ -70,7 +70,7 @@ async def test_a_task_that_cannot_be_traced_makes_no_run(toy: ModuleType, tmp_pa
 
 async def test_a_reference_that_does_not_run_is_refused(toy: ModuleType, tmp_path: Path) -> None:
     class Refusing(toy.ToyExecutor):  # type: ignore[name-defined, misc]
-        async def baselines(self, task: Task) -> Baselines | Refusal:
+        async def baselines(self, task: Task, *, eager_only: bool = False) -> object:
             return Refusal(sentence="toy does not run: out of memory.")
 
     answer = await start_search(
@@ -135,7 +135,7 @@ async def test_a_worker_that_does_not_start_is_asked_for_again(
 
 async def test_a_refused_run_cannot_be_resumed(toy: ModuleType, tmp_path: Path) -> None:
     class Refusing(toy.ToyExecutor):  # type: ignore[name-defined, misc]
-        async def baselines(self, task: Task) -> Baselines | Refusal:
+        async def baselines(self, task: Task, *, eager_only: bool = False) -> object:
             return Refusal(sentence="toy does not run: out of memory.")
 
     await start_search(

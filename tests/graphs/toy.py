@@ -131,19 +131,18 @@ class ToyExecutor:
     async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
         return TASK
 
-    async def baselines(self, task: Task) -> Baselines | Refusal:
-        await self._take("baselines", "screen")
-        compiled = self.compile_ms
-        return Baselines(
-            items=(
-                Baseline(name="eager", measurement=_measured(self.eager_ms)),
-                Baseline(
-                    name="compile",
-                    measurement=_measured(compiled) if compiled else None,
-                    failure="" if compiled else "no C++ compiler",
-                ),
+    async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
+        known = self.remembered.items if self.remembered else ()
+        for name, ms in (("eager", self.eager_ms), ("compile", self.compile_ms)):
+            if (eager_only and name != "eager") or name in {item.name for item in known}:
+                continue
+            await self._take(name, "screen")
+            failure = "" if ms else "no C++ compiler"
+            known += (
+                Baseline(name=name, measurement=_measured(ms) if ms else None, failure=failure),
             )
-        )
+        self.remembered = Baselines(items=known)
+        return self.remembered
 
     def remember(self, task: Task, baselines: Baselines) -> None:
         self.remembered = baselines

@@ -33,8 +33,12 @@ class Executor(Protocol):
         """Turn a user's file into a task, in a worker; a Refusal says why not."""
         ...
 
-    async def baselines(self, task: Task) -> Baselines | Refusal:
-        """Measure what PyTorch itself does; a Refusal when not even eager runs."""
+    async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
+        """Measure what PyTorch itself does; a Refusal when not even eager runs.
+
+        With `eager_only` the slow ones (torch.compile) may be left for a later call. What was
+        measured once is not measured again.
+        """
         ...
 
     def remember(self, task: Task, baselines: Baselines) -> None:
