@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from agents.playbook.emitter import Emitter
 from agents.playbook.ir import Buffer, Emitted, Loop, PlanLine, Program, Strategy
+from agents.playbook.predict import predict_ms
 from agents.playbook.rewrites import rewrite
+from agents.playbook.sharing import on_other_buffers, shape_of, within_budget
 from profiles.load import Hardware
 from tools.nouns import Value
 
@@ -36,12 +38,22 @@ def assemble(
     Raises:
         ValueError: a strategy does not fit its loop.
     """
-    emitted = {
-        loop.name: _emitted(loop, emitter, choices.get(loop.name), hardware)
+    chosen = {
+        loop.name: choices.get(loop.name) or emitter.strategies(loop, hardware)[0]
         for loop in program.loops
     }
+    firsts = _firsts(program, chosen)
+    emitted = {
+        loop.name: _emitted(loop, emitter, chosen[loop.name], hardware)
+        for loop in program.loops
+        if firsts[loop.name] is loop
+    }
+    times = {loop.name: predict_ms(loop, chosen[loop.name], hardware) for loop in program.loops}
+    order = tuple(sorted(emitted, key=lambda name: -times[name]))
+    emitted = within_budget(emitted, order, emitter.header(), emitter.language)
+    lines = {loop.name: _launches(loop, firsts[loop.name], emitted) for loop in program.loops}
     return Assembled(
-        kernel=_kernel(program, emitter, emitted), plan="\n".join(_plan(program, emitted)) + "\n"
+        kernel=_kernel(program, emitter, emitted), plan="\n".join(_plan(program, lines)) + "\n"
     )
 
 
@@ -51,11 +63,21 @@ def returned(program: Program) -> tuple[str, ...]:
     return tuple(views.get(name, name) for name in program.returns)
 
 
-def _emitted(
-    loop: Loop, emitter: Emitter, strategy: Strategy | None, hardware: Hardware
-) -> Emitted:
-    if strategy is None:
-        strategy = emitter.strategies(loop, hardware)[0]
+def _firsts(program: Program, chosen: Mapping[str, Strategy]) -> dict[str, Loop]:
+    """For every loop, the first one whose kernel it can use: itself, or an equal one."""
+    known: dict[tuple[Loop, Strategy], Loop] = {}
+    return {
+        loop.name: known.setdefault((shape_of(loop), chosen[loop.name]), loop)
+        for loop in program.loops
+    }
+
+
+def _launches(loop: Loop, first: Loop, emitted: Mapping[str, Emitted]) -> tuple[str, ...]:
+    lines = emitted[first.name].plan
+    return lines if first is loop else on_other_buffers(lines, first, loop)
+
+
+def _emitted(loop: Loop, emitter: Emitter, strategy: Strategy, hardware: Hardware) -> Emitted:
     if strategy.rewrite:
         loop = rewrite(loop, strategy.rewrite)
     return emitter.emit(loop, strategy, f"{loop.name}_", hardware)
@@ -65,7 +87,11 @@ def _kernel(program: Program, emitter: Emitter, emitted: Mapping[str, Emitted]) 
     if not emitted:
         return ""
     parts = [emitter.header().rstrip()]
-    parts += [f"{described(loop)}\n{emitted[loop.name].source.strip()}" for loop in program.loops]
+    parts += [
+        f"{described(loop)}\n{emitted[loop.name].source.strip()}"
+        for loop in program.loops
+        if loop.name in emitted
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -86,7 +112,7 @@ def _names(names: Mapping[str, None]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _plan(program: Program, emitted: Mapping[str, Emitted]) -> Iterator[str]:
+def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     yield f"def forward({', '.join(program.parameters)}):"
     for name, target in program.weights:
         yield f'    {name} = weights["{target}"]'
@@ -99,7 +125,7 @@ def _plan(program: Program, emitted: Mapping[str, Emitted]) -> Iterator[str]:
         for buffer in _first_stored(program, step, made):
             yield f"    {_allocation(buffer)}"
             made.add(buffer.name)
-        for line in emitted[step.name].plan:
+        for line in launches[step.name]:
             yield f"    {line}"
     yield f"    return {_result(program)}"
 

@@ -159,5 +159,6 @@ def _joined(ops: Ops, producer: Nest, consumer: Nest) -> Nest:
 
 
 def shares(first: Nest, second: Nest) -> bool:
-    """Whether two nests read a tensor in common, or write parts of one."""
-    return bool(first.reads & second.reads) or _same_target(first, second)
+    """Whether two nests read a tensor in common, write parts of one, or are single numbers."""
+    single = not first.axes and not second.axes
+    return single or bool(first.reads & second.reads) or _same_target(first, second)

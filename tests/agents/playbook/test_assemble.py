@@ -1,6 +1,7 @@
 """Assembled candidates keep the contract, whatever a graph holds."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from agents.playbook.cpp import CppEmitter
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.emitter import Emitter
 from agents.playbook.lower import lower
+from agents.playbook.sharing import MOST_TUNABLES
 from profiles.load import hardware_profile
 from tools.candidates import parse_kernel
 from tools.candidates.plan.validate import validate_plan
@@ -81,3 +83,43 @@ def test_buffers_that_the_forward_updates_are_updated_by_the_plan(check: Check) 
     plan = validate_plan(made.plan, parse_kernel(made.kernel, printer.language))
     assert set(plan.updates) == {"running_mean", "running_var", "num_batches_tracked"}
     assert set(plan.weights) >= {"weight", "bias", "running_mean"}
+
+
+class Repeated(nn.Module):
+    """One layer several times over, at one size or at growing ones."""
+
+    def __init__(self, count: int, growing: bool) -> None:
+        super().__init__()
+        sizes = [8 * (at + 1) if growing else 8 for at in range(count + 1)]
+        pairs = pairwise(sizes)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.softmax(layer(x), -1)
+        return x
+
+
+@pytest.mark.parametrize("emitter", EMITTERS, ids=["cpp", "cuda"])
+def test_equal_loops_share_a_kernel(emitter: tuple[Emitter, str], check: Check) -> None:
+    printer, device = emitter
+    program = check(Repeated(3, growing=False), r(40, 8)).program
+    assert len(program.loops) == 3
+    made = assemble(program, printer, {}, hardware_profile(device))
+    assert described(program.loops[0]) in made.kernel
+    assert described(program.loops[1]) not in made.kernel
+    plan = validate_plan(made.plan, parse_kernel(made.kernel, printer.language))
+    assert made.plan.count("launch(") == 3 * len(plan.launches)
+
+
+@pytest.mark.parametrize("emitter", EMITTERS, ids=["cpp", "cuda"])
+def test_many_loops_keep_the_contract_by_fixing_tunables(
+    emitter: tuple[Emitter, str], check: Check
+) -> None:
+    printer, device = emitter
+    program = check(Repeated(40, growing=True), r(40, 8)).program
+    assert len(program.loops) == 40
+    made = assemble(program, printer, {}, hardware_profile(device))
+    source = parse_kernel(made.kernel, printer.language)
+    assert 0 < len(source.tunables) <= MOST_TUNABLES
+    assert len(validate_plan(made.plan, source).launches) >= 40

@@ -129,6 +129,12 @@ def test_updated_statistics_stand_in_the_plan(check: Check) -> None:
     assert set(checked.updates) == {"running_mean", "running_var", "num_batches_tracked"}
 
 
+def test_single_numbers_share_a_loop(check: Check) -> None:
+    tail = nn.Sequential(nn.BatchNorm2d(6), nn.MaxPool2d(2), nn.BatchNorm2d(6))
+    checked = check(tail, r(3, 6, 4, 4))
+    assert checked.families == ["pointwise", "normalisation", "normalisation"]
+
+
 def test_a_module_without_work_of_ours_has_no_loop(check: Check) -> None:
     checked = check(nn.Linear(8, 16, bias=False), r(4, 8))
     assert checked.families == []
