@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tools.archive import Standing
-from tools.nouns import LedgerEntry, Task
-from tools.nouns.run import Summary
+from tools.nouns import Comparison, LedgerEntry, Task
+from tools.nouns.run import BestSummary, Summary
 from ui.story import Story
 from ui.words import (
     STATUS,
@@ -98,10 +98,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
     best = summary.best
     if best is not None:
         grid.add_row("best", f"{milliseconds(best.median_ms)} (candidate {best.candidate})")
-        low, high = best.ci95
-        interval = f"95 % interval {low:.2f} to {high:.2f}"
-        grid.add_row("", f"{ratio(best.speedup_vs_best_baseline)} the best baseline, {interval}")
-        grid.add_row("", f"{ratio(best.speedup_vs_eager)} eager")
+        for name, words in comparison_rows(story, best):
+            grid.add_row(name, words)
         grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
         if best.error_ratio is not None:
             grid.add_row("error", f"{best.error_ratio:.2f} times PyTorch's own, {best.precision}")
@@ -119,6 +117,28 @@ def result_grid(story: Story, summary: Summary) -> Table:
     if summary.export:
         grid.add_row("export", Text(plain(summary.export)))
     return grid
+
+
+def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
+    """The best against each baseline, by the times of their own interleaved pairs."""
+    found = story.best.evaluation.comparisons if story.best else ()
+    if not found:
+        words = f"{ratio(best.speedup_vs_best_baseline)} the best baseline"
+        return [("", f"{words}, {interval_words(*best.ci95)}")]
+    return [(f"vs {item.baseline}", comparison_words(item)) for item in found]
+
+
+def comparison_words(item: Comparison) -> str:
+    """A comparison in a line."""
+    times = f"{milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)}"
+    interval = interval_words(item.ci95_low, item.ci95_high)
+    return f"{ratio(item.ratio)}, {interval} ({times}, {item.pairs} pairs)"
+
+
+def interval_words(low: float, high: float) -> str:
+    """An interval, and whether it tells the two apart."""
+    doubt = "" if low > 1 or high < 1 else ", not distinguishable"
+    return f"95 % interval {low:.2f} to {high:.2f}{doubt}"
 
 
 def leaderboard(story: Story) -> Table:

@@ -8,11 +8,12 @@ from rich.text import Text
 from graphs.summary import against_best
 from tools.nouns import Baselines, Candidate, Evaluation, TracePolicy, Value, Verdict
 from tools.nouns.run import BaselineSummary
+from ui.cards import comparison_words
 from ui.commands.candidates import read_candidate
 from ui.commands.judge import baselines_of, judge, traced
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.complaints import existing_file
-from ui.words import VERDICT, milliseconds, plain, ratio
+from ui.words import VERDICT, one_line, plain
 
 
 class CheckResult(Value):
@@ -99,14 +100,10 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
     head.append(f": {plain(result.reason)}", style="default")
     out.print(head)
     for name, baseline in result.baselines.items():
-        words = milliseconds(baseline.median_ms) if baseline.median_ms else baseline.failure
-        out.print(Text(f"{name:<10} {plain(words)}"))
-    if evaluation.median_ms is not None:
-        out.print(Text(f"{'candidate':<10} {milliseconds(evaluation.median_ms)}"))
-    if result.ci95 is not None:
-        low, high = result.ci95
-        words = f"{ratio(result.speedup_vs_best_baseline)} the best baseline"
-        out.print(f"{words}, 95 % interval {low:.3f} to {high:.3f}")
+        if baseline.median_ms is None:
+            out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
+    for item in evaluation.comparisons:
+        out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
     if result.error_ratio is not None:
         out.print(f"error {result.error_ratio:.2f} times PyTorch's own ({result.precision})")
     out.print(Text(f"isolation: {plain(result.isolation)}", style="dim"))

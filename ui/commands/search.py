@@ -170,6 +170,10 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
     if len(story.leaders) > 1:
         out.print(leaderboard(story))
     where = "" if home is None else f" --run-dir {home}"
-    verbs = "resume" if summary.status == "stopped" else "report"
-    words = {"resume": "go on with", "report": "all of it as a page"}[verbs]
-    sys.stderr.write(f"{words}: kernelwright {verbs} {summary.run}{where}\n")
+    steps = {"all of it as a page": f"report {summary.run}"}
+    if summary.status == "stopped":
+        steps = {"go on with": f"resume {summary.run}"}
+    if summary.status == "improved" and summary.export is None:
+        steps["take it home"] = f"export {summary.run} -o FOLDER"
+    for words, step in steps.items():
+        sys.stderr.write(f"{words}: kernelwright {step}{where}\n")
