@@ -66,6 +66,8 @@ class Tuning:
         settings = self._next()
         if settings is None:
             return None
+        # Several may be asked for before the first is told: none is asked for twice.
+        self._open.pop(settings)
         candidate = with_settings(self._candidate, settings, note="tuned settings")
         return candidate.model_copy(update={"parents": (self._candidate.id,)})
 

@@ -78,6 +78,12 @@ class SearchContext:
         """Whether the rest of the budget belongs to the certification."""
         return self.archive.spent_s() >= self.profile.seconds * (1.0 - RESERVED)
 
+    def share_of_time_s(self, share: float) -> float:
+        """When, on the run's clock, that share of the time left for searching will be over."""
+        spent_s = self.archive.spent_s()
+        left_s = max(0.0, self.profile.seconds * (1.0 - RESERVED) - spent_s)
+        return spent_s + share * left_s
+
     @property
     def width(self) -> int:
         """How many candidates may be in flight: on a CPU compiling would disturb the timing."""

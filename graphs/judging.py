@@ -68,9 +68,10 @@ async def promote(
 ) -> Best:
     """Judge the promising ones precisely, and tell of every improvement."""
     for evaluation in promising(context, screened, best):
-        if context.out_of_time and best.id:
-            break
         candidate = context.archive.candidate(evaluation.candidate)
+        known = context.archive.evaluation(candidate.id, "precise")
+        if known is None and context.out_of_time and best.id:
+            break
         precise = await judge(context, candidate, "precise", round)
         best = settle(context, candidate, precise, best, round)
     return best
@@ -80,6 +81,8 @@ def promising(
     context: SearchContext, screened: Iterable[Evaluation], best: Best
 ) -> list[Evaluation]:
     """The faster half of what the screening saw near or below the best, the fastest first.
+
+    Never more than may become finalists: a precise look costs as much as several candidates.
 
     Screened times are compared with the best candidate's own screened time: like with like.
     """
@@ -91,10 +94,9 @@ def promising(
     ]
     timed.sort(key=lambda pair: pair[0])
     to_beat_ms = (held.median_ms if held else None) or (timed[0][0] if timed else 0.0)
-    near = [
-        item for ms, item in timed if ms <= to_beat_ms * SCREEN_MARGIN and item.candidate != best.id
-    ]
-    return near[: max(1, (len(timed) + 1) // 2)]
+    limit_ms = to_beat_ms * SCREEN_MARGIN
+    near = [evaluation for ms, evaluation in timed if ms <= limit_ms]
+    return near[: min(context.profile.finalists, max(1, (len(timed) + 1) // 2))]
 
 
 def settle(

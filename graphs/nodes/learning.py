@@ -12,6 +12,8 @@ from tools.nouns import Idea, LedgerEntry, Verdict
 # Elites whose profile is read in a round, and that the planner may go on from.
 PROFILED = 3
 PARENTS = 2
+# A candidate this close to the floor cannot be improved by more than its timing varies.
+NOTHING_LEFT = 0.99
 
 
 async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -69,7 +71,7 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_rounds: int) -> str:
     """The reason to stop after this round; "" to go on."""
     profile = context.profile
-    if best_ms is not None and context.floor_ms / best_ms >= profile.stop_at_floor_fraction:
+    if best_ms is not None and _at_the_floor(context, best_ms):
         return f"the best candidate runs at {context.floor_ms / best_ms:.0%} of the floor"
     if round >= profile.rounds:
         return f"the budget of {profile.rounds} rounds is used up"
@@ -78,6 +80,15 @@ def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_ro
     if stale_rounds >= profile.patience:
         return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
     return ""
+
+
+def _at_the_floor(context: SearchContext, best_ms: float) -> bool:
+    """Close enough to the floor and ahead of every baseline, or so close that nothing is left."""
+    fraction = context.floor_ms / best_ms
+    if fraction >= NOTHING_LEFT:
+        return True
+    ahead = best_ms < context.best_baseline_ms
+    return ahead and fraction >= context.profile.stop_at_floor_fraction
 
 
 async def _read(context: SearchContext, elite: Elite, round: int) -> None:

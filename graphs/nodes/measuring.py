@@ -12,6 +12,9 @@ from tools.archive import Standing
 from tools.candidates import implementation_key
 from tools.nouns import Candidate, Evaluation, Verdict
 
+# Of the time that is left, this share may go into one round's tuning.
+TUNING_SHARE = 0.4
+
 
 async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Judge what was written, the most promising first."""
@@ -41,17 +44,17 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     if not best.id:
         return {}
     tuning = _tuning(context, context.archive.candidate(best.id), round)
+    until_s = context.share_of_time_s(TUNING_SHARE)
     screened: list[Evaluation] = []
-    for _ in range(context.profile.tuning_trials):
-        candidate = tuning.ask()
-        if candidate is None or _ends_here(context, candidate):
+    while len(screened) < context.profile.tuning_trials:
+        batch = _settings_to_try(context, tuning, until_s, len(screened))
+        evaluations = await _try(context, batch, round)
+        for evaluation in evaluations:
+            settings = context.archive.candidate(evaluation.candidate).settings
+            tuning.tell(settings, _time(evaluation))
+        screened += evaluations
+        if not evaluations or len(evaluations) < len(batch):
             break
-        context.archive.record_candidates([candidate], round, "tuner")
-        event = CandidateWritten(round=round, candidate=candidate, by="tuner")
-        context.emit(event, key=f"written:{candidate.id}")
-        evaluation = await judge(context, candidate, "screen", round)
-        tuning.tell(candidate.settings, _time(evaluation))
-        screened.append(evaluation)
     best = await promote(context, screened, best, round)
     return {"best": best.id, "best_ms": best.ms}
 
@@ -128,9 +131,28 @@ def _screened(context: SearchContext) -> list[Standing]:
     return found
 
 
-def _ends_here(context: SearchContext, candidate: Candidate) -> bool:
-    known = context.archive.evaluation(candidate.id, "screen")
-    return known is None and context.out_of_time
+def _settings_to_try(
+    context: SearchContext, tuning: Tuning, until_s: float, tried: int
+) -> list[Candidate]:
+    """As many as may be in flight; what an earlier session measured costs no time of this one."""
+    batch: list[Candidate] = []
+    for _ in range(min(context.width, context.profile.tuning_trials - tried)):
+        candidate = tuning.ask()
+        if candidate is None:
+            break
+        known = context.archive.evaluation(candidate.id, "screen")
+        if known is None and context.archive.spent_s() >= until_s:
+            break
+        batch.append(candidate)
+    return batch
+
+
+async def _try(context: SearchContext, batch: list[Candidate], round: int) -> list[Evaluation]:
+    context.archive.record_candidates(batch, round, "tuner")
+    for candidate in batch:
+        event = CandidateWritten(round=round, candidate=candidate, by="tuner")
+        context.emit(event, key=f"written:{candidate.id}")
+    return await screen(context, batch, round)
 
 
 def _time(evaluation: Evaluation) -> float | None:
