@@ -61,6 +61,7 @@ class PassCode:
     stores: tuple[VectorStore, ...]
     streams: tuple[Stream, ...]
     members: tuple[Member, ...]
+    carries: tuple[tuple[str, str, str], ...]
     part: str
     part_bytes: int
     after: tuple[str, ...]
@@ -161,6 +162,11 @@ class Body:
             stores=tuple(self._store(at) for at in wide),
             streams=tuple(printer.streams(streamed, one.stores)),
             members=members,
+            carries=tuple(
+                (f"carry_{stmt.name}", printer.running(stmt).type, printer.running(stmt).op)
+                for stmt in element
+                if stmt.op == "scan"
+            ),
             part=f"{self._prefix}_part{one.number}" if members else "",
             part_bytes=struct_bytes(members) if members else 0,
             after=(*self.results(one, f"part{one.number}"), *self.row_lines(one.after)),
@@ -238,6 +244,13 @@ class Body:
         computed = {k.stmt.name for k in self.kept if not k.raw}
         for stmt in element:
             kind, name = value_type(stmt.dtype), f"v_{stmt.name}"
+            if stmt.op == "scan":
+                # Only where a thread walks its row in order.
+                running = printer.running(stmt)
+                carried = f"carry_{stmt.name} = {running.op}::combine"
+                lines.append(f"{carried}(carry_{stmt.name}, {running.value});")
+                lines.append(f"const {kind} {name} = {running.result(f'carry_{stmt.name}')};")
+                continue
             if self._was_kept(stmt, one) and stmt.name in computed:
                 text = f"raw_{stmt.name}[u][k]"
             elif stmt.name in printer.vectors.loads:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agents.playbook.cuda.nest import Nest, nest_of
-from agents.playbook.cuda.schedule import Kept, Schedule, kept_values, schedule_of
+from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
 from agents.playbook.cuda.vectors import Vectors, vectors_of
 from agents.playbook.ir import Loop
 from profiles.load import Hardware
@@ -41,6 +41,11 @@ class Case:
     def schedule(self) -> Schedule:
         """Its passes (meaningless for scans)."""
         return schedule_of(self.nest)
+
+    @cached_property
+    def schedule_in_order(self) -> Schedule:
+        """Its passes where one thread walks a row in order; scans included."""
+        return Scheduler(self.nest, in_order=True).schedule()
 
     @cached_property
     def along_rows(self) -> Vectors:

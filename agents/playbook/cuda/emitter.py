@@ -30,6 +30,7 @@ class _Family:
 
 
 _POINTWISE = _Family(pointwise.NAMES, pointwise.strategies, pointwise.emit)
+_SERIAL = _Family((rows.SERIAL,), rows.serial_strategies, rows.emit)
 _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
@@ -38,7 +39,7 @@ _ROWS = (
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),
 )
-_EVERY = (_POINTWISE, _SCANS, _COLUMNS, *_ROWS)
+_EVERY = (_POINTWISE, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
 
 
 class CudaEmitter:
@@ -57,7 +58,7 @@ class CudaEmitter:
         """Every strategy that fits, the most promising first.
 
         Raises:
-            ValueError: When the loop is empty, or mixes scans with reductions or other scans.
+            ValueError: When an axis of the loop is empty.
         """
         found = _strategies(Case(loop, hardware))
         for name in rewrites_for(loop):
@@ -104,7 +105,7 @@ def _families(case: Case) -> tuple[_Family, ...]:
     if case.nest.pointwise:
         return (_POINTWISE,)
     if case.has_scan:
-        return (_SCANS,)
+        return (_SCANS,) if scans.stands_alone(case) else (_SERIAL,)
     if not case.contiguous_rows and case.nest.kept:
         return (_COLUMNS,)
     return _ROWS

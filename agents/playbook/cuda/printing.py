@@ -16,7 +16,7 @@ from agents.playbook.cuda.expressions import convert, expression
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.partials import Member, member
 from agents.playbook.cuda.schedule import Pass
-from agents.playbook.cuda.types import c_type, value_type
+from agents.playbook.cuda.types import c_type, computed, value_type
 from agents.playbook.cuda.vectors import Vectors
 from agents.playbook.ir import Stmt
 from tools.nouns import DType
@@ -24,6 +24,9 @@ from tools.nouns import DType
 INT_LIMIT = 1 << 31
 # Loops step past the end by at most one round of a block; that too must fit the index type.
 SLACK = 1 << 24
+
+
+_SCANS = {"sum": "ScanSum", "prod": "ScanProduct", "max": "ScanMaximum", "min": "ScanMinimum"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,21 @@ class Stream:
     type: str
     base: str
     const: bool
+
+
+@dataclass(frozen=True)
+class Running:
+    """A scan: its operator, the type it runs in, what it takes and the type it gives."""
+
+    op: str
+    type: str
+    value: str
+    runs_in: DType
+    gives: DType
+
+    def result(self, text: str) -> str:
+        """A running value in the statement's type."""
+        return convert(text, self.runs_in, self.gives)
 
 
 class Printer:
@@ -191,6 +209,20 @@ class Printer:
         if step:
             address += f" + k * {step}"
         return f"{address}{self.gathered(place)}] = {self.stored(at)};"
+
+    def running(self, stmt: Stmt) -> Running:
+        """What a scan statement runs on; truth values run as integers."""
+        kind = computed(stmt.dtype)
+        kind = DType.INT64 if kind is DType.BOOL else kind
+        name = stmt.args[0]
+        assert stmt.scan is not None
+        return Running(
+            op=f"kw::{_SCANS[stmt.scan]}<{value_type(kind)}>",
+            type=value_type(kind),
+            value=convert(self.value(name), self.types[name], kind),
+            runs_in=kind,
+            gives=stmt.dtype,
+        )
 
     def members(self, one: Pass) -> tuple[Member, ...]:
         """What the reductions of a pass accumulate."""

@@ -28,6 +28,7 @@ BLOCK_SHARED = "block_rows_shared"
 BLOCK_STREAM = "block_rows_stream"
 CLUSTER_REGISTERS = "cluster_rows_registers"
 CLUSTER_SHARED = "cluster_rows_shared"
+SERIAL = "thread_rows"
 NAMES = (WARP, BLOCK_REGISTERS, BLOCK_SHARED, BLOCK_STREAM, CLUSTER_REGISTERS, CLUSTER_SHARED)
 
 _MOST_THREADS = 1024
@@ -46,6 +47,15 @@ class Shape:
 
 
 _SHAPES = {
+    SERIAL: Shape(
+        "warp",
+        "none",
+        "A thread a row, in order",
+        "Each thread walks its own row from end to end, with several loads in flight, carrying "
+        "running values and reductions along.",
+        "Running values that feed reductions or other running values are known in order only.",
+        "achieved occupancy",
+    ),
     WARP: Shape(
         "warp",
         "registers",
@@ -107,6 +117,11 @@ def strategies(case: Case) -> list[Strategy]:
     return [_strategy(case, name) for name in NAMES if _tunables(case, name, "x") is not None]
 
 
+def serial_strategies(case: Case) -> list[Strategy]:
+    """The one way that fits every mix of scans and reductions."""
+    return [_strategy(case, SERIAL)]
+
+
 def emit(case: Case, name: str, prefix: str) -> Emitted:
     """Print a row loop.
 
@@ -119,7 +134,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     shape, nest, vectors = _SHAPES[name], case.nest, case.along_rows
     keeps = case.keeps(vectors) if shape.keep != "none" else ()
     printer = Printer(nest, vectors)
-    body = Body(printer, case.schedule, prefix, keeps)
+    schedule = case.schedule_in_order if name == SERIAL else case.schedule
+    body = Body(printer, schedule, prefix, keeps)
     source = render(
         "rows",
         title=shape.title,
@@ -170,6 +186,10 @@ def _tunables(case: Case, name: str, prefix: str) -> Tunables | None:
     shape = _SHAPES[name]
     if shape.group == "cluster" and not (case.cluster_sizes and case.keeps(case.along_rows)):
         return None
+    if name == SERIAL:
+        tunables = Tunables(prefix).add("THREADS", (64, 32, 128, 256)).add("LANES", (1,))
+        tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 16))
+        return _hints(tunables)
     if shape.group == "warp":
         return _warp_tunables(case, prefix)
     if shape.keep == "registers":
@@ -263,7 +283,8 @@ def _launch(case: Case, name: str, prefix: str, tunables: Tunables) -> Launch:
 
 def _strategy(case: Case, name: str) -> Strategy:
     shape = _SHAPES[name]
-    passes = max(1, len(case.schedule.passes))
+    schedule = case.schedule_in_order if name == SERIAL else case.schedule
+    passes = max(1, len(schedule.passes))
     read_again = shape.keep == "none" and passes > 1
     return Strategy(
         name=name,
@@ -294,6 +315,9 @@ def _efficiency(case: Case, name: str) -> float:
     base = 0.88
     if shape.group == "warp":
         base = 0.9 if columns <= 1024 else 0.8
+    if name == SERIAL:
+        # Neighbouring threads read far from each other; the caches make up for part of it.
+        return round(0.3 * min(1.0, max(0.01, case.nest.rows / (512 * case.multiprocessors))), 4)
     if shape.group == "block" and columns < 512:
         base = 0.5
     if shape.keep == "shared":

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from agents.playbook.cuda.body import Body, Load, VectorStore
 from agents.playbook.cuda.case import Case, first, powers
-from agents.playbook.cuda.expressions import convert
 from agents.playbook.cuda.printing import Printer, Stream
 from agents.playbook.cuda.rendering import (
     Argument,
@@ -15,9 +14,8 @@ from agents.playbook.cuda.rendering import (
     render,
 )
 from agents.playbook.cuda.schedule import Pass, Schedule, Scheduler
-from agents.playbook.cuda.types import computed, value_type
+from agents.playbook.cuda.types import value_type
 from agents.playbook.ir import Emitted, Stmt, Strategy
-from tools.nouns import DType
 
 WARP = "scan_warp_rows"
 BLOCK = "scan_block_rows"
@@ -26,7 +24,6 @@ COLUMNS = "scan_columns"
 COLUMNS_SPLIT = "scan_columns_split"
 NAMES = (WARP, BLOCK, SPLIT, COLUMNS, COLUMNS_SPLIT)
 
-_OPS = {"sum": "ScanSum", "prod": "ScanProduct", "max": "ScanMaximum", "min": "ScanMinimum"}
 _TITLES = {
     WARP: "Several rows a block, each scanned within one warp",
     BLOCK: "A block a row, scanned batch by batch",
@@ -81,12 +78,7 @@ class ScanKernel:
 
 
 def strategies(case: Case) -> list[Strategy]:
-    """The scans that fit.
-
-    Raises:
-        ValueError: When the loop also reduces, or scans what it has scanned.
-    """
-    _check(case)
+    """The scans that fit."""
     if not case.contiguous_rows and case.nest.kept:
         tiles = case.nest.rows / (32 * case.multiprocessors)
         filled = max(0.02, min(1.0, tiles / 16))
@@ -110,7 +102,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     Raises:
         ValueError: When the loop or the strategy does not fit.
     """
-    _check(case)
+    if not stands_alone(case):
+        raise ValueError(f"{case.loop.name}: {name} neither reduces nor scans a scan")
     columns = name in (COLUMNS, COLUMNS_SPLIT)
     split = name in (SPLIT, COLUMNS_SPLIT)
     nest = case.nest
@@ -151,16 +144,16 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     return Emitted(source=text, plan=(*lines, *plan))
 
 
-def _check(case: Case) -> None:
+def stands_alone(case: Case) -> bool:
+    """Whether the loop's scans depend on no other scan, and nothing is reduced beside them."""
     scanned: set[str] = set()
     for stmt in case.loop.body:
-        if stmt.op == "reduce":
-            raise ValueError(f"{case.loop.name}: a scan and a reduction do not share a loop here")
         behind = set(stmt.args) & scanned
-        if stmt.op == "scan" and behind:
-            raise ValueError(f"{case.loop.name}: a scan of a scan needs a loop of its own")
+        if stmt.op == "reduce" or (stmt.op == "scan" and behind):
+            return False
         if stmt.op == "scan" or behind:
             scanned.add(stmt.name)
+    return True
 
 
 def _schedule(case: Case) -> Schedule:
@@ -207,28 +200,17 @@ def _emitted_lines(body: Body, whole: Pass, outputs: tuple[Stmt, ...]) -> list[s
     for stmt in outputs:
         if stmt.op == "scan":
             take = _take(stmt, body.printer)
-            value = convert(f"{take.array}[u * VECTOR + k]", _scanned(stmt), stmt.dtype)
+            value = body.printer.running(stmt).result(f"{take.array}[u * VECTOR + k]")
             lines.append(f"const {value_type(stmt.dtype)} v_{stmt.name} = {value};")
         else:
             lines += body.element_lines(whole, (stmt,))
     return [*lines, *body.scattered_stores(whole)]
 
 
-def _scanned(stmt: Stmt) -> DType:
-    """The type a scan runs in; truth values run as integers."""
-    return DType.INT64 if computed(stmt.dtype) is DType.BOOL else computed(stmt.dtype)
-
-
 def _take(stmt: Stmt, printer: Printer) -> Take:
-    dtype, name = _scanned(stmt), stmt.args[0]
-    assert stmt.scan is not None
-    return Take(
-        name=stmt.name,
-        array=f"take_{stmt.name}",
-        type=value_type(dtype),
-        value=convert(printer.value(name), printer.types[name], dtype),
-        op=f"kw::{_OPS[stmt.scan]}<{value_type(dtype)}>",
-    )
+    running = printer.running(stmt)
+    array = f"take_{stmt.name}"
+    return Take(stmt.name, array, running.type, running.value, running.op)
 
 
 def _tunables(case: Case, name: str, prefix: str) -> Tunables:

@@ -54,12 +54,18 @@ class Schedule:
 
 
 class Scheduler:
-    """Assigns a nest's statements to passes."""
+    """Assigns a nest's statements to passes.
 
-    def __init__(self, nest: Nest):
+    Args:
+        nest: The nest.
+        in_order: Whether a row is walked in order by one thread, so that a running value is known
+            in the very pass that makes it.
+    """
+
+    def __init__(self, nest: Nest, *, in_order: bool = False):
         self._nest = nest
         self._by_name = {name: stmt for stmt in nest.loop.body for name in results(stmt)}
-        self._depth = nest.loop.passes()
+        self._depth = _depths(nest, in_order)
 
     def schedule(self) -> Schedule:
         """The passes of the nest."""
@@ -138,6 +144,16 @@ class Scheduler:
             if at_row and stmt.name in needed:
                 between.setdefault(self._depth[stmt.name], []).append(stmt)
         return between
+
+
+def _depths(nest: Nest, in_order: bool) -> Mapping[str, int]:
+    if not in_order:
+        return nest.loop.passes()
+    depths: dict[str, int] = {}
+    for stmt in nest.loop.body:
+        depth = max((depths[name] for name in uses(stmt, nest)), default=0)
+        depths |= dict.fromkeys(results(stmt), depth + (stmt.op == "reduce"))
+    return depths
 
 
 def schedule_of(nest: Nest) -> Schedule:

@@ -109,12 +109,8 @@ def test_large_spaces_use_wide_indices(toolbox: SimpleNamespace):
     assert "constexpr long long END" in EMITTER.emit(loop, strategy, "k", H200).source
 
 
-def test_scans_do_not_share_a_loop_with_reductions(toolbox: SimpleNamespace):
-    b = toolbox.Build({"n": 4}, {"c": 8})
-    x = b.load("x", n=8, c=1)
-    b.store("y", b.op("div", b.scan("sum", x), b.reduce("sum", x)), n=8, c=1)
-    with pytest.raises(ValueError, match="a scan and a reduction"):
-        EMITTER.strategies(b.loop("both"), H200)
+def test_a_scan_beside_a_reduction_is_walked_in_order(builds: dict[str, Any]):
+    assert names(builds["scan_and_reduce"].loop("both")) == ["thread_rows"]
 
 
 def test_an_unknown_strategy_is_refused(builds: dict[str, Any]):

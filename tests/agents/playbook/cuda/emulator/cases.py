@@ -312,3 +312,12 @@ def case_cumsum_columns(build: Any) -> Any:
     x = b.load("x", "int32", n=5720, r=44, c=1)
     b.store("y", b.scan("sum", x, "int64"), "int64", n=5720, r=44, c=1)
     return b
+
+
+def case_scan_and_reduce(build: Any) -> Any:
+    b = build({"n": 70}, {"c": 36})
+    x = b.load("x", n=36, c=1)
+    share = b.op("div", b.scan("sum", b.op("abs", x)), b.reduce("sum", b.op("abs", x)))
+    b.store("y", b.scan("max", b.op("sub", share, b.scan("min", x))), n=36, c=1)
+    b.store("top", b.reduce("max", share), n=1)
+    return b
