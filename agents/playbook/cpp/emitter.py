@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
 
-from agents.playbook.cpp.columns import ColumnsKernel, turned
+from agents.playbook.cpp.columns import columns_kernel, turned
 from agents.playbook.cpp.flat import flat_kernel, flattened
 from agents.playbook.cpp.frame import Frame
+from agents.playbook.cpp.layout import contiguous_inside, walks_from_memory, written_bytes
 from agents.playbook.cpp.rows import rows_kernel
 from agents.playbook.cpp.split import MOST_ROWS, split_kernel
 from agents.playbook.cpp.strategies import (
     COLUMNS,
     COLUMNS_KEPT,
+    FEWER_WALKS,
     FLAT,
     ROWS,
     ROWS_KEPT,
     SPLIT,
-    reread,
+    rewritten,
+    walking,
 )
 from agents.playbook.cpp.sweep import Knobs
-from agents.playbook.ir import Access, Emitted, Loop, Strategy
+from agents.playbook.ir import Emitted, Loop, Strategy
+from agents.playbook.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
 from tools.nouns import Language
 
 _CHUNKS = (2048, 512, 8192)
 _WIDTHS = (64, 256, 128, 32)
+# A vector loop over a row shorter than two vectors is all overhead.
+_SHORT_ROW = 16
+# Up to here lanes across rows are worth a try even where rows are contiguous.
+_MODEST_ROW = 64
 
 
 class CppEmitter:
-    """Emits C++ for the host's CPU."""
+    """Emits C++ over the prelude `kernelwright.hpp`."""
 
     @property
     def language(self) -> Language:
@@ -37,104 +44,80 @@ class CppEmitter:
         return Language.CPP
 
     def header(self) -> str:
-        """The include that every kernel needs."""
+        """The prelude's include."""
         return '#include "kernelwright.hpp"\n'
 
     def strategies(self, loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
         """Every strategy that fits, the most promising first."""
-        fitting = []
-        for strategy in _ordered(loop, hardware):
-            try:
-                self.emit(loop, strategy, "probe", hardware)
-            except ValueError:
-                continue
-            fitting.append(strategy)
-        return tuple(fitting)
+        found = _fitting(loop, hardware, "")
+        for name in rewrites_for(loop):
+            if name in FEWER_WALKS:
+                better = _fitting(rewrite(loop, name), hardware, name)
+                # A walk out of cache is cheap; one out of memory is not.
+                worth = walks_from_memory(loop, hardware) > 1 or name == "moments"
+                found = [*better, *found] if worth else [*found, *better]
+        return tuple(found)
 
     def emit(self, loop: Loop, strategy: Strategy, prefix: str, hardware: Hardware) -> Emitted:
         """The kernel and the plan line that launches it; ValueError when they do not fit."""
-        print_ = _PRINTERS.get(strategy.name)
-        if print_ is None:
-            raise ValueError(
-                f"unknown strategy {strategy.name!r}; known are {', '.join(_PRINTERS)}"
-            )
-        if (strategy.name == "flat") == bool(loop.inner):
-            raise ValueError(f"{loop.name}: strategy {strategy.name!r} is for another kind of loop")
-        frame, source = print_(loop, prefix, hardware)
-        arguments = ", ".join(frame.arguments)
+        name = strategy.name.removesuffix(f"_{strategy.rewrite}")
+        printer = _PRINTERS.get(name)
+        if printer is None:
+            raise ValueError(f"unknown strategy {name!r}; known are {', '.join(_PRINTERS)}")
+        if (name == "flat") == bool(loop.inner):
+            raise ValueError(f"{loop.name}: strategy {name!r} is for another kind of loop")
+        frame, source = printer(loop, prefix, hardware)
         comma = "," if len(frame.arguments) == 1 else ""
-        launch = f'launch("{frame.function}", args=({arguments}{comma}))'
-        words = f"// {loop.name}: {strategy.title}.\n"
-        return Emitted(source=words + source, plan=(launch,))
+        launch = f'launch("{frame.function}", args=({", ".join(frame.arguments)}{comma}))'
+        return Emitted(source=f"// {strategy.title}\n{source}", plan=(launch,))
+
+
+def _fitting(loop: Loop, hardware: Hardware, name: str) -> list[Strategy]:
+    """Strategies for a loop, which `rewrite` made of the original."""
+    fitting = []
+    for strategy in _ordered(loop, hardware):
+        chosen = rewritten(strategy, name) if name else strategy
+        try:
+            CppEmitter().emit(loop, chosen, "probe", hardware)
+        except ValueError:
+            continue
+        fitting.append(chosen)
+    return fitting
 
 
 def _ordered(loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
-    """All strategies for the kind of loop, by what its memory looks like."""
+    """The strategies for a kind of loop, by what its memory looks like."""
     if not loop.inner:
         return (FLAT,)
-    factor = _walks_from_memory(loop, hardware)
-    along = (ROWS_KEPT, reread(ROWS, factor))
-    across = (reread(COLUMNS_KEPT, 1.0), reread(COLUMNS, factor))
-    split = (reread(SPLIT, factor),)
-    cores = hardware.cores or 1
-    if _is_contiguous_inside(loop):
-        # A vector loop over a row shorter than two vectors is all overhead.
-        if loop.columns < 16:
-            return (*across, *along, *split)
-        few = loop.rows < 2 * cores
-        return (*split, *along, *across) if few else (*along, *split, *across)
-    return (*across, *along, *split)
-
-
-def _is_contiguous_inside(loop: Loop) -> bool:
-    """Whether most of the loop's bytes lie along inner axes."""
-    votes = 0
-    for access in _accesses(loop):
-        inside = min((abs(access.step(a.name)) or 1 << 62 for a in loop.inner), default=1 << 62)
-        outside = min((abs(access.step(a.name)) or 1 << 62 for a in loop.outer), default=1 << 62)
-        touched = prod(a.size for a in (*loop.outer, *loop.inner) if access.step(a.name))
-        if inside != outside:
-            votes += touched if inside < outside else -touched
-    return votes >= 0
-
-
-def _accesses(loop: Loop) -> tuple[Access, ...]:
-    loads = [stmt.access for stmt in loop.body if stmt.access is not None]
-    return (*loads, *(store.access for store in loop.stores))
-
-
-def _walks_from_memory(loop: Loop, hardware: Hardware) -> float:
-    """How often a row is read from memory when it does not fit the core's cache."""
-    row_bytes = sum(
-        access.dtype.itemsize_bytes * prod(a.size for a in loop.inner if access.step(a.name))
-        for access in _accesses(loop)
-    )
-    cache = (hardware.l2_kib_per_core or 512) * 1024
-    deepest = max(loop.passes().values(), default=0)
-    return 1.0 + deepest if row_bytes > cache else 1.0
+    walks = walks_from_memory(loop, hardware)
+    along = (ROWS_KEPT, walking(ROWS, walks))
+    across = (COLUMNS_KEPT, walking(COLUMNS, walks))
+    split = (walking(SPLIT, walks),)
+    if not contiguous_inside(loop):
+        return (*across, *along, *split)
+    if loop.columns < _SHORT_ROW:
+        return (*across, *along, *split)
+    few = loop.rows < 2 * (hardware.cores or 1)
+    listed = (*split, *along) if few else (*along, *split)
+    return (*listed, *across) if loop.columns < _MODEST_ROW else listed
 
 
 def _streaming(frame: Frame, hardware: Hardware) -> str:
-    """The tunable for stores past the cache, where results are too large for it to keep."""
-    loop = frame.loop
-    sizes = {axis.name: axis.size for axis in (*loop.outer, *loop.inner)}
-    written = sum(
-        s.access.dtype.itemsize_bytes * prod(n for a, n in sizes.items() if s.access.step(a))
-        for s in loop.stores
-    )
+    """The tunable for stores past the cache, where results are large; "" elsewhere."""
+    written = written_bytes(frame.loop)
     if written < 1 << 20:
         return ""
-    large = written > hardware.cache_mib * (1 << 20) / 2
-    return frame.tune("STREAM", (1, 0) if large else (0, 1))
+    return frame.tune("STREAM", (1, 0) if written > hardware.cache_mib * (1 << 20) else (0, 1))
 
 
 def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
-    lanes = [width for width in (32, 16, 64) if width <= max(size, 1)] or [8 if size >= 8 else 1]
-    chunks = [chunk for chunk in _CHUNKS if chunk < size] or [_CHUNKS[0]]
+    lanes = [width for width in (32, 16, 64) if width <= size] or [8 if size >= 8 else 1]
+    limit = 4 * min(_CHUNKS)
+    chunks = [chunk for chunk in _CHUNKS if chunk < size]
     return Knobs(
         lanes=frame.tune("LANES", lanes),
-        chunk=frame.tune("CHUNK", chunks) if size > min(_CHUNKS) * 4 else str(_CHUNKS[0]),
-        chunk_limit=min(_CHUNKS) * 4,
+        chunk=frame.tune("CHUNK", chunks) if size > limit else str(limit),
+        chunk_limit=limit,
         stream=_streaming(frame, hardware),
     )
 
@@ -155,28 +138,26 @@ def _rows_kept(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]
 
 
 def _split(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+    """Segments are a number of their own, so that results do not depend on that of threads."""
     frame = Frame(loop, prefix)
-    cores = hardware.cores or 1
-    each = max(1, -(-2 * cores // max(1, loop.rows)))
-    counts = [each * scale for scale in (4, 1, 16) if each * scale * loop.rows <= MOST_ROWS * 16]
+    each = max(1, -(-2 * (hardware.cores or 1) // max(1, loop.rows)))
+    counts = [each * scale for scale in (4, 1, 16) if each * scale * loop.rows <= 16 * MOST_ROWS]
     segments = frame.tune("SEGMENTS", counts or [1])
     return frame, split_kernel(frame, _knobs(frame, hardware, loop.columns), segments)
 
 
-def _columns_with(loop: Loop, prefix: str, *, keeping: bool) -> tuple[Frame, str]:
-    frame = Frame(turned(loop), prefix)
-    widths = [width for width in _WIDTHS if width <= max(32, loop.rows)]
-    width = frame.tune("WIDTH", widths)
-    kernel = ColumnsKernel(frame, width, "16", max(widths), keeping=keeping)
-    return frame, kernel.text()
-
-
 def _columns(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
-    return _columns_with(loop, prefix, keeping=False)
+    return _columns_keeping(loop, prefix, keeping=False)
 
 
 def _columns_kept(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
-    return _columns_with(loop, prefix, keeping=True)
+    return _columns_keeping(loop, prefix, keeping=True)
+
+
+def _columns_keeping(loop: Loop, prefix: str, *, keeping: bool) -> tuple[Frame, str]:
+    frame = Frame(turned(loop), prefix)
+    widths = [width for width in _WIDTHS if width <= max(min(_WIDTHS), loop.rows)]
+    return frame, columns_kernel(frame, widths, keeping=keeping)
 
 
 _Printer = Callable[[Loop, str, Hardware], tuple[Frame, str]]

@@ -32,11 +32,12 @@ _ON_BOOL: Mapping[str, str] = {
 }
 _WHOLE = frozenset({"floor", "ceil", "round", "trunc"})
 PREDICATES = frozenset({*_COMPARE, *_LOGICAL, "logical_not", "isnan", "isinf"})
-HEAVY = frozenset(
-    "pow atan2 fmod remainder floordiv truncdiv hypot exp exp2 expm1 log log2 log10 log1p sin cos "
-    "tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma one_plus_erf "
-    "one_plus_tanh".split()
+_HEAVY_WORDS = (
+    "pow atan2 fmod remainder floordiv truncdiv hypot exp exp2 expm1 log log2 log10 log1p sin "
+    "cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma "
+    "one_plus_erf one_plus_tanh"
 )
+HEAVY = frozenset(_HEAVY_WORDS.split())
 DIVIDES = frozenset({"div", "reciprocal", "sqrt", "rsqrt"})
 
 _POWERS: Mapping[float, Callable[[str], str]] = {
@@ -89,7 +90,8 @@ def _predicate(op: str, args: Sequence[str], types: Sequence[str]) -> str:
     if op in _COMPARE:
         return f"{args[0]} {_COMPARE[op]} {args[1]}"
     if op in ("isnan", "isinf"):
-        return f"kw::is_{op[2:]}({cast(args[0], types[0], 'int64_t') if types[0] == 'bool' else args[0]})"
+        number = cast(args[0], types[0], "int64_t") if types[0] == "bool" else args[0]
+        return f"kw::is_{op[2:]}({number})"
     flags = [cast(a, t, "bool") for a, t in zip(args, types, strict=True)]
     if op == "logical_not":
         return f"!{flags[0]}"
@@ -125,7 +127,7 @@ def _arithmetic(op: str, values: Sequence[str], want: str) -> str:
 
 
 def _narrowed(text: str, dtype: DType) -> str:
-    """A cast to a type that is narrower than the one computed in loses what the type cannot hold."""
+    """What a type narrower than the one computed in can hold of a value."""
     if dtype is DType.FLOAT16:
         return f"kw::half_to_float(kw::float_to_half({text}))"
     if dtype is DType.BFLOAT16:
@@ -135,9 +137,10 @@ def _narrowed(text: str, dtype: DType) -> str:
     return text
 
 
-_FUNCTIONS = frozenset(
-    "pow atan2 fmod remainder floordiv truncdiv maximum minimum copysign hypot abs sign reciprocal "
-    "sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh "
-    "tanh asinh acosh atanh sigmoid erf erfc lgamma floor ceil round trunc relu shift_left "
-    "shift_right one_plus_erf one_plus_tanh".split()
+_FUNCTION_WORDS = (
+    "pow atan2 fmod remainder floordiv truncdiv maximum minimum copysign hypot abs sign "
+    "reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos "
+    "atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma floor ceil round trunc "
+    "relu shift_left shift_right one_plus_erf one_plus_tanh"
 )
+_FUNCTIONS = frozenset(_FUNCTION_WORDS.split())

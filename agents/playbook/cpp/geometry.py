@@ -8,6 +8,7 @@ takes its neighbour anyway, and accesses then divide the position back into coor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 
 from agents.playbook.ir import Access, Axis, Loop, Stmt
@@ -91,7 +92,7 @@ def lane_group(
 
 
 def _constant_step(axes: Sequence[Axis], access: Access) -> int | None:
-    for outer, inner in zip(axes[:-1], axes[1:], strict=True):
+    for outer, inner in pairwise(axes):
         if access.step(outer.name) != access.step(inner.name) * inner.size:
             return None
     return access.step(axes[-1].name) if axes else 0
@@ -122,7 +123,7 @@ def sorted_axes(axes: Sequence[Axis], access: Access | None) -> tuple[Axis, ...]
 def address(
     access: Access, coordinates: Mapping[str, str], extra: Sequence[tuple[int, str]] = ()
 ) -> str:
-    """offset + sum of stride x coordinate, over the given coordinates and `extra` terms."""
+    """Offset + sum of stride x coordinate, over the given coordinates and `extra` terms."""
     terms = [str(access.offset)] if access.offset else []
     for step, text in [*((access.step(by), text) for by, text in coordinates.items()), *extra]:
         if step and text != "0":

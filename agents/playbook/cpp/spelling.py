@@ -40,15 +40,16 @@ STORED: Mapping[DType, str] = {
 SIZE_BYTES: Mapping[str, int] = {"double": 8, "float": 4, "int64_t": 8, "bool": 1}
 
 # Words of C++ and names that the skeletons use.
-_TAKEN = frozenset(
-    "alignas and asm auto bool break case catch char class compl const constexpr continue default "
-    "delete do double else enum explicit export extern false float for friend goto if inline int "
-    "long mutable namespace new not operator or private protected public register return short "
-    "signed sizeof static struct switch template this throw true try typedef typename union "
-    "unsigned using virtual void volatile while xor kw std main j l n lane_start unit row tile "
-    "first from to task known totals out segment known_values INFINITY NAN y0 y1 yn j0 j1 jn "
-    "linux unix errno assert".split()
+_TAKEN_WORDS = (
+    "alignas and asm auto bool break case catch char class compl const constexpr continue "
+    "default delete do double else enum explicit export extern false float for friend goto if "
+    "inline int long mutable namespace new not operator or private protected public register "
+    "return short signed sizeof static struct switch template this throw true try typedef "
+    "typename union unsigned using virtual void volatile while xor kw std main j l n "
+    "lane_start unit row tile first from to task known totals out segment known_values "
+    "INFINITY NAN y0 y1 yn j0 j1 jn linux unix errno assert"
 )
+_TAKEN = frozenset(_TAKEN_WORDS.split())
 
 
 def literal(value: float | int | bool, type_: str) -> str:

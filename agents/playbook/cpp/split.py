@@ -39,8 +39,8 @@ class Phase(Value):
 
     `opens` unpacks what earlier phases found, `walk` is the body over a segment's units, `totals`
     what it leaves behind, `closes` what is computed from the merged totals of a row. `carries`
-    names totals that are not merged but handed to the next phase, each segment getting what the
-    ones before it amount to.
+    names totals that are not merged but handed to the phase `feeds`, each segment getting what
+    the ones before it amount to; that phase is `fed`.
     """
 
     name: str
@@ -50,6 +50,8 @@ class Phase(Value):
     totals: tuple[Member, ...]
     closes: tuple[str, ...]
     carries: tuple[Member, ...] = ()
+    feeds: str = ""
+    fed: bool = False
 
 
 def split_kernel(frame: Frame, knobs: Knobs, segments: str) -> str:
@@ -86,7 +88,9 @@ def _printer(frame: Frame, plan: SweepPlan, knobs: Knobs) -> SweepPrinter:
 def _phase(frame: Frame, plan: SweepPlan, knobs: Knobs) -> Phase:
     printer = _printer(frame, plan, knobs)
     loops = printer.ranged()
-    starts = [f"{printer.carry(s)} = starts.{printer.carry(s)};" for s, _ in plan.scans]
+    starts = [
+        f"{printer.labels.carry(s)} = starts.{printer.labels.carry(s)};" for s, _ in plan.scans
+    ]
     totals = [
         Member(type=type_, name=frame.names("total", stmt.name, "_total"), text=text)
         for stmt, type_, text in printer.totals()
@@ -109,6 +113,7 @@ def _phase(frame: Frame, plan: SweepPlan, knobs: Knobs) -> Phase:
         walk=(*printer.declarations(), *starts, *loops),
         totals=tuple(totals),
         closes=(*_unpacked(frame, plan.number - 1), *closes) if closes else (),
+        fed=bool(plan.scans),
     )
 
 
@@ -126,7 +131,7 @@ def _starts(frame: Frame, plan: SweepPlan, knobs: Knobs) -> Phase:
     carries = tuple(
         Member(
             type=type_,
-            name=main.carry(scan),
+            name=main.labels.carry(scan),
             text=text,
             value=acc.carry_type(scan, frame.facts.type_of(scan.name)),
         )
@@ -140,6 +145,7 @@ def _starts(frame: Frame, plan: SweepPlan, knobs: Knobs) -> Phase:
         totals=(),
         closes=(),
         carries=carries,
+        feeds=f"sweep{plan.number}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which ways of spreading a loop over a CPU there are, in words, and when each fits."""
+"""Which ways of spreading a loop over a CPU there are, in words."""
 
 from __future__ import annotations
 
@@ -75,6 +75,26 @@ COLUMNS_KEPT = COLUMNS.model_copy(
 )
 
 
-def reread(strategy: Strategy, factor: float) -> Strategy:
-    """The strategy for a loop whose rows leave the cache between walks."""
-    return strategy.model_copy(update={"bytes_read_factor": factor}) if factor > 1 else strategy
+# Rewrites that save a walk over the row, in words.
+FEWER_WALKS = {
+    "online_softmax": "maximum and sum of exponentials found in one walk",
+    "moments": "mean and squared distances found in one walk",
+}
+
+
+def walking(strategy: Strategy, walks: float) -> Strategy:
+    """The strategy for a loop whose rows are read from memory so many times."""
+    return strategy.model_copy(update={"bytes_read_factor": walks}) if walks > 1 else strategy
+
+
+def rewritten(strategy: Strategy, name: str) -> Strategy:
+    """The strategy for a loop after a rewrite, said so in its words."""
+    how = FEWER_WALKS[name]
+    return strategy.model_copy(
+        update={
+            "name": f"{strategy.name}_{name}",
+            "title": f"{strategy.title}; {how}",
+            "mechanism": f"{how}; {strategy.mechanism}",
+            "rewrite": name,
+        }
+    )
