@@ -1,7 +1,6 @@
 """Assembled candidates keep the contract, whatever a graph holds."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from agents.playbook.assemble import assemble, described
 from agents.playbook.cpp import CppEmitter
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.emitter import Emitter
+from agents.playbook.ir import Program
 from agents.playbook.lower import lower
 from agents.playbook.sharing import MOST_TUNABLES
 from profiles.load import hardware_profile
@@ -85,25 +85,18 @@ def test_buffers_that_the_forward_updates_are_updated_by_the_plan(check: Check) 
     assert set(plan.weights) >= {"weight", "bias", "running_mean"}
 
 
-class Repeated(nn.Module):
-    """One layer several times over, at one size or at growing ones."""
-
-    def __init__(self, count: int, growing: bool) -> None:
-        super().__init__()
-        sizes = [8 * (at + 1) if growing else 8 for at in range(count + 1)]
-        pairs = pairwise(sizes)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = torch.softmax(layer(x), -1)
-        return x
+def softmaxes(recorder: Any, widths: list[int]) -> Program:
+    """One softmax a width, over inputs of their own."""
+    graph = recorder()
+    rows = [graph.input(r(4, width)) for width in widths]
+    outputs = [graph.call("_softmax.default", row, 1, False) for row in rows]
+    return graph.check(*outputs)
 
 
 @pytest.mark.parametrize("emitter", EMITTERS, ids=["cpp", "cuda"])
-def test_equal_loops_share_a_kernel(emitter: tuple[Emitter, str], check: Check) -> None:
+def test_equal_loops_share_a_kernel(emitter: tuple[Emitter, str], recorder: Any) -> None:
     printer, device = emitter
-    program = check(Repeated(3, growing=False), r(40, 8)).program
+    program = softmaxes(recorder, [8, 8, 8])
     assert len(program.loops) == 3
     made = assemble(program, printer, {}, hardware_profile(device))
     assert described(program.loops[0]) in made.kernel
@@ -114,10 +107,10 @@ def test_equal_loops_share_a_kernel(emitter: tuple[Emitter, str], check: Check) 
 
 @pytest.mark.parametrize("emitter", EMITTERS, ids=["cpp", "cuda"])
 def test_many_loops_keep_the_contract_by_fixing_tunables(
-    emitter: tuple[Emitter, str], check: Check
+    emitter: tuple[Emitter, str], recorder: Any
 ) -> None:
     printer, device = emitter
-    program = check(Repeated(40, growing=True), r(40, 8)).program
+    program = softmaxes(recorder, [8 * at for at in range(1, 41)])
     assert len(program.loops) == 40
     made = assemble(program, printer, {}, hardware_profile(device))
     source = parse_kernel(made.kernel, printer.language)
