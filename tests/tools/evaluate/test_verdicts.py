@@ -155,6 +155,7 @@ async def test_the_library_in_a_plan_is_covered_and_labelled(
     assert "_softmax" in found.verification.method
 
 
+@pytest.mark.slow  # torch.compile starts from nothing
 async def test_precise_timing_compares_with_every_baseline_that_runs(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
