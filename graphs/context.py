@@ -76,13 +76,18 @@ class SearchContext:
     @property
     def out_of_time(self) -> bool:
         """Whether the rest of the budget belongs to the certification."""
-        return self.archive.spent_s() >= self.profile.seconds * (1.0 - RESERVED)
+        return self.searched_s >= self.profile.seconds * (1.0 - RESERVED)
+
+    @property
+    def searched_s(self) -> float:
+        """Seconds of the budget that are spent; torch.compile's compiling is not the search's."""
+        known = self._baselines.items if self._baselines else ()
+        return self.archive.spent_s() - sum(item.setup_s for item in known)
 
     def share_of_time_s(self, share: float) -> float:
         """When, on the run's clock, that share of the time left for searching will be over."""
-        spent_s = self.archive.spent_s()
-        left_s = max(0.0, self.profile.seconds * (1.0 - RESERVED) - spent_s)
-        return spent_s + share * left_s
+        left_s = max(0.0, self.profile.seconds * (1.0 - RESERVED) - self.searched_s)
+        return self.searched_s + share * left_s
 
     @property
     def width(self) -> int:

@@ -134,6 +134,7 @@ async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusa
     """Run the graph until it ends or somebody ends it."""
     context.archive.set_status("running")
     if known := context.archive.record().baselines:
+        context.learn(known)
         context.executor.remember(context.task, known)
     context.emit(_started(context, resumed=resumed))
     checkpoints = context.archive.folder / CHECKPOINTS

@@ -141,7 +141,7 @@ def _settings_to_try(
         if candidate is None:
             break
         known = context.archive.evaluation(candidate.id, "screen")
-        if known is None and context.archive.spent_s() >= until_s:
+        if known is None and context.searched_s >= until_s:
             break
         batch.append(candidate)
     return batch
