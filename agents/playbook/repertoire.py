@@ -15,7 +15,8 @@ from tools.nouns import Language, Task
 
 def repertoire_for(task: Task, hardware: Hardware) -> "PlaybookRepertoire":
     """What the playbook can do for a task in the device's own language."""
-    return PlaybookRepertoire(lower(task.graph), _emitter(hardware), hardware)
+    program = lower(task.graph, tuple(spec.name for spec in task.inputs))
+    return PlaybookRepertoire(program, _emitter(hardware), hardware)
 
 
 def _emitter(hardware: Hardware) -> Emitter:

@@ -123,7 +123,7 @@ def _program(
     used = _used(made, lines) | {view.buffer for view in returned} | set(inputs)
     outputs = {view.buffer for view in returned}
     return Program(
-        parameters=_parameters(graph, inputs, parameters),
+        parameters=_parameters(context, graph, inputs, parameters),
         weights=tuple((name, target) for name, target in context.weights.items() if name in used),
         buffers=tuple(
             _with_role(buffer, outputs) for name, buffer in context.buffers.items() if name in used
@@ -135,11 +135,14 @@ def _program(
     )
 
 
-def _parameters(graph: Graph, inputs: list[str], given: tuple[str, ...] | None) -> tuple[str, ...]:
+def _parameters(
+    context: Context, graph: Graph, inputs: list[str], given: tuple[str, ...] | None
+) -> tuple[str, ...]:
     if given is None:
         return tuple(inputs)
     names = dict(zip(graph.inputs, inputs, strict=True))
-    return tuple(names.get(name, name) for name in given)
+    # A plain scalar is fixed in the graph; the plan takes it under a name that hides nothing.
+    return tuple(names[name] if name in names else context.name(name) for name in given)
 
 
 def _numbered(context: Context, steps: list[Step]) -> tuple[Loop | PlanLine, ...]:

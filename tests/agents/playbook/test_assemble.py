@@ -76,6 +76,15 @@ def test_names_that_mean_something_to_a_plan_are_not_hidden(recorder: Any) -> No
     assert program.returns == ("exp_",)
 
 
+def test_plain_scalars_among_the_arguments_keep_their_place(recorder: Any) -> None:
+    graph = recorder()
+    x = graph.input(r(4, 6))
+    y = graph.input(r(4, 6))
+    name = graph.call("add.Tensor", x, y)
+    program = lower(graph.graph(name), ("x0", "launch", "n2", "x1"))
+    assert program.parameters == ("x0", "launch_", "n2_2", "x1")
+
+
 def test_buffers_that_the_forward_updates_are_updated_by_the_plan(check: Check) -> None:
     printer, device = EMITTERS[0]
     program = check(nn.BatchNorm1d(6), r(32, 6)).program
