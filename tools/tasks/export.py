@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tools.tasks.decompositions import decompositions
+from tools.tasks.recurrent import shapes_without_unrolling
 from tools.tasks.refusals import RefusedError, message, refuse
 from tools.tasks.symbolic import trace_symbolically
 from tools.tasks.traced import Traced, input_changed, output_tensor, structure_of
@@ -46,8 +47,10 @@ def _why(error: Exception) -> str:
 
 
 def _exported(module: nn.Module, inputs: Sequence[object]) -> Traced:
-    program = torch.export.export(module, tuple(inputs), strict=False)
-    program = program.run_decompositions(decompositions())
+    with shapes_without_unrolling():
+        program = torch.export.export(module, tuple(inputs), strict=False)
+    with shapes_without_unrolling():
+        program = program.run_decompositions(decompositions())
     _refuse_regions(program.graph)
     signature = program.graph_signature
     returned = _returned(program.graph)

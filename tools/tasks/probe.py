@@ -120,6 +120,8 @@ def _run_fake(
     tensors = [*_tensors(module), *(v for v in inputs if isinstance(v, torch.Tensor))]
     if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
         return
+    if any(isinstance(part, nn.RNNBase) for part in module.modules()):
+        return  # torch would unroll it here, step by step; tracing does not
     try:
         with user_code("The forward", str(file.__file__)), torch.no_grad(), mode:
             check_outputs(module(*inputs))

@@ -169,6 +169,11 @@ CASES: dict[str, tuple[str, ...]] = {
         "[torch.randn(5, 3, 8)]",
         "self.l = nn.LSTM(8, 16, 2)",
     ),
+    "bidirectional gru": (
+        "def forward(self, x): return self.l(x)",
+        "[torch.randn(3, 200, 8)]",
+        "self.l = nn.GRU(8, 16, 2, batch_first=True, bidirectional=True)",
+    ),
     "transformer": (
         "def forward(self, x): return self.l(x)",
         TOKENS,
