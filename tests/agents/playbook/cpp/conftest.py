@@ -30,10 +30,10 @@ from agents.playbook.ir import (
 from agents.playbook.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
 from tools.candidates import parse_kernel, valid_settings
+from tools.compile import INCLUDE
 from tools.compile.cpp import cpp_compiler, cpp_flags, openmp_library
 from tools.nouns import DType, Language
 
-INCLUDE = Path(__file__).parents[4] / "tools" / "compile" / "include"
 Buffers = dict[str, torch.Tensor]
 
 
@@ -184,7 +184,7 @@ def cpu() -> Hardware:
     return hardware_profile("cpu")
 
 
-@pytest.fixture()
+@pytest.fixture
 def everything(cpu: Hardware) -> Any:
     """Every strategy of some cases, each under some of its settings."""
 
@@ -206,37 +206,46 @@ def everything(cpu: Hardware) -> Any:
     return listed
 
 
-@pytest.fixture()
+@pytest.fixture
 def check(tmp_path: Path) -> Any:
     """Compiles kernels together, runs each twice, and compares it with the truth."""
 
-    def checked(kernels: Sequence[Kernel], tolerance: float = 2e-6) -> None:
+    def checked(kernels: Sequence[Kernel], tolerance: float = 2e-6, *, each: bool = False) -> None:
         library = compile_kernels(kernels, tmp_path)
         for kernel in kernels:
             got, again = call(library, kernel), call(library, kernel)
             for name, want in kernel.case.truth.items():
-                assert_close(kernel, name, got[name], want, tolerance)
+                assert_close(kernel, name, got[name], want, tolerance, each=each)
                 assert torch.equal(got[name].view(torch.uint8), again[name].view(torch.uint8))
 
     return checked
 
 
 def assert_close(
-    kernel: Kernel, name: str, got: torch.Tensor, want: torch.Tensor, tolerance: float
+    kernel: Kernel,
+    name: str,
+    got: torch.Tensor,
+    want: torch.Tensor,
+    tolerance: float,
+    *,
+    each: bool,
 ) -> None:
-    """Within a tolerance of the truth, relative to its largest finite magnitude."""
+    """Within a tolerance of the truth, relative to each element or to the largest."""
     resolution = {torch.float16: 1e-3, torch.bfloat16: 8e-3}.get(got.dtype, tolerance)
+    want = want.to(got.dtype).double() if each else want
     got = got.double()
     assert torch.equal(got.isnan(), want.isnan()), f"{kernel}: {name} has NaN elsewhere"
     infinite = want.isinf()
     assert torch.equal(got[infinite], want[infinite]), f"{kernel}: {name} has other infinities"
-    finite = want.isfinite()
-    scale = want[finite].abs().max().clamp_min(1e-6) if finite.any() else torch.tensor(1.0)
-    error = ((got - want)[finite].abs().max() / scale).item() if finite.any() else 0.0
+    off, size = (got - want)[want.isfinite()].abs(), want[want.isfinite()].abs()
+    if not len(off):
+        return
+    scale = size + 1e-30 if each else size.max().clamp_min(1e-6)
+    error = (off / scale).max().item()
     assert error <= resolution, f"{kernel}: {name} is off by {error:.3g}"
 
 
-@pytest.fixture()
+@pytest.fixture
 def case() -> Any:
     """Makes a case; outputs are filled with NaN (or 77) first, so that gaps show."""
 
@@ -250,7 +259,7 @@ def case() -> Any:
     return made
 
 
-@pytest.fixture()
+@pytest.fixture
 def axes() -> Any:
     """Axes by name and size: axes(a=3, b=5)."""
 
@@ -314,7 +323,7 @@ class Builder:
         return Access(buffer=buffer, dtype=DType(dtype), offset=offset, strides=strides)
 
 
-@pytest.fixture()
+@pytest.fixture
 def build() -> type[Builder]:
     """Builder of loops."""
     return Builder

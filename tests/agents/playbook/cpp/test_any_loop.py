@@ -85,8 +85,12 @@ class RandomLoop:
                 self.values.append(b.op("cast", b.index(axis)))
             elif roll < 0.75:
                 bounded = b.op("tanh", pick(self.values))
-                chosen = b.op("where", b.op("gt", self.values[0], b.const(0.1), dtype="bool"),
-                              bounded, b.const(-0.5))
+                chosen = b.op(
+                    "where",
+                    b.op("gt", self.values[0], b.const(0.1), dtype="bool"),
+                    bounded,
+                    b.const(-0.5),
+                )
                 self.values.append(chosen)
             elif roll < 0.92 and self.inner:
                 self._reduce()
