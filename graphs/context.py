@@ -73,6 +73,11 @@ class SearchContext:
         measured = self.baselines.best.measurement
         return measured.median_ms if measured else 0.0
 
+    def measured_ms(self, candidate: str) -> float | None:
+        """The most trusted time of a candidate; None when there is none of that id."""
+        evaluation = self.archive.evaluation(candidate)
+        return evaluation.median_ms if evaluation else None
+
     @property
     def out_of_time(self) -> bool:
         """Whether the rest of the budget belongs to the certification."""

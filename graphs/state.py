@@ -22,8 +22,8 @@ class SearchState(TypedDict, total=False):
         failed: Ids of candidates whose ideas have no correct candidate yet.
         best: Id of the best candidate so far, "" when there is none.
         best_ms: Its time, comparable with those of other minutes.
-        before_ms: The best time when the round began; None when there was none.
-        mark_ms: The best time when it last improved enough to count.
+        before_ms: The best measured time when the round began; None when there was none.
+        mark_ms: The comparable time when it last improved enough to count.
         stale_rounds: Rounds since then.
         parents: Ids of the elites to go on from.
         why_stop: Why the search ends; "" while it goes on.

@@ -56,10 +56,12 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         "mark_ms": best_ms if improved else state["mark_ms"],
         "stale_rounds": 0 if improved else state["stale_rounds"] + 1,
     }
-    why = why_stop(context, state["round"], best_ms, update["stale_rounds"])
+    # The floor is a matter of the time that was measured, not of a comparable one.
+    measured_ms = context.measured_ms(state["best"])
+    why = why_stop(context, state["round"], measured_ms, update["stale_rounds"])
     finished = RoundFinished(
         round=state["round"],
-        best_ms=best_ms,
+        best_ms=measured_ms,
         elites=len(found),
         elapsed_s=context.archive.spent_s(),
         why_stop=why,

@@ -31,7 +31,7 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         "written": None,
         "attempt": 0,
         "failed": [],
-        "before_ms": state["best_ms"],
+        "before_ms": context.measured_ms(state["best"]),
     }
 
 

@@ -244,3 +244,26 @@ async def test_what_the_critic_says_reaches_the_next_ideas(search: Search) -> No
     proposals = [event for event in events if isinstance(event, IdeasProposed)]
     assert "critic" not in proposals[0].reasoning
     assert any("the critic" in proposal.reasoning for proposal in proposals[1:])
+
+
+async def test_a_busy_host_neither_reaches_the_floor_nor_makes_a_record(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    class Busier(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        """After the baselines everything takes four times as long, eager too."""
+
+        def cost(self, candidate: Candidate) -> float:
+            return 4.0 * float(super().cost(candidate))
+
+        def _comparisons(self, ms: float) -> object:
+            found = super()._comparisons(ms)
+            return tuple(item.model_copy(update={"ratio": 4.0 * item.ratio}) for item in found)
+
+    summary = await search(executor=Busier(), rounds=2, stop_at_floor_fraction=0.3)
+    assert "of the floor" not in summary.stopped_because
+    archive = Archive.open(summary.run, tmp_path)
+    best = archive.best()
+    assert best is not None
+    assert best.evaluation.median_ms == min(
+        item.evaluation.median_ms or 0.0 for item in archive.standings()
+    )
