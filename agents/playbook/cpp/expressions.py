@@ -35,7 +35,7 @@ PREDICATES = frozenset({*_COMPARE, *_LOGICAL, "logical_not", "isnan", "isinf"})
 _HEAVY_WORDS = (
     "pow atan2 fmod remainder floordiv truncdiv hypot exp exp2 expm1 log log2 log10 log1p sin "
     "cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma "
-    "one_plus_erf one_plus_tanh"
+    "one_plus_erf one_plus_tanh exp_below"
 )
 HEAVY = frozenset(_HEAVY_WORDS.split())
 DIVIDES = frozenset({"div", "reciprocal", "sqrt", "rsqrt"})
@@ -141,6 +141,6 @@ _FUNCTION_WORDS = (
     "pow atan2 fmod remainder floordiv truncdiv maximum minimum copysign hypot abs sign "
     "reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos "
     "atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma floor ceil round trunc "
-    "relu shift_left shift_right one_plus_erf one_plus_tanh"
+    "relu shift_left shift_right one_plus_erf one_plus_tanh exp_below"
 )
 _FUNCTIONS = frozenset(_FUNCTION_WORDS.split())

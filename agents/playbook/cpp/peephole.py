@@ -1,8 +1,9 @@
 """Small rewrites that only pay on a CPU, where arithmetic and not memory is often the limit.
 
 Each holds for every input, up to rounding within the prelude's stated errors:
-1 + erf(x) and 1 + tanh(x) have cheaper forms than their functions; a division by a sum of
-exponentials under their maximum, which lies between 1 and the row's length, is a product.
+1 + erf(x) and 1 + tanh(x) have cheaper forms than their functions; an exponential under its
+maximum cannot overflow; a division by a sum of such, which lies between 1 and the row's length,
+is a product.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def shortened(loop: Loop) -> Loop:
     for stmt in loop.body:
         divisor = _softmax_divisor(stmt, loop, known)
         if divisor is None:
-            body.append(_one_plus(stmt, known))
+            body.append(_below_maximum(_one_plus(stmt, known), known))
             continue
         if divisor not in inverses:
             inverses[divisor] = f"{divisor}_inverse"
@@ -47,6 +48,23 @@ def _one_plus(stmt: Stmt, known: dict[str, Stmt]) -> Stmt:
     return stmt
 
 
+def _below_maximum(stmt: Stmt, known: dict[str, Stmt]) -> Stmt:
+    if stmt.op == "exp" and _is_below_maximum(stmt, known):
+        return stmt.model_copy(update={"op": "exp_below"})
+    return stmt
+
+
+def _is_below_maximum(power: Stmt | None, known: dict[str, Stmt]) -> bool:
+    """Whether a statement is an exponential of a value minus the maximum of that value."""
+    if power is None or power.op != "exp" or power.dtype is not DType.FLOAT32:
+        return False
+    shifted = known.get(power.args[0])
+    most = known.get(shifted.args[1]) if shifted is not None and shifted.op == "sub" else None
+    if shifted is None or most is None or most.args[:1] != shifted.args[:1]:
+        return False
+    return most.reduce in (ReduceKind.MAX, ReduceKind.SOFTMAX)
+
+
 def _softmax_divisor(stmt: Stmt, loop: Loop, known: dict[str, Stmt]) -> str | None:
     """The second argument of a division when it is a sum of exponentials under their maximum."""
     if stmt.op != "div" or stmt.dtype is not DType.FLOAT32 or f"{stmt.args[1]}_inverse" in known:
@@ -57,13 +75,7 @@ def _softmax_divisor(stmt: Stmt, loop: Loop, known: dict[str, Stmt]) -> str | No
     total = known.get(name)
     if total is None or total.reduce is not ReduceKind.SUM:
         return None
-    power = known.get(total.args[0])
-    shifted = known.get(power.args[0]) if power is not None and power.op == "exp" else None
-    if shifted is None or shifted.op != "sub":
-        return None
-    most = known.get(shifted.args[1])
-    same = most is not None and most.reduce is ReduceKind.MAX and most.args[0] == shifted.args[0]
-    return name if same else None
+    return name if _is_below_maximum(known.get(total.args[0]), known) else None
 
 
 def _needed(loop: Loop) -> Loop:
