@@ -14,6 +14,8 @@ PROFILED = 3
 PARENTS = 2
 # A candidate this close to the floor cannot be improved by more than its timing varies.
 NOTHING_LEFT = 0.99
+# A floor that is undercut by more than this is none: the working set stays in a cache.
+UNDERCUT = 1.05
 
 
 async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -88,7 +90,7 @@ def _at_the_floor(context: SearchContext, best_ms: float) -> bool:
     """Close enough to the floor and ahead of every baseline, or so close that nothing is left."""
     fraction = context.floor_ms / best_ms
     if fraction >= NOTHING_LEFT:
-        return True
+        return fraction <= UNDERCUT
     ahead = best_ms < context.best_baseline_ms
     return ahead and fraction >= context.profile.stop_at_floor_fraction
 
