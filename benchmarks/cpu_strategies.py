@@ -133,9 +133,10 @@ def compare(path: Path, settings: int, seconds: float) -> None:
     times = paired(jobs, seconds)
     print(f"{path.stem}: floor bytes {task.bytes_moved / 1e6:.0f} MB")
     for name in jobs:
+        eager, compiled = ratio(times, "eager", name), ratio(times, "compile", name)
         print(
             f"  {name:60s} {statistics.median(times[name]):8.3f} ms "
-            f"eager/ {ratio(times, 'eager', name):5.2f}  compile/ {ratio(times, 'compile', name):5.2f}"
+            f"eager/ {eager:5.2f}  compile/ {compiled:5.2f}"
             f"  error {errors.get(name, float('nan')):.1e}"
         )
 

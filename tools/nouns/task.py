@@ -5,7 +5,6 @@ from typing import Literal
 from tools.nouns.graph import Graph, TensorSpec
 from tools.nouns.value import Value
 
-
 Domain = Literal["any", "nonnegative", "unit", "distribution", "sorted", "permutation"]
 
 
