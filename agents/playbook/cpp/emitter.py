@@ -8,11 +8,13 @@ from agents.playbook.cpp.columns import columns_kernel, turned
 from agents.playbook.cpp.flat import flat_kernel, flattened
 from agents.playbook.cpp.frame import Frame
 from agents.playbook.cpp.layout import contiguous_inside, walks_from_memory, written_bytes
+from agents.playbook.cpp.partials import halved
 from agents.playbook.cpp.rows import rows_kernel
 from agents.playbook.cpp.split import MOST_ROWS, split_kernel
 from agents.playbook.cpp.strategies import (
     COLUMNS,
     COLUMNS_KEPT,
+    COLUMNS_SPLIT,
     FEWER_WALKS,
     FLAT,
     ROWS,
@@ -31,6 +33,8 @@ _CHUNKS = (2048, 512, 8192)
 _WIDTHS = (64, 256, 128, 32)
 # A vector loop over a row shorter than two vectors is all overhead.
 _SHORT_ROW = 16
+# Below this many positions a parallel region costs more than it gains, and so does tuning.
+_SMALL = 1 << 14
 # Up to here lanes across rows are worth a try even where rows are contiguous.
 _MODEST_ROW = 64
 
@@ -66,10 +70,8 @@ class CppEmitter:
             raise ValueError(f"unknown strategy {name!r}; known are {', '.join(_PRINTERS)}")
         if (name == "flat") == bool(loop.inner):
             raise ValueError(f"{loop.name}: strategy {name!r} is for another kind of loop")
-        frame, source = printer(loop, prefix, hardware)
-        comma = "," if len(frame.arguments) == 1 else ""
-        launch = f'launch("{frame.function}", args=({", ".join(frame.arguments)}{comma}))'
-        return Emitted(source=f"// {strategy.title}\n{source}", plan=(launch,))
+        emitted = printer(loop, prefix, hardware)
+        return emitted.model_copy(update={"source": f"// {strategy.title}\n{emitted.source}"})
 
 
 def _fitting(loop: Loop, hardware: Hardware, name: str) -> list[Strategy]:
@@ -93,13 +95,25 @@ def _ordered(loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
     along = (ROWS_KEPT, walking(ROWS, walks))
     across = (COLUMNS_KEPT, walking(COLUMNS, walks))
     split = (walking(SPLIT, walks),)
+    cores = hardware.cores or 1
     if not contiguous_inside(loop):
-        return (*across, *along, *split)
+        if _is_small(loop):
+            return across
+        narrow = loop.rows < 2 * cores * _WIDTHS[0]
+        shared = (COLUMNS_SPLIT, *across) if narrow else (*across, COLUMNS_SPLIT)
+        return (*shared, *along, *split)
     if loop.columns < _SHORT_ROW:
-        return (*across, *along, *split)
-    few = loop.rows < 2 * (hardware.cores or 1)
-    listed = (*split, *along) if few else (*along, *split)
+        return (*across, *along)
+    if _is_small(loop):
+        return along
+    if loop.rows < cores:
+        return split
+    listed = (*split, *along) if loop.rows < 2 * cores else (*along, *split)
     return (*listed, *across) if loop.columns < _MODEST_ROW else listed
+
+
+def _is_small(loop: Loop) -> bool:
+    return loop.rows * max(1, loop.columns) < _SMALL
 
 
 def _streaming(frame: Frame, hardware: Hardware) -> str:
@@ -114,6 +128,8 @@ def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
     lanes = [width for width in (32, 16, 64) if width <= size] or [8 if size >= 8 else 1]
     limit = 4 * min(_CHUNKS)
     chunks = [chunk for chunk in _CHUNKS if chunk < size]
+    if _is_small(frame.loop):
+        lanes, chunks = lanes[:1], chunks[:1]
     return Knobs(
         lanes=frame.tune("LANES", lanes),
         chunk=frame.tune("CHUNK", chunks) if size > limit else str(limit),
@@ -122,45 +138,68 @@ def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
     )
 
 
-def _flat(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _flat(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     frame = Frame(flattened(loop), prefix)
-    return frame, flat_kernel(frame, _knobs(frame, hardware, loop.rows))
+    return _emitted(frame, flat_kernel(frame, _knobs(frame, hardware, loop.rows)))
 
 
-def _rows(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _rows(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     frame = Frame(loop, prefix)
-    return frame, rows_kernel(frame, _knobs(frame, hardware, loop.columns), keeping=False)
+    knobs = _knobs(frame, hardware, loop.columns)
+    return _emitted(frame, rows_kernel(frame, knobs, keeping=False))
 
 
-def _rows_kept(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _rows_kept(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     frame = Frame(loop, prefix)
-    return frame, rows_kernel(frame, _knobs(frame, hardware, loop.columns), keeping=True)
+    knobs = _knobs(frame, hardware, loop.columns)
+    return _emitted(frame, rows_kernel(frame, knobs, keeping=True))
 
 
-def _split(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _split(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     """Segments are a number of their own, so that results do not depend on that of threads."""
     frame = Frame(loop, prefix)
     each = max(1, -(-2 * (hardware.cores or 1) // max(1, loop.rows)))
     counts = [each * scale for scale in (4, 1, 16) if each * scale * loop.rows <= 16 * MOST_ROWS]
     segments = frame.tune("SEGMENTS", counts or [1])
-    return frame, split_kernel(frame, _knobs(frame, hardware, loop.columns), segments)
+    knobs = _knobs(frame, hardware, loop.columns)
+    return _emitted(frame, split_kernel(frame, knobs, segments))
 
 
-def _columns(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _columns(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     return _columns_keeping(loop, prefix, keeping=False)
 
 
-def _columns_kept(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Frame, str]:
+def _columns_kept(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     return _columns_keeping(loop, prefix, keeping=True)
 
 
-def _columns_keeping(loop: Loop, prefix: str, *, keeping: bool) -> tuple[Frame, str]:
+def _columns_keeping(loop: Loop, prefix: str, *, keeping: bool) -> Emitted:
     frame = Frame(turned(loop), prefix)
     widths = [width for width in _WIDTHS if width <= max(min(_WIDTHS), loop.rows)]
-    return frame, columns_kernel(frame, widths, keeping=keeping)
+    widths = widths[:1] if _is_small(loop) else widths
+    return _emitted(frame, columns_kernel(frame, widths, keeping=keeping))
 
 
-_Printer = Callable[[Loop, str, Hardware], tuple[Frame, str]]
+def _columns_split(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
+    name = Frame(loop, prefix).function
+    halves = halved(loop, name, 4 * (hardware.cores or 1))
+    first = _columns(halves.first, f"{name}_partials", hardware)
+    second = _columns(halves.second, f"{name}_whole", hardware)
+    made = tuple(
+        f'{item.name} = empty(({item.size},), dtype="{item.dtype.value}")'
+        for item in halves.temporaries
+    )
+    source = f"{first.source}\n{second.source}"
+    return Emitted(source=source, plan=(*made, *first.plan, *second.plan))
+
+
+def _emitted(frame: Frame, source: str) -> Emitted:
+    comma = "," if len(frame.arguments) == 1 else ""
+    launch = f'launch("{frame.function}", args=({", ".join(frame.arguments)}{comma}))'
+    return Emitted(source=source, plan=(launch,))
+
+
+_Printer = Callable[[Loop, str, Hardware], Emitted]
 _PRINTERS: Mapping[str, _Printer] = {
     "flat": _flat,
     "rows": _rows,
@@ -168,4 +207,5 @@ _PRINTERS: Mapping[str, _Printer] = {
     "split": _split,
     "columns": _columns,
     "columns_kept": _columns_kept,
+    "columns_split": _columns_split,
 }

@@ -75,6 +75,22 @@ COLUMNS_KEPT = COLUMNS.model_copy(
 )
 
 
+COLUMNS_SPLIT = COLUMNS.model_copy(
+    update={
+        "name": "columns_split",
+        "title": "neighbouring columns as vector lanes, in segments that threads share",
+        "mechanism": "segments of the reduced axis leave partial results for each column, which a "
+        "second, small loop combines",
+        "reason": "too few columns to keep every core busy",
+        "category": "parallelism",
+        "metric": "busy cores",
+        "parallel": "segments of columns",
+        "launches": 2,
+    }
+)
+
+EVERY = (FLAT, ROWS_KEPT, ROWS, SPLIT, COLUMNS_KEPT, COLUMNS, COLUMNS_SPLIT)
+
 # Rewrites that save a walk over the row, in words.
 FEWER_WALKS = {
     "online_softmax": "maximum and sum of exponentials found in one walk",

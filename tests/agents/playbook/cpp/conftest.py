@@ -6,6 +6,7 @@ most of a compile is the headers.
 
 import ctypes
 import itertools
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from agents.playbook.cpp import CppEmitter
+from agents.playbook.cpp.strategies import EVERY
 from agents.playbook.ir import (
     Access,
     Axis,
@@ -165,16 +167,21 @@ def compile_kernels(kernels: Sequence[Kernel], folder: Path) -> ctypes.CDLL:
 
 
 def call(library: ctypes.CDLL, kernel: Kernel) -> Buffers:
-    """Runs a kernel on fresh outputs; gives them back."""
-    function = next(f for f in parse_kernel(kernel.emitted.source, Language.CPP).functions)
-    (line,) = kernel.emitted.plan
-    names = [part for part in line.partition("args=(")[2].rstrip(")").split(",") if part.strip()]
+    """Carries out a kernel's plan lines on fresh outputs; gives these back."""
     live = {
         name: buffer.clone() if name in kernel.case.outputs else buffer
         for name, buffer in kernel.case.buffers.items()
     }
-    pointers = [ctypes.c_void_p(live[name.strip()].data_ptr()) for name in names]
-    getattr(library, function.name)(*pointers)
+    for line in kernel.emitted.plan:
+        made = re.fullmatch(r'(\w+) = empty\(\((\d+),\), dtype="(\w+)"\)', line)
+        if made:
+            dtype = getattr(torch, made[3])
+            live[made[1]] = torch.full((int(made[2]),), 99).to(dtype)
+            continue
+        launched = re.fullmatch(r'launch\("(\w+)", args=\((.*?),?\)\)', line)
+        assert launched, line
+        pointers = [ctypes.c_void_p(live[name].data_ptr()) for name in launched[2].split(", ")]
+        getattr(library, launched[1])(*pointers)
     return {name: live[name] for name in kernel.case.outputs}
 
 
@@ -186,18 +193,25 @@ def cpu() -> Hardware:
 
 @pytest.fixture
 def everything(cpu: Hardware) -> Any:
-    """Every strategy of some cases, each under some of its settings."""
+    """Every strategy that can print some cases, each under some of its settings.
 
-    def listed(cases: Sequence[Case], settings: int = 2) -> list[Kernel]:
+    Also those that would not be proposed at a case's size: tests are small.
+    """
+
+    def listed(cases: Sequence[Case], settings: int = 1) -> list[Kernel]:
         emitter, kernels, count = CppEmitter(), [], itertools.count()
         for case in cases:
-            for strategy in emitter.strategies(case.loop, cpu):
+            for strategy in dict.fromkeys((*emitter.strategies(case.loop, cpu), *EVERY)):
                 loop = rewrite(case.loop, strategy.rewrite) if strategy.rewrite else case.loop
-                probe = emitter.emit(loop, strategy, "probe", cpu)
+                try:
+                    probe = emitter.emit(loop, strategy, "probe", cpu)
+                except ValueError:
+                    continue
                 tried = valid_settings(parse_kernel(probe.source, Language.CPP))
-                step = max(1, len(tried) // settings)
-                for setting in tried[::step][:settings]:
-                    prefix = f"k{next(count)}"
+                for _ in range(min(settings, len(tried))):
+                    number = next(count)
+                    # A stride that shares no factor with the numbers of values visits them all.
+                    setting, prefix = tried[number * 7 % len(tried)], f"k{number}"
                     named = {s.name.replace("PROBE", prefix.upper()): s.value for s in setting}
                     emitted = emitter.emit(loop, strategy, prefix, cpu)
                     kernels.append(Kernel(case, strategy, emitted, named))

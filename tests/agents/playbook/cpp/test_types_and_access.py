@@ -148,3 +148,17 @@ def test_large_offsets_do_not_spoil_a_variance(build: Any, case: Any, everything
     b.store("y", f"{mean}_m2", r=1)
     data = {"x": torch.randn(rows, columns) + 1e4}
     check(everything([case(b.loop("variance"), data, y=(rows, torch.float32))]), 1e-6)
+
+
+def test_narrow_columns_are_reduced_in_segments(build: Any, case: Any, everything: Any, check: Any):
+    inner, columns = 6000, 5
+    b = build({"c": columns}, {"k": inner})
+    x = b.load("x", c=1, k=columns)
+    total = b.reduce("sum", b.op("mul", x, x))
+    b.store("y", b.op("sqrt", b.op("add", total, b.load("bias", c=1))), c=1)
+    b.store("low", b.reduce("min", x), c=1)
+    data = {"x": torch.randn(inner, columns), "bias": torch.rand(columns)}
+    outputs = dict.fromkeys(("y", "low"), (columns, torch.float32))
+    kernels = everything([case(b.loop("narrow"), data, **outputs)], settings=1)
+    assert kernels[0].strategy.name == "columns_split"
+    check(kernels)
