@@ -211,9 +211,8 @@ def layer_norm(rows: int = 16, columns: int = 4194304) -> Problem:
     )
 
 
-def group_norm() -> Problem:
-    """Group norm with 8 groups of 8 channels."""
-    n, g, c, s = 112, 8, 8, 512 * 512
+def group_norm(name: str, n: int, g: int, c: int, s: int) -> Problem:
+    """Group norm of `n` images with `g` groups of `c` channels of `s` pixels."""
     w = Writer({"n": n, "g": g}, {"c": c, "s": s})
     steps = {"n": g * c * s, "g": c * s, "c": s, "s": 1}
     y = _normalised(w, w.load("x", **steps), c * s)
@@ -223,7 +222,7 @@ def group_norm() -> Problem:
         return F.group_norm(x.view(-1, g * c, s), g, weight.double(), bias.double())
 
     return Problem(
-        "group_norm",
+        name,
         w.program("group_norm"),
         rowwise(n, g * c * s, "y", call, "w", "b"),
         lambda d: F.group_norm(d["x"].view(n, g * c, s), g, d["w"], d["b"]),
@@ -379,7 +378,8 @@ def problems() -> dict[str, Callable[[], Problem]]:
     return {
         "softmax": softmax,
         "layer_norm": layer_norm,
-        "group_norm": group_norm,
+        "group_norm": lambda: group_norm("group_norm", 112, 8, 8, 512 * 512),
+        "group_norm_medium": lambda: group_norm("group_norm_medium", 64, 32, 8, 128 * 128),
         "instance_norm": instance_norm,
         "batch_norm": batch_norm,
         "rms_norm": rms_norm,
@@ -449,11 +449,13 @@ def drawn(problem: Problem) -> dict[str, torch.Tensor]:
 
 
 def candidates(
-    problem: Problem, hardware: Hardware, settings: int
+    problem: Problem, hardware: Hardware, settings: int, only: list[str]
 ) -> list[tuple[Strategy, Candidate]]:
     """Candidates in the order to try them: every strategy's default, then further settings."""
     emitter, queues = CudaEmitter(), []
     for strategy in emitter.strategies(problem.loop, hardware):
+        if only and not any(word in strategy.name for word in only):
+            continue
         text = assemble(problem.program, emitter, {problem.loop.name: strategy}, hardware)
         base = new_candidate(Language.CUDA, text.kernel, text.plan)
         first, *rest = valid_settings(parse_kernel(text.kernel, Language.CUDA))
@@ -475,14 +477,16 @@ def worst_error(problem: Problem, outputs: dict[str, torch.Tensor], data) -> flo
     return worst
 
 
-async def measure(bench: Bench, problem: Problem, settings: int, seconds: float) -> None:
+async def measure(
+    bench: Bench, problem: Problem, settings: int, seconds: float, only: list[str]
+) -> None:
     """Compile, check and time a problem's candidates until its time is over."""
     end = time.monotonic() + seconds
     data = drawn(problem)
     floor = problem.moved_bytes / BANDWIDTH["gb_s"] / 1e6
     eager = bench.median_ms(lambda: problem.eager(data), 4)
     bench.write(problem=problem.name, kind="eager", ms=eager, floor_ms=floor)
-    listed = candidates(problem, bench.hardware, settings)
+    listed = candidates(problem, bench.hardware, settings, only)
     builds = [
         asyncio.ensure_future(
             compile_candidate(one, architecture=bench.hardware.architecture, timeout_s=60)
@@ -551,6 +555,7 @@ async def main() -> None:
     parser.add_argument("--settings", type=int, default=6, help="tried for each strategy")
     parser.add_argument("--hardware", default="H200")
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--strategies", nargs="*", default=[], help="parts of their names")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     bench = Bench(options.output, hardware_profile(options.hardware))
@@ -563,7 +568,8 @@ async def main() -> None:
             print(f"no time left for {', '.join(wanted[at:])}")
             break
         try:
-            await measure(bench, problems()[name](), options.settings, left / (len(wanted) - at))
+            share = left / (len(wanted) - at)
+            await measure(bench, problems()[name](), options.settings, share, options.strategies)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}")
             bench.write(problem=name, failure=str(error)[:400])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from agents.playbook.cuda.nest import Nest, nest_of
 from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
@@ -87,6 +88,26 @@ class Case:
         """Bytes of memory that one row moves in one pass over it."""
         streams = [place for place in self.nest.streams() if any(place.inner)]
         return self.nest.columns * sum(place.dtype.itemsize_bytes for place in streams)
+
+    @cached_property
+    def read_bytes(self) -> int:
+        """Bytes of memory that one pass reads of one row."""
+        read: dict[str, int] = {}
+        for place in (self.nest.places[s.name] for s in self.loop.body if s.op == "load"):
+            axes = zip(self.nest.walked, place.inner, strict=True)
+            size = prod(size for size, step in axes if step) if any(place.inner) else 0
+            here = size * place.dtype.itemsize_bytes
+            read[place.buffer] = max(here, read.get(place.buffer, 0))
+        return sum(read.values())
+
+    @cached_property
+    def shares_columns(self) -> bool:
+        """Whether rows share something, like a weight, too large to stay cached for a row."""
+        nest = self.nest
+        shared = [p for p in nest.streams() if any(p.inner) and not any(p.outer) and not p.gathers]
+        size = sum(nest.span(place) * place.dtype.itemsize_bytes for place in shared)
+        long = size > 64 * KIB and size + self.row_bytes > self.cache_bytes / 4
+        return nest.rows > 1 and long
 
     @property
     def multiprocessors(self) -> int:

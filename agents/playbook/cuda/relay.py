@@ -43,7 +43,7 @@ def strategies(case: Case) -> list[Strategy]:
             memory="tiles in shared memory, asynchronous copies",
             compute="2 passes",
             parallel="resident blocks, tickets",
-            efficiency=0.8,
+            efficiency=0.58,
             launches=2,
         )
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agents.playbook.cuda.body import Body
 from agents.playbook.cuda.case import (
     BLOCK_WORDS,
+    KIB,
     LANE_WORDS,
     OTHER_WORDS,
     REGISTERS,
@@ -28,10 +29,21 @@ BLOCK_SHARED = "block_rows_shared"
 BLOCK_STREAM = "block_rows_stream"
 CLUSTER_REGISTERS = "cluster_rows_registers"
 CLUSTER_SHARED = "cluster_rows_shared"
+CLUSTER_STREAM = "cluster_rows_stream"
 SERIAL = "thread_rows"
-NAMES = (WARP, BLOCK_REGISTERS, BLOCK_SHARED, BLOCK_STREAM, CLUSTER_REGISTERS, CLUSTER_SHARED)
+NAMES = (
+    WARP,
+    BLOCK_REGISTERS,
+    BLOCK_SHARED,
+    BLOCK_STREAM,
+    CLUSTER_REGISTERS,
+    CLUSTER_SHARED,
+    CLUSTER_STREAM,
+)
 
 _MOST_THREADS = 1024
+# Beyond this, the rows that resident blocks read no longer fit the cache together.
+_LONG_ROW_BYTES = 128 * KIB
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,16 @@ _SHAPES = {
         "A row too long for one block is still read from memory only once, and long rows fit.",
         "dram bytes read",
     ),
+    CLUSTER_STREAM: Shape(
+        "cluster",
+        "none",
+        "A cluster a row, read again for each pass",
+        "The blocks of a cluster walk over one row together, and again, backwards, for each "
+        "later pass; partials go through distributed shared memory.",
+        "With a cluster a row few rows are under way at a time, so that the L2 still has them "
+        "when they are read again.",
+        "L2 hit rate",
+    ),
 }
 
 
@@ -144,6 +166,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         tunables=tunables.text(),
         group=shape.group,
         keep=shape.keep,
+        turns=shape.keep == "none" and name != SERIAL,
         keeps=offsets(keeps),
         index=printer.index,
         row_index=printer.row_index,
@@ -189,16 +212,49 @@ def _tunables(case: Case, name: str, prefix: str) -> Tunables | None:
     if name == SERIAL:
         tunables = Tunables(prefix).add("THREADS", (64, 32, 128, 256)).add("LANES", (1,))
         tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 16))
-        return _hints(tunables)
+        return _hints(tunables, again=False)
     if shape.group == "warp":
         return _warp_tunables(case, prefix)
     if shape.keep == "registers":
         return _register_tunables(case, shape, prefix)
     if shape.keep == "shared":
         return _shared_tunables(case, shape, prefix)
-    tunables = Tunables(prefix)
-    tunables.add("THREADS", _block_sizes(case, 1)).add("VECTOR", case.along_rows.widths)
-    return _hints(tunables.add("UNROLL", (4, 2, 8, 1)))
+    return _stream_tunables(case, shape, prefix)
+
+
+def _stream_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+    tunables, again = Tunables(prefix), len(case.schedule.passes) > 1
+    if shape.group == "cluster":
+        sizes = _streaming_clusters(case)
+        if not sizes:
+            return None
+        # Few threads with many loads each: three such blocks share a multiprocessor.
+        tunables.add("THREADS", (256, 512, 128, 1024)).add("CLUSTER", sizes)
+        tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 2))
+        return _hints(tunables, again=again)
+    if _hopeless(case):
+        return None
+    sizes = _block_sizes(case, 1)
+    if case.read_bytes > _LONG_ROW_BYTES:
+        # One row at a time on each multiprocessor: the fewer there are, the more stay in the L2.
+        sizes = first(_MOST_THREADS, sizes)
+    tunables.add("THREADS", sizes).add("VECTOR", case.along_rows.widths)
+    return _hints(tunables.add("UNROLL", (4, 2, 8, 1)), again=again)
+
+
+def _hopeless(case: Case) -> bool:
+    """Whether a block a row leaves most of the device idle for long."""
+    return 8 * case.nest.rows < case.multiprocessors and case.read_bytes > _LONG_ROW_BYTES
+
+
+def _streaming_clusters(case: Case) -> list[int]:
+    """Cluster sizes for rows that as many blocks as fit would push out of the L2."""
+    row = case.read_bytes
+    sizes = [n for n in case.cluster_sizes if 16 * KIB * n <= row]
+    if row <= _LONG_ROW_BYTES or len(case.schedule.passes) < 2 or not sizes:
+        return []
+    # Eight is what every device with clusters can place well; more only for the longest shares.
+    return first(16 if row > 8 * _LONG_ROW_BYTES else 8 if row >= 2 * _LONG_ROW_BYTES else 4, sizes)
 
 
 def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
@@ -209,7 +265,7 @@ def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
         return None
     tunables = Tunables(prefix).add("THREADS", (128, 256, 64, 512))
     tunables.add("LANES", first(min(32, vectors // 2 or 1), lanes)).add("VECTOR", widths)
-    return _hints(tunables)
+    return _hints(tunables, again=False)
 
 
 def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
@@ -219,7 +275,10 @@ def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None
     if share > BLOCK_WORDS or (shape.group == "cluster" and columns < 8192):
         return None
     least = share // ROW_WORDS
-    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, least, max(clusters)))
+    # A block holds 32 words of a row a thread, so that several rows share a multiprocessor and
+    # one loads while another computes; in a cluster 64, as fewer threads meet at its barrier.
+    each = 16 if shape.group == "cluster" else 8
+    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, least, clusters[0], each))
     tunables.add("VECTOR", case.along_rows.widths)
     group = "{THREADS}"
     if shape.group == "cluster":
@@ -230,7 +289,7 @@ def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None
     step = f"({group} * {{VECTOR}})"
     held = f"({columns} + {step} - 1) // {step} * {{VECTOR}} * {words}"
     tunables.require(f"{held} <= min({ROW_WORDS}, {REGISTERS} // {{THREADS}} - {OTHER_WORDS})")
-    return _hints(tunables)
+    return _hints(tunables, again=False)
 
 
 def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
@@ -247,18 +306,19 @@ def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
         tunables.add("CLUSTER", clusters)
     tunables.add("UNROLL", (4, 2, 8, 1))
     tunables.require(f"{_shared_text(case, shape)} <= {case.shared_bytes}")
-    return _hints(tunables)
+    return _hints(tunables, again=False)
 
 
-def _hints(tunables: Tunables) -> Tunables:
-    return tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
+def _hints(tunables: Tunables, *, again: bool) -> Tunables:
+    """Cache hints: marking a read first to evict pays only for the second read of a row."""
+    return tunables.add("LOADS", (1, 0) if again else (0, 1)).add("STORES", (1, 0))
 
 
-def _block_sizes(case: Case, least: int, blocks: int = 1) -> list[int]:
-    """Threads a block: about two to four vectors each, never more than the row has vectors."""
+def _block_sizes(case: Case, least: int, blocks: int = 1, each: int = 4) -> list[int]:
+    """Threads a block: about `each` vectors a thread, never more than the row has vectors."""
     vectors = max(32, case.nest.columns // case.along_rows.widths[0] // blocks)
     sizes = [n for n in powers(32, _MOST_THREADS) if least <= n <= 2 * vectors]
-    return first(min(512, max(32, vectors // 4)), sizes or [_MOST_THREADS])
+    return first(min(512, max(32, vectors // each)), sizes or [_MOST_THREADS])
 
 
 def _shared_text(case: Case, shape: Shape) -> str:
@@ -296,36 +356,56 @@ def _strategy(case: Case, name: str) -> Strategy:
         memory={"none": "streamed"}.get(shape.keep, f"row in {shape.keep}"),
         compute=f"{passes} passes" if passes > 1 else "one pass",
         parallel=f"{shape.group} per row",
-        bytes_read_factor=_reads(case, passes) if read_again else 1.0,
+        bytes_read_factor=_reads(case, passes, _under_way(case, name)) if read_again else 1.0,
         efficiency=_efficiency(case, name),
     )
 
 
-def _reads(case: Case, passes: int) -> float:
+def _under_way(case: Case, name: str) -> float:
+    """Rows that one multiprocessor works on at a time."""
+    if name == CLUSTER_STREAM:
+        return 3 / _streaming_clusters(case)[0]
+    return 1.0 if case.read_bytes > _LONG_ROW_BYTES else 2.0
+
+
+def _reads(case: Case, passes: int, blocks: float) -> float:
     """How often the row comes from memory: again for each pass, unless the L2 still has it."""
-    resident = case.row_bytes * min(case.nest.rows, 4 * case.multiprocessors)
-    return 1.1 if resident < case.cache_bytes else float(passes)
+    # A block a row: about one long row or two short ones are under way on a multiprocessor. In
+    # clusters, three blocks of each multiprocessor share rows.
+    resident = case.read_bytes * min(case.nest.rows, case.multiprocessors * blocks)
+    # The backward walk meets what is left even of rows that do not fit together.
+    kept = min(1.0, 1.25 * case.cache_bytes / max(1.0, resident))
+    return round(1 + (passes - 1) * (1 - kept), 3)
+
+
+# The shares of bandwidth that were measured on large problems, where nothing else limits.
+_BASE = {
+    WARP: 0.96,
+    BLOCK_REGISTERS: 0.99,
+    BLOCK_SHARED: 0.9,
+    BLOCK_STREAM: 0.97,
+    # A whole row waits at the cluster's barrier; the exchange costs a few microseconds.
+    CLUSTER_REGISTERS: 0.75,
+    CLUSTER_SHARED: 0.68,
+    CLUSTER_STREAM: 0.85,
+}
 
 
 def _efficiency(case: Case, name: str) -> float:
     """The share of bandwidth to expect: rows must fill the device, and stay small on chip."""
     shape, columns = _SHAPES[name], case.nest.columns
-    width = {"warp": 1 / 8, "block": 1.0, "cluster": 8.0}[shape.group]
-    filled = min(1.0, case.nest.rows * width / (2 * case.multiprocessors))
-    base = 0.88
-    if shape.group == "warp":
-        base = 0.9 if columns <= 1024 else 0.8
+    width = {"warp": 1 / 8, "block": 1.0, "cluster": 16.0 if shape.keep == "none" else 8.0}
+    filled = min(1.0, case.nest.rows * width[shape.group] / (2 * case.multiprocessors))
     if name == SERIAL:
         # Neighbouring threads read far from each other; the caches make up for part of it.
         return round(0.3 * min(1.0, max(0.01, case.nest.rows / (512 * case.multiprocessors))), 4)
+    base = _BASE[name]
+    if shape.group == "warp" and columns > 1024:
+        base -= 0.1
     if shape.group == "block" and columns < 512:
-        base = 0.5
-    if shape.keep == "shared":
-        base = 0.85
-    if shape.group == "cluster":
-        # A whole row waits at the cluster's barrier; the exchange costs a few microseconds.
-        base = 0.62
-    if shape.keep == "registers" and shape.group != "warp" and columns > 16384:
-        base -= 0.08
+        base -= 0.2
+    if name == BLOCK_REGISTERS and columns * case.row_words > 8192:
+        # Few rows fit a multiprocessor, so loading and computing take turns.
+        base -= 0.04 if columns * case.row_words <= 16384 else 0.12
     base -= 0.01 * len(case.schedule.passes)
     return round(base * max(filled, 0.02), 3)

@@ -16,7 +16,7 @@ _LARGE_SHARE_BYTES = 256 * 1024
 
 def strategies(case: Case) -> list[Strategy]:
     """Splitting, where rows are few or long enough to be split."""
-    if not case.schedule.passes or max(_splits(case)) < 2:
+    if not case.schedule.passes or max(_splits(case)) < 2 or _rows_suffice(case):
         return []
     passes, ends = len(case.schedule.passes), case.schedule.ends_in_reduction
     finish = (
@@ -39,7 +39,7 @@ def strategies(case: Case) -> list[Strategy]:
             compute=f"{passes} passes" if passes > 1 else "one pass",
             parallel="many blocks per row",
             bytes_read_factor=_reads(case, passes),
-            efficiency=0.88 if few or case.row_bytes > 1 << 20 else 0.7,
+            efficiency=0.95 if few or case.read_bytes >= _LARGE_SHARE_BYTES else 0.6,
             launches=passes + int(ends),
         )
     ]
@@ -57,15 +57,18 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     printer = Printer(nest, vectors)
     body = Body(printer, case.schedule, prefix)
     kernels = kernels_of(body, prefix)
+    # Marking a read first to evict pays only for the last of several.
+    loads = (1, 0) if len(case.schedule.passes) > 1 else (0, 1)
     tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
     tunables.add("VECTOR", vectors.widths).add("UNROLL", (4, 2, 8, 1))
-    tunables.add("SPLITS", _splits(case)).add("LOADS", (1, 0)).add("STORES", (1, 0))
+    tunables.add("SPLITS", _splits(case)).add("LOADS", loads).add("STORES", (1, 0))
     source = render(
         "split",
         title=_TITLE,
         prefix=tunables.prefix,
         tunables=tunables.text(),
         kernels=kernels,
+        rows_fastest=case.shares_columns,
         passes=body.passes(),
         index=printer.index,
         row_index=printer.row_index,
@@ -81,6 +84,12 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     text, plan = complete(source, arguments, launches)
     lines = allocations(kernels, prefix, blocks, str(nest.rows))
     return Emitted(source=text, plan=(*lines, *plan))
+
+
+def _rows_suffice(case: Case) -> bool:
+    """Whether rows are so many and so short that shares of them only add partials."""
+    many = case.nest.rows >= 8 * case.multiprocessors
+    return many and case.read_bytes < 8 * _SMALLEST_SHARE_BYTES
 
 
 def _splits(case: Case) -> list[int]:
