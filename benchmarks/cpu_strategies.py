@@ -134,10 +134,10 @@ def compare(path: Path, settings: int, seconds: float) -> None:
     print(f"{path.stem}: floor bytes {task.bytes_moved / 1e6:.0f} MB")
     for name in jobs:
         eager, compiled = ratio(times, "eager", name), ratio(times, "compile", name)
+        over = {base: ratio(times, base, name) for base in ("eager", "compile")}
         print(
-            f"  {name:60s} {statistics.median(times[name]):8.3f} ms "
-            f"eager/ {eager:5.2f}  compile/ {compiled:5.2f}"
-            f"  error {errors.get(name, float('nan')):.1e}"
+            f"  {name:60s} {statistics.median(times[name]):8.3f} ms eager/ {over['eager']:5.2f} "
+            f" compile/ {over['compile']:5.2f}  error {errors.get(name, float('nan')):.1e}"
         )
 
 

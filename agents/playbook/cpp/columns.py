@@ -32,12 +32,13 @@ def turned(loop: Loop) -> Loop:
     return loop.model_copy(update={"outer": sorted_axes(loop.outer, along)})
 
 
-def columns_kernel(frame: Frame, widths: Sequence[int], *, keeping: bool) -> str:
+def columns_kernel(frame: Frame, widths: Sequence[int], parts: str, *, keeping: bool) -> str:
     """A kernel for blocks of neighbouring rows.
 
     Args:
         frame: A `turned` loop.
         widths: How many rows a block may have.
+        parts: C++ text of how many pieces threads take.
         keeping: Whether values that a later sweep needs are kept, for a whole block.
 
     Raises:
@@ -45,7 +46,7 @@ def columns_kernel(frame: Frame, widths: Sequence[int], *, keeping: bool) -> str
     """
     # What must be kept is found by printing once with the block's decisions still open.
     probe = Block(frame, "1", keeping=keeping)
-    _Printer(probe).body()
+    _Printer(probe, parts).body()
     fitting = [width for width in widths if probe.kept_bytes(width) <= MOST_KEPT_BYTES]
     if keeping and not probe.kept:
         raise ValueError(f"{frame.loop.name}: no value is worth keeping for a later sweep")
@@ -53,11 +54,12 @@ def columns_kernel(frame: Frame, widths: Sequence[int], *, keeping: bool) -> str
         raise ValueError(f"{frame.loop.name}: a block of rows is too long to keep")
     block = Block(frame, frame.tune("WIDTH", fitting), keeping=keeping)
     block.kept, block.saved = probe.kept, probe.saved
-    return _Printer(block).text()
+    return _Printer(block, parts).text()
 
 
 class _Printer:
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, parts: str) -> None:
+        self.parts = parts
         self.block, self.frame, self.facts = block, block.frame, block.facts
         self.outer = self.frame.coordinates(block.leads)
         self.within = self.frame.coordinates(self.frame.loop.inner)
@@ -79,6 +81,7 @@ class _Printer:
             frame=self.frame,
             body=body,
             tiles=f"int64_t({leads}) * {blocks}",
+            parts=self.parts,
             parallel=self.frame.loop.rows * self.frame.loop.columns >= 1 << 14,
         )
 

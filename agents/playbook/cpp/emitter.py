@@ -29,7 +29,7 @@ from agents.playbook.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
 from tools.nouns import Language
 
-_CHUNKS = (2048, 512, 8192)
+_CHUNKS = (2048, 8192)
 _WIDTHS = (64, 256, 128, 32)
 # A vector loop over a row shorter than two vectors is all overhead.
 _SHORT_ROW = 16
@@ -125,8 +125,8 @@ def _streaming(frame: Frame, hardware: Hardware) -> str:
 
 
 def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
-    lanes = [width for width in (32, 16, 64) if width <= size] or [8 if size >= 8 else 1]
-    limit = 4 * min(_CHUNKS)
+    lanes = [width for width in (32, 16) if width <= size] or [8 if size >= 8 else 1]
+    limit = min(_CHUNKS)
     chunks = [chunk for chunk in _CHUNKS if chunk < size]
     if _is_small(frame.loop):
         lanes, chunks = lanes[:1], chunks[:1]
@@ -134,8 +134,18 @@ def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
         lanes=frame.tune("LANES", lanes),
         chunk=frame.tune("CHUNK", chunks) if size > limit else str(limit),
         chunk_limit=limit,
+        parts=_parts(frame, hardware),
         stream=_streaming(frame, hardware),
     )
+
+
+def _parts(frame: Frame, hardware: Hardware) -> str:
+    """Threads take pieces as they come free: another process on a core then costs little.
+
+    As many pieces as cores keep each thread in one stretch of memory instead.
+    """
+    counts = (64, hardware.cores or 1)
+    return frame.tune("PARTS", counts[:1] if _is_small(frame.loop) else counts)
 
 
 def _flat(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
@@ -166,18 +176,19 @@ def _split(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
 
 
 def _columns(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
-    return _columns_keeping(loop, prefix, keeping=False)
+    return _columns_keeping(loop, prefix, hardware, keeping=False)
 
 
 def _columns_kept(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
-    return _columns_keeping(loop, prefix, keeping=True)
+    return _columns_keeping(loop, prefix, hardware, keeping=True)
 
 
-def _columns_keeping(loop: Loop, prefix: str, *, keeping: bool) -> Emitted:
+def _columns_keeping(loop: Loop, prefix: str, hardware: Hardware, *, keeping: bool) -> Emitted:
     frame = Frame(turned(loop), prefix)
     widths = [width for width in _WIDTHS if width <= max(min(_WIDTHS), loop.rows)]
     widths = widths[:1] if _is_small(loop) else widths
-    return _emitted(frame, columns_kernel(frame, widths, keeping=keeping))
+    parts = _parts(frame, hardware)
+    return _emitted(frame, columns_kernel(frame, widths, parts, keeping=keeping))
 
 
 def _columns_split(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:

@@ -37,4 +37,5 @@ def flat_kernel(frame: Frame, knobs: Knobs) -> str:
         units=units,
         parallel=frame.loop.columns >= 1 << 14,
         stream=knobs.stream,
+        parts=knobs.parts,
     )

@@ -36,6 +36,7 @@ def rows_kernel(frame: Frame, knobs: Knobs, *, keeping: bool) -> str:
         rows=frame.loop.rows,
         parallel=frame.loop.rows > 1 and frame.loop.rows * frame.loop.columns >= 1 << 14,
         stream=knobs.stream,
+        parts=knobs.parts,
     )
 
 

@@ -20,12 +20,14 @@ from tools.nouns import Value
 class Knobs(Value):
     """C++ text of the tunables: numbers, or macros that hold them.
 
-    Lane groups of at most `chunk_limit` positions are one chunk. `stream` is "" for never.
+    Lane groups of at most `chunk_limit` positions are one chunk. `parts` is how many pieces the
+    work is cut into for threads to take as they come free. `stream` is "" for never.
     """
 
     lanes: str
     chunk: str
     chunk_limit: int
+    parts: str
     stream: str = ""
 
 
