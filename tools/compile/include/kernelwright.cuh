@@ -231,6 +231,12 @@ __device__ __forceinline__ float minimum_raw(float a, float b) {
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
     return out;
 }
+// Within one unit in the last place, in one instruction where a division takes a dozen.
+__device__ __forceinline__ float reciprocal_raw(float x) {
+    float out;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
 #endif  // __CUDACC__
 
 // ---- math, with PyTorch's corner cases --------------------------------------------------------
@@ -289,6 +295,8 @@ __device__ __forceinline__ bool sign(bool x) { return x; }
 // NaN stays NaN, as in torch.relu.
 template <class T> __device__ __forceinline__ T relu(T x) { return x < T(0) ? T(0) : x; }
 template <class T> __device__ __forceinline__ T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+// The sum is at least one, so that only its rounding and the reciprocal's are left.
+template <> __device__ __forceinline__ float sigmoid(float x) { return reciprocal_raw(1.0f + exp(-x)); }
 template <class T> __device__ __forceinline__ bool is_infinite(T x) { return x == greatest<T>() || x == least<T>(); }
 __device__ __forceinline__ bool is_infinite(long long) { return false; }
 __device__ __forceinline__ bool is_infinite(bool) { return false; }
