@@ -133,7 +133,6 @@ def compare(path: Path, settings: int, seconds: float) -> None:
     times = paired(jobs, seconds)
     print(f"{path.stem}: floor bytes {task.bytes_moved / 1e6:.0f} MB")
     for name in jobs:
-        eager, compiled = ratio(times, "eager", name), ratio(times, "compile", name)
         over = {base: ratio(times, base, name) for base in ("eager", "compile")}
         print(
             f"  {name:60s} {statistics.median(times[name]):8.3f} ms eager/ {over['eager']:5.2f} "
