@@ -95,6 +95,33 @@ def test_a_row_too_long_for_the_cache_is_never_promised_one_read(toolbox: Simple
     assert min(strategy.bytes_read_factor for strategy in found) > 1.8
 
 
+def norm(toolbox: SimpleNamespace, rows: int, columns: int) -> Any:
+    b = toolbox.Build({"n": rows}, {"c": columns})
+    x = b.load("x", n=columns, c=1)
+    b.store("y", b.op("mul", x, b.op("rsqrt", b.reduce("sum", b.op("square", x)))), n=columns, c=1)
+    return b.loop("norm")
+
+
+def test_rows_that_registers_hold_prefer_them(toolbox: SimpleNamespace):
+    assert names(norm(toolbox, 1 << 16, 4096))[0] == "block_rows_registers"
+
+
+def test_long_rows_prefer_clusters_that_leave_them_in_the_cache(toolbox: SimpleNamespace):
+    assert names(norm(toolbox, 2048, 1 << 17))[0] == "cluster_rows_stream"
+
+
+def test_what_cannot_compete_is_not_offered(toolbox: SimpleNamespace):
+    assert "block_rows_stream" not in names(norm(toolbox, 4, 1 << 22))
+    assert "split_rows" not in names(norm(toolbox, 1 << 16, 4096))
+
+
+def test_rows_that_share_a_long_weight_are_split_side_by_side(builds: dict[str, Any]):
+    loop = builds["weighted_long"].loop("weighted")
+    device = H200.model_copy(update={"cache_mib": 1.0})
+    split = next(s for s in EMITTER.strategies(loop, device) if s.name == "split_rows")
+    assert "block % 3" in EMITTER.emit(loop, split, "k", device).source
+
+
 def test_a_softmax_is_also_offered_in_two_passes(builds: dict[str, Any]):
     found = EMITTER.strategies(builds["softmax"].loop("softmax"), H200)
     assert {strategy.rewrite for strategy in found} == {"", "online_softmax"}

@@ -112,6 +112,14 @@ def case_softmax_online(build: Any) -> Any:
     return b
 
 
+def case_weighted_long(build: Any) -> Any:
+    b = build({"n": 3}, {"c": 40004})
+    x = b.load("x", n=40004, c=1)
+    mean = b.op("div", b.reduce("sum", x), b.const(40004.0))
+    b.store("y", b.op("mul", b.op("sub", x, mean), b.load("w", c=1)), n=40004, c=1)
+    return b
+
+
 def case_layer_norm(build: Any) -> Any:
     b = build({"n": 11}, {"c": 9216})
     x = b.load("x", "bfloat16", n=9216, c=1)
