@@ -124,7 +124,8 @@ def _streaming(frame: Frame, hardware: Hardware) -> str:
     return frame.tune("STREAM", (1, 0) if written > hardware.cache_mib * (1 << 20) else (0, 1))
 
 
-def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
+def _knobs(frame: Frame, hardware: Hardware, size: int, *, segments: bool = False) -> Knobs:
+    """The tunables of a loop whose rows have `size` positions; segments are parts already."""
     lanes = [width for width in (32, 16) if width <= size] or [8 if size >= 8 else 1]
     limit = min(_CHUNKS)
     chunks = [chunk for chunk in _CHUNKS if chunk < size]
@@ -134,7 +135,7 @@ def _knobs(frame: Frame, hardware: Hardware, size: int) -> Knobs:
         lanes=frame.tune("LANES", lanes),
         chunk=frame.tune("CHUNK", chunks) if size > limit else str(limit),
         chunk_limit=limit,
-        parts=_parts(frame, hardware),
+        parts="" if segments else _parts(frame, hardware),
         stream=_streaming(frame, hardware),
     )
 
@@ -171,7 +172,7 @@ def _split(loop: Loop, prefix: str, hardware: Hardware) -> Emitted:
     each = max(1, -(-2 * (hardware.cores or 1) // max(1, loop.rows)))
     counts = [each * scale for scale in (4, 1, 16) if each * scale * loop.rows <= 16 * MOST_ROWS]
     segments = frame.tune("SEGMENTS", counts or [1])
-    knobs = _knobs(frame, hardware, loop.columns)
+    knobs = _knobs(frame, hardware, loop.columns, segments=True)
     return _emitted(frame, split_kernel(frame, knobs, segments))
 
 
