@@ -107,7 +107,8 @@ def load_inline_s(target: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCH_EXTENSIONS_DIR"] = folder
         if target == "cuda":
-            load_inline("pace_probe", "torch::Tensor run(torch::Tensor x);", _INLINE_CUDA, ["run"])
+            declared = "torch::Tensor run(torch::Tensor x);"
+            load_inline("pace_probe", declared, cuda_sources=_INLINE_CUDA, functions=["run"])
         else:
             load_inline("pace_probe", _INLINE_CPP, functions=["run"])
     return time.perf_counter() - started

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tools.compile import Built, CompileFailure, shutdown_compilers
 from tools.nouns import Language, Verdict
 
@@ -50,47 +52,51 @@ def eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
     return True
 
 
-async def test_a_template_bomb_is_stopped_and_the_next_compile_is_unharmed(compiled) -> None:
+@pytest.fixture
+def ours() -> Callable[[], set[int]]:
+    """The processes that came since the test began; other tests may keep servers of their own."""
     shutdown_compilers()
+    earlier = descendants()
+    return lambda: descendants() - earlier
+
+
+async def test_a_template_bomb_is_stopped_and_the_next_compile_is_unharmed(compiled, ours) -> None:
     for language, bomb in ((Language.CPP, CPP_BOMB), (Language.CUDA, CUDA_BOMB)):
         failure = await compiled(bomb, language, timeout_s=1.5)
         assert isinstance(failure, CompileFailure)
         assert failure.verdict is Verdict.TIMED_OUT
         assert "longer than 1.5 s" in failure.message
-        assert eventually(lambda: not descendants())
+        assert eventually(lambda: not ours())
     assert isinstance(await compiled(PLAIN), Built)
 
 
-async def test_a_cancelled_compile_is_killed(compiled) -> None:
-    shutdown_compilers()
+async def test_a_cancelled_compile_is_killed(compiled, ours) -> None:
     task = asyncio.create_task(compiled(CPP_BOMB + " ", timeout_s=60))
-    await asyncio.to_thread(eventually, lambda: len(descendants()) > 1)
+    await asyncio.to_thread(eventually, lambda: len(ours()) > 1)
     task.cancel()
     result = (await asyncio.gather(task, return_exceptions=True))[0]
     assert isinstance(result, asyncio.CancelledError)
-    assert await asyncio.to_thread(eventually, lambda: not descendants())
+    assert await asyncio.to_thread(eventually, lambda: not ours())
 
 
-async def test_a_compiler_that_dies_is_a_failure_and_is_replaced(compiled) -> None:
-    shutdown_compilers()
+async def test_a_compiler_that_dies_is_a_failure_and_is_replaced(compiled, ours) -> None:
     task = asyncio.create_task(compiled(CPP_BOMB + "  ", timeout_s=60))
-    await asyncio.to_thread(eventually, lambda: len(descendants()) > 1)
-    for process in descendants():
+    await asyncio.to_thread(eventually, lambda: len(ours()) > 1)
+    for process in ours():
         os.kill(process, 9)
     failure = await task
     assert isinstance(failure, CompileFailure)
     assert isinstance(await compiled(PLAIN + " "), Built)
 
 
-async def test_shutdown_leaves_nothing_and_can_be_followed_by_more(compiled) -> None:
+async def test_shutdown_leaves_nothing_and_can_be_followed_by_more(compiled, ours) -> None:
     assert isinstance(await compiled(PLAIN + "  "), Built)
     shutdown_compilers()
-    assert not descendants()
+    assert not ours()
     assert isinstance(await compiled(PLAIN + "   "), Built)
 
 
-def test_a_killed_process_takes_its_compilers_along(shared_home: Path) -> None:
-    shutdown_compilers()
+def test_a_killed_process_takes_its_compilers_along(shared_home: Path, ours) -> None:
     script = f"""
 import asyncio
 from tools.candidates import new_candidate
@@ -100,8 +106,8 @@ candidate = new_candidate(Language.CPP, {CPP_BOMB + "   "!r}, "")
 asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120))
 """
     process = subprocess.Popen([sys.executable, "-c", script])
-    assert eventually(lambda: len(descendants()) >= 3)
-    below = descendants() - {process.pid}
+    assert eventually(lambda: len(ours()) >= 3)
+    below = ours() - {process.pid}
     process.kill()
     process.wait()
     alive = [f"/proc/{pid}/stat" for pid in below]
