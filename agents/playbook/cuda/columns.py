@@ -5,10 +5,10 @@ Threads lie along neighbouring rows, so that accesses are wide although each row
 
 from agents.playbook.cuda.body import Body, PassCode
 from agents.playbook.cuda.case import LANE_WORDS, Case, first, powers
+from agents.playbook.cuda.keeping import offsets
 from agents.playbook.cuda.kernels import allocations, kernels_of, partial_arguments
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
-from agents.playbook.cuda.rows import offsets
 from agents.playbook.ir import Emitted, Strategy
 
 REGISTERS = "columns_registers"

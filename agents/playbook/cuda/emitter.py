@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.playbook.cuda import columns, pointwise, relay, rows, scans, split, waves
+from agents.playbook.cuda import columns, pointwise, relay, row_shapes, rows, scans, split, waves
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
@@ -30,11 +30,11 @@ class _Family:
 
 
 _POINTWISE = _Family(pointwise.NAMES, pointwise.strategies, pointwise.emit)
-_SERIAL = _Family((rows.SERIAL,), rows.serial_strategies, rows.emit)
+_SERIAL = _Family((row_shapes.SERIAL,), rows.serial_strategies, rows.emit)
 _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
-    _Family(rows.NAMES, rows.strategies, rows.emit),
+    _Family(row_shapes.NAMES, rows.strategies, rows.emit),
     _Family(relay.NAMES, relay.strategies, relay.emit),
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),

@@ -6,6 +6,7 @@ others through memory, while the copy of its next tile is under way.
 
 from agents.playbook.cuda.body import Body
 from agents.playbook.cuda.case import Case, first, powers
+from agents.playbook.cuda.keeping import kept_bytes, offsets
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import (
     Argument,
@@ -15,7 +16,6 @@ from agents.playbook.cuda.rendering import (
     complete,
     render,
 )
-from agents.playbook.cuda.rows import kept_bytes, offsets
 from agents.playbook.cuda.schedule import Kept
 from agents.playbook.cuda.waves import reduces_then_writes
 from agents.playbook.ir import Emitted, Strategy

@@ -1,0 +1,92 @@
+"""What to expect of a row strategy before it is measured on this task.
+
+The shares of bandwidth were measured on one H200 (benchmarks/results/h200/strategies.jsonl); the
+ledger corrects them as soon as a search has measured something of their kind.
+"""
+
+from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.row_shapes import (
+    BLOCK_REGISTERS,
+    BLOCK_SHARED,
+    BLOCK_STREAM,
+    CLUSTER_REGISTERS,
+    CLUSTER_SHARED,
+    CLUSTER_STREAM,
+    LONG_ROW_BYTES,
+    SERIAL,
+    SHAPES,
+    WARP,
+)
+from agents.playbook.cuda.row_tunables import streaming_clusters
+from agents.playbook.ir import Strategy
+
+
+def strategy(case: Case, name: str) -> Strategy:
+    """The strategy of that name, with the traffic and efficiency to expect of it here."""
+    shape = SHAPES[name]
+    schedule = case.schedule_in_order if name == SERIAL else case.schedule
+    passes = max(1, len(schedule.passes))
+    read_again = shape.keep == "none" and passes > 1
+    return Strategy(
+        name=name,
+        title=shape.title,
+        mechanism=shape.mechanism,
+        reason=shape.reason,
+        category="parallelism" if shape.group == "warp" else "memory",
+        metric=shape.metric,
+        memory={"none": "streamed"}.get(shape.keep, f"row in {shape.keep}"),
+        compute=f"{passes} passes" if passes > 1 else "one pass",
+        parallel=f"{shape.group} per row",
+        bytes_read_factor=_reads(case, passes, _under_way(case, name)) if read_again else 1.0,
+        efficiency=_efficiency(case, name),
+    )
+
+
+def _under_way(case: Case, name: str) -> float:
+    """Rows that one multiprocessor works on at a time."""
+    if name == CLUSTER_STREAM:
+        return 3 / streaming_clusters(case)[0]
+    return 1.0 if case.read_bytes > LONG_ROW_BYTES else 2.0
+
+
+def _reads(case: Case, passes: int, blocks: float) -> float:
+    """How often the row comes from memory: again for each pass, unless the L2 still has it."""
+    # A block a row: about one long row or two short ones are under way on a multiprocessor. In
+    # clusters, three blocks of each multiprocessor share rows.
+    resident = case.read_bytes * min(case.nest.rows, case.multiprocessors * blocks)
+    # The backward walk meets what is left even of rows that do not fit together.
+    kept = min(1.0, 1.25 * case.cache_bytes / max(1.0, resident))
+    return round(1 + (passes - 1) * (1 - kept), 3)
+
+
+# The shares of bandwidth that were measured on large problems, where nothing else limits.
+_BASE = {
+    WARP: 0.96,
+    BLOCK_REGISTERS: 0.99,
+    BLOCK_SHARED: 0.9,
+    BLOCK_STREAM: 0.97,
+    # A whole row waits at the cluster's barrier; the exchange costs a few microseconds.
+    CLUSTER_REGISTERS: 0.75,
+    CLUSTER_SHARED: 0.68,
+    CLUSTER_STREAM: 0.85,
+}
+
+
+def _efficiency(case: Case, name: str) -> float:
+    """The share of bandwidth to expect: rows must fill the device, and stay small on chip."""
+    shape, columns = SHAPES[name], case.nest.columns
+    width = {"warp": 1 / 8, "block": 1.0, "cluster": 16.0 if shape.keep == "none" else 8.0}
+    filled = min(1.0, case.nest.rows * width[shape.group] / (2 * case.multiprocessors))
+    if name == SERIAL:
+        # Neighbouring threads read far from each other; the caches make up for part of it.
+        return round(0.3 * min(1.0, max(0.01, case.nest.rows / (512 * case.multiprocessors))), 4)
+    base = _BASE[name]
+    if shape.group == "warp" and columns > 1024:
+        base -= 0.1
+    if shape.group == "block" and columns < 512:
+        base -= 0.2
+    if name == BLOCK_REGISTERS and columns * case.row_words > 8192:
+        # Few rows fit a multiprocessor, so loading and computing take turns.
+        base -= 0.04 if columns * case.row_words <= 16384 else 0.12
+    base -= 0.01 * len(case.schedule.passes)
+    return round(base * max(filled, 0.02), 3)

@@ -1,0 +1,135 @@
+"""The tunables of a row strategy: their values, the measured best guess first."""
+
+from agents.playbook.cuda.case import (
+    BLOCK_WORDS,
+    KIB,
+    LANE_WORDS,
+    OTHER_WORDS,
+    REGISTERS,
+    ROW_WORDS,
+    Case,
+    first,
+    powers,
+)
+from agents.playbook.cuda.keeping import kept_bytes, shared_text
+from agents.playbook.cuda.rendering import Tunables
+from agents.playbook.cuda.row_shapes import LONG_ROW_BYTES, SERIAL, SHAPES, Shape
+
+_MOST_THREADS = 1024
+
+
+def tunables_of(case: Case, name: str, prefix: str) -> Tunables | None:
+    """The tunables of a strategy; None when it does not fit."""
+    shape = SHAPES[name]
+    if shape.group == "cluster" and not (case.cluster_sizes and case.keeps(case.along_rows)):
+        return None
+    if name == SERIAL:
+        tunables = Tunables(prefix).add("THREADS", (64, 32, 128, 256)).add("LANES", (1,))
+        tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 16))
+        return _hints(tunables, again=False)
+    if shape.group == "warp":
+        return _warp_tunables(case, prefix)
+    if shape.keep == "registers":
+        return _register_tunables(case, shape, prefix)
+    if shape.keep == "shared":
+        return _shared_tunables(case, shape, prefix)
+    return _stream_tunables(case, shape, prefix)
+
+
+def _stream_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+    tunables, again = Tunables(prefix), len(case.schedule.passes) > 1
+    if shape.group == "cluster":
+        sizes = streaming_clusters(case)
+        if not sizes:
+            return None
+        # Few threads with many loads each: three such blocks share a multiprocessor.
+        tunables.add("THREADS", (256, 512, 128, 1024)).add("CLUSTER", sizes)
+        tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 2))
+        return _hints(tunables, again=again)
+    if _hopeless(case):
+        return None
+    sizes = _block_sizes(case, 1)
+    if case.read_bytes > LONG_ROW_BYTES:
+        # One row at a time on each multiprocessor: the fewer there are, the more stay in the L2.
+        sizes = first(_MOST_THREADS, sizes)
+    tunables.add("THREADS", sizes).add("VECTOR", case.along_rows.widths)
+    return _hints(tunables.add("UNROLL", (4, 2, 8, 1)), again=again)
+
+
+def _hopeless(case: Case) -> bool:
+    """Whether a block a row leaves most of the device idle for long."""
+    return 8 * case.nest.rows < case.multiprocessors and case.read_bytes > LONG_ROW_BYTES
+
+
+def streaming_clusters(case: Case) -> list[int]:
+    """Cluster sizes for rows that as many blocks as fit would push out of the L2."""
+    row = case.read_bytes
+    sizes = [n for n in case.cluster_sizes if 16 * KIB * n <= row]
+    if row <= LONG_ROW_BYTES or len(case.schedule.passes) < 2 or not sizes:
+        return []
+    # Eight is what every device with clusters can place well; more only for the longest shares.
+    return first(16 if row > 8 * LONG_ROW_BYTES else 8 if row >= 2 * LONG_ROW_BYTES else 4, sizes)
+
+
+def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
+    columns, widths = case.nest.columns, case.along_rows.widths
+    vectors = max(1, columns // widths[0])
+    lanes = [n for n in powers(1, 32) if columns * case.row_words <= n * LANE_WORDS]
+    if not lanes:
+        return None
+    tunables = Tunables(prefix).add("THREADS", (128, 256, 64, 512))
+    tunables.add("LANES", first(min(32, vectors // 2 or 1), lanes)).add("VECTOR", widths)
+    return _hints(tunables, again=False)
+
+
+def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+    columns, words = case.nest.columns, case.row_words
+    clusters = case.cluster_sizes if shape.group == "cluster" else (1,)
+    share = -(-columns * words // max(clusters))
+    if share > BLOCK_WORDS or (shape.group == "cluster" and columns < 8192):
+        return None
+    least = share // ROW_WORDS
+    # A block holds 32 words of a row a thread, so that several rows share a multiprocessor and
+    # one loads while another computes; in a cluster 64, as fewer threads meet at its barrier.
+    each = 16 if shape.group == "cluster" else 8
+    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, least, clusters[0], each))
+    tunables.add("VECTOR", case.along_rows.widths)
+    group = "{THREADS}"
+    if shape.group == "cluster":
+        tunables.add("CLUSTER", clusters)
+        group = "{THREADS} * {CLUSTER}"
+    # Whole vectors a thread, so the last, partial one counts as full. A block's threads share
+    # its registers, and each needs a few for everything else.
+    step = f"({group} * {{VECTOR}})"
+    held = f"({columns} + {step} - 1) // {step} * {{VECTOR}} * {words}"
+    tunables.require(f"{held} <= min({ROW_WORDS}, {REGISTERS} // {{THREADS}} - {OTHER_WORDS})")
+    return _hints(tunables, again=False)
+
+
+def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+    keeps = case.keeps(case.along_rows)
+    clusters = case.cluster_sizes if shape.group == "cluster" else (1,)
+    row = case.nest.columns * kept_bytes(keeps)
+    if not keeps or row > case.shared_bytes * max(clusters):
+        return None
+    if shape.group == "cluster" and case.nest.columns < 8192:
+        return None
+    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, 1, max(clusters)))
+    tunables.add("VECTOR", case.along_rows.widths)
+    if shape.group == "cluster":
+        tunables.add("CLUSTER", clusters)
+    tunables.add("UNROLL", (4, 2, 8, 1))
+    tunables.require(f"{shared_text(case, shape)} <= {case.shared_bytes}")
+    return _hints(tunables, again=False)
+
+
+def _hints(tunables: Tunables, *, again: bool) -> Tunables:
+    """Cache hints: marking a read first to evict pays only for the second read of a row."""
+    return tunables.add("LOADS", (1, 0) if again else (0, 1)).add("STORES", (1, 0))
+
+
+def _block_sizes(case: Case, least: int, blocks: int = 1, each: int = 4) -> list[int]:
+    """Threads a block: about `each` vectors a thread, never more than the row has vectors."""
+    vectors = max(32, case.nest.columns // case.along_rows.widths[0] // blocks)
+    sizes = [n for n in powers(32, _MOST_THREADS) if least <= n <= 2 * vectors]
+    return first(min(512, max(32, vectors // each)), sizes or [_MOST_THREADS])
