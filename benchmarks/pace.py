@@ -1,8 +1,8 @@
 """How fast a candidate goes from source to screened verdict, and what a torch extension costs.
 
-Writes candidates of one example with every strategy and many settings, evaluates them the way
-the search does (compilation beside the device, one at a time on it) with an empty compile
-cache, and prints candidates a minute and the mean time of each stage. With --load-inline it
+Writes candidates of one example with every strategy and many settings, hands all of them to the
+executor at once (compilation beside the device, one at a time on it; a search keeps fewer in
+flight) with an empty compile cache, and prints candidates a minute and the mean time of each stage. With --load-inline it
 also builds one small torch extension, the usual way of other systems, once from nothing.
 
     python benchmarks/pace.py --target cuda --out benchmarks/results/h200/pace.json --load-inline
