@@ -2,8 +2,9 @@
 
 Writes candidates of one example with every strategy and many settings, hands all of them to the
 executor at once (compilation beside the device, one at a time on it; a search keeps fewer in
-flight) with an empty compile cache, and prints candidates a minute and the mean time of each stage. With --load-inline it
-also builds one small torch extension, the usual way of other systems, once from nothing.
+flight) with an empty compile cache, and prints candidates a minute and the mean time of each
+stage. With --load-inline it also builds one small torch extension, the usual way of other
+systems, once from nothing.
 
     python benchmarks/pace.py --target cuda --out benchmarks/results/h200/pace.json --load-inline
 """
