@@ -12,8 +12,21 @@ from typing import Protocol
 
 from agents.attributes import agreement, choices
 from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.steering import Steering
+from tools.archive import Standing
 from tools.candidates import ContractError, new_candidate, parse_kernel, valid_settings
-from tools.nouns import Analysis, Candidate, Evaluation, Idea, Setting, Value, Verdict
+from tools.nouns import (
+    Analysis,
+    Candidate,
+    Evaluation,
+    Idea,
+    LedgerEntry,
+    Setting,
+    StrategyVersion,
+    Symptom,
+    Value,
+    Verdict,
+)
 
 Settings = tuple[Setting, ...]
 
@@ -26,7 +39,9 @@ RESOURCES = frozenset({
 class Order(Value):
     """What the coder is asked for: an idea, how many candidates, and what it may learn from.
 
-    `written` are the candidates there are already, so that none is written twice.
+    `written` are the candidates there are already, so that none is written twice. `parents` are
+    the standings worth starting from, the best first; `attempt` counts repairs of this idea in
+    this round; `strategy` is the evolving section of a model's prompt.
     """
 
     idea: Idea
@@ -34,6 +49,13 @@ class Order(Value):
     written: tuple[Candidate, ...] = ()
     analysis: Analysis | None = None
     seed: int = 0
+    round: int = 0
+    attempt: int = 0
+    parents: tuple[Standing, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    symptoms: tuple[Symptom, ...] = ()
+    steering: Steering = Steering()
+    strategy: StrategyVersion | None = None
 
 
 class Failure(Value):

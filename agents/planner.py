@@ -13,7 +13,7 @@ from agents.forecast import Forecast
 from agents.playbook.ideas import Option, Recipe, Repertoire
 from agents.steering import Steering, speaks_of
 from tools.archive import Standing
-from tools.nouns import Analysis, Idea, LedgerEntry, Symptom, Value
+from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
 
 # How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
 PREFERRED, AVOIDED = 0.8, 1.3
@@ -27,7 +27,8 @@ class Situation(Value):
     """Everything the planner may look at.
 
     `best` is the fastest correct candidate so far; `parents` are the elites that the archive
-    offers for refinement, the best first. Times in milliseconds.
+    offers for refinement, the best first; `standings` everything that was judged. `strategy` is
+    the evolving section of a model's prompt, None where none evolves. Times in milliseconds.
     """
 
     round: int
@@ -41,13 +42,19 @@ class Situation(Value):
     analysis: Analysis | None = None
     symptoms: tuple[Symptom, ...] = ()
     steering: Steering = Steering()
+    standings: tuple[Standing, ...] = ()
+    strategy: StrategyVersion | None = None
 
 
 class Proposal(Value):
-    """Ideas in the order they should be tried, and the reasoning in plain words."""
+    """Ideas in the order they should be tried, and the reasoning in plain words.
+
+    `notes` say what went wrong on the way, a fallback to the playbook included.
+    """
 
     ideas: tuple[Idea, ...]
     reasoning: str
+    notes: tuple[str, ...] = ()
 
 
 class Planner(Protocol):

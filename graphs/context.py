@@ -15,6 +15,7 @@ from tools.evaluate.executor import Executor
 from tools.nouns import Baselines, Task
 
 Listener = Callable[[Event], None]
+Emit = Callable[[Event], None]
 
 # This share of the time stays for the certification of the finalists.
 RESERVED = 0.2
@@ -30,13 +31,27 @@ class Minds:
     critic: Critic
 
 
+@dataclass(frozen=True)
+class Circumstances:
+    """What minds are made for; `emit` keeps and shows what they want told at once."""
+
+    task: Task
+    hardware: Hardware
+    profile: SearchProfile
+    archive: Archive
+    emit: Emit
+
+
+MakeMinds = Callable[[Circumstances], Minds]
+
+
 @dataclass
 class SearchContext:
     """One session of one search. Times in milliseconds unless named otherwise."""
 
     archive: Archive
     executor: Executor
-    minds: Minds
+    make_minds: MakeMinds
     task: Task
     hardware: Hardware
     profile: SearchProfile
@@ -44,7 +59,13 @@ class SearchContext:
     seed: int = 0
     listener: Listener | None = None
     control: Control = field(default_factory=Control)
+    minds: Minds = field(init=False)
     _baselines: Baselines | None = None
+
+    def __post_init__(self) -> None:
+        """Make the minds, which may speak through this context from then on."""
+        around = Circumstances(self.task, self.hardware, self.profile, self.archive, self.emit)
+        self.minds = self.make_minds(around)
 
     def emit(self, event: Event, key: str | None = None) -> None:
         """Keep an event, then show it; one whose key is known already is neither."""

@@ -16,10 +16,12 @@ from tools.nouns import (
     Evaluation,
     Evidence,
     Idea,
+    Role,
+    StrategyVersion,
     Symptom,
     Value,
 )
-from tools.nouns.run import Summary
+from tools.nouns.run import Summary, TokenCounts
 
 
 class _Event(Value):
@@ -92,6 +94,7 @@ class Profiled(_Event):
     candidate: str
     evidence: tuple[Evidence, ...]
     symptoms: tuple[Symptom, ...]
+    explanation: str = ""
 
 
 class Critiqued(_Event):
@@ -99,6 +102,37 @@ class Critiqued(_Event):
 
     kind: Literal["critiqued"] = "critiqued"
     analysis: Analysis
+
+
+class ModelCalled(_Event):
+    """A language model was asked; `key` finds prompt and answer in the archive's calls."""
+
+    kind: Literal["model_called"] = "model_called"
+    key: str
+    role: Role
+    model: str = ""
+    tokens: TokenCounts = TokenCounts()
+    usd: float | None = None
+    seconds: float = 0.0
+    attempts: int = 1
+    reasoning: str = ""
+    failure: str = ""
+
+
+class StrategyEvolved(_Event):
+    """A role's evolving prompt has a new version, or an older one came back."""
+
+    kind: Literal["strategy_evolved"] = "strategy_evolved"
+    version: StrategyVersion
+    before: str = ""
+
+
+class Awaited(_Event):
+    """The run paused for somebody outside; a resume goes on once `paths` are there."""
+
+    kind: Literal["awaited"] = "awaited"
+    words: str
+    paths: tuple[str, ...] = ()
 
 
 class RoundFinished(_Event):
@@ -134,6 +168,9 @@ Event = Annotated[
     | BestImproved
     | Profiled
     | Critiqued
+    | ModelCalled
+    | StrategyEvolved
+    | Awaited
     | RoundFinished
     | Noted
     | RunFinished,

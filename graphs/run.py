@@ -6,7 +6,7 @@ to go on: a stop and a crash differ only in that a stop also writes a summary.
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 
-from graphs.context import Listener, Minds, SearchContext
+from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
 from graphs.events import RunFinished, RunStarted
 from graphs.judging import comparable_ms
@@ -26,14 +26,12 @@ from graphs.summary import summarise
 from profiles.load import Hardware, SearchProfile
 from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
 from tools.evaluate.executor import Executor
-from tools.nouns import Refusal, Task, TracePolicy
+from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
 
 CHECKPOINTS = "checkpoints.db"
 # Steps of one round with repairs, generously; a routing error ends here and not after hours.
 STEPS_PER_ROUND = 32
-
-MakeMinds = Callable[[Task, Hardware], Minds]
 
 
 async def start_search(
@@ -229,7 +227,7 @@ def _context(
     return SearchContext(
         archive=archive,
         executor=executor,
-        minds=make_minds(task, hardware),
+        make_minds=make_minds,
         task=task,
         hardware=hardware,
         profile=record.profile,

@@ -14,6 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 HERE = Path(__file__).parent
 
+# What an ablation can switch off: ideas before code, the critic's contrast, the archive of
+# elites, evolving prompts, tuning of settings.
+Part = Literal["ideas", "contrast", "archive", "prompts", "tuning"]
+
 
 class Hardware(BaseModel):
     """A device as data. Rates are peaks of the data sheet unless `measured` says otherwise.
@@ -65,6 +69,10 @@ class SearchProfile(BaseModel):
     finalists: int = Field(ge=1)
     stop_at_floor_fraction: float = Field(gt=0, le=1)
     minimum_gain: float = Field(ge=1.0, description="best before / best after that counts")
+    tokens: int | None = Field(default=None, ge=1, description="in and out, of all models")
+    usd: float | None = Field(default=None, gt=0, description="spent on models")
+    islands: int = Field(default=1, ge=1, description="populations that seldom mix")
+    without: tuple[Part, ...] = Field(default=(), description="parts switched off, for ablations")
 
 
 Profile = TypeVar("Profile", bound=BaseModel)

@@ -80,7 +80,7 @@ async def test_a_reference_that_does_not_run_is_refused(toy: ModuleType, tmp_pat
         toy.PROFILE,
         home=tmp_path,
         executor=Refusing(),
-        make_minds=lambda task, hardware: toy.toy_minds(toy.LOOPS),
+        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
     )
     assert answer == Refusal(sentence="toy does not run: out of memory.")
 
@@ -145,7 +145,7 @@ async def test_a_refused_run_cannot_be_resumed(toy: ModuleType, tmp_path: Path) 
         toy.PROFILE,
         home=tmp_path,
         executor=Refusing(),
-        make_minds=lambda task, hardware: toy.toy_minds(toy.LOOPS),
+        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
     )
     (info,) = list_runs(tmp_path)
     with pytest.raises(RunError, match="its module does not run"):

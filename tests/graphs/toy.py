@@ -122,6 +122,7 @@ class ToyExecutor:
     log: Path | None = None
     asked: list[tuple[str, Effort]] = field(default_factory=list)
     isolation: str = "toy"
+    together: bool = False
     closed: bool = False
     remembered: Baselines | None = None
 
@@ -202,12 +203,12 @@ async def main(home: Path, log: Path, run: str | None) -> None:
     if run is None:
         await start_search(
             Path("toy.py"), TracePolicy(), "cpu", PROFILE, home=home, executor=executor,
-            make_minds=lambda task, hardware: toy_minds(LOOPS),
+            make_minds=lambda around: toy_minds(LOOPS),
         )  # fmt: skip
     else:
         await resume_search(
             run, home=home, executor=executor,
-            make_minds=lambda task, hardware: toy_minds(LOOPS),
+            make_minds=lambda around: toy_minds(LOOPS),
         )  # fmt: skip
 
 

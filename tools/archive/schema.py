@@ -121,6 +121,46 @@ profiles = Table(
 )
 
 
+# Questions to models in the order they were asked; one that failed and was asked again has two.
+calls = Table(
+    "calls",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, index=True),
+    Column("sha256", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("json", Text, nullable=False),
+)
+
+# What was decided by the clock or by anything else that a replay cannot compute again.
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, index=True),
+    Column("value", String, nullable=False),
+)
+
+strategies = Table(
+    "strategies",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("role", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("json", Text, nullable=False),
+)
+
+# Terms that a run was started under and that came after version 1 of the table `runs`.
+terms = Table(
+    "terms",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("json", Text, nullable=False),
+)
+
+
 def connect(path: Path) -> Engine:
     """An engine over one SQLite file: write-ahead log, and commits that reach the disk."""
     engine = create_engine(f"sqlite:///{path}")

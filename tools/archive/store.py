@@ -18,13 +18,14 @@ from tools.archive.errors import CorruptRunError
 from tools.archive.journal import Journal
 from tools.archive.places import find_run, new_run_folder
 from tools.archive.records import RunRecord, RunStatus, Target
+from tools.archive.talks import Talks
 from tools.archive.thoughts import Thoughts
 from tools.nouns import Baselines, Task, TracePolicy
 from tools.nouns.run import Summary
 
 
-class Archive(Journal, Attempts, Thoughts):
-    """One run: its record, and by inheritance its events, candidates and thoughts."""
+class Archive(Journal, Attempts, Thoughts, Talks):
+    """One run: its record, and by inheritance its events, candidates, thoughts, talks."""
 
     @classmethod
     def create(
@@ -67,6 +68,7 @@ class Archive(Journal, Attempts, Thoughts):
         archive = cls(find_run(run, home))
         try:
             archive.record()
+            schema.metadata.create_all(archive._engine)  # tables younger than the run
         except CorruptRunError:
             archive.close()
             raise

@@ -25,6 +25,11 @@ class Executor(Protocol):
         """How workers are kept apart; stands in every report."""
         ...
 
+    @property
+    def together(self) -> bool:
+        """Whether a trip to the judge is dear, so that much should be asked for at once."""
+        ...
+
     async def hardware(self) -> Hardware:
         """The device at hand, with measured ceilings (cached between processes)."""
         ...

@@ -78,6 +78,11 @@ class LocalExecutor:
         """How workers are kept apart."""
         return "worker process, not isolated"
 
+    @property
+    def together(self) -> bool:
+        """A trip costs nothing here: ask for one thing after another, and learn in between."""
+        return False
+
     async def hardware(self) -> Hardware:
         """The device, with ceilings measured in a worker unless they are known already."""
         if not self._hardware.measured:

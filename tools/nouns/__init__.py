@@ -4,6 +4,7 @@ All are frozen pydantic models without behaviour beyond reading themselves; unit
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.
 """
 
+from tools.nouns.call import Call, Message, Prompt, Reply, Role
 from tools.nouns.candidate import Candidate, Language, Setting
 from tools.nouns.evidence import Evidence, Rank, Symptom
 from tools.nouns.graph import (
@@ -26,6 +27,7 @@ from tools.nouns.measurement import (
     Conditions,
     Measurement,
 )
+from tools.nouns.strategy import StrategyVersion
 from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
 from tools.nouns.verdict import (
@@ -42,6 +44,7 @@ __all__ = [
     "Arg",
     "Baseline",
     "Baselines",
+    "Call",
     "Candidate",
     "Claim",
     "Comparison",
@@ -59,16 +62,21 @@ __all__ = [
     "LedgerEntry",
     "ListArg",
     "Measurement",
+    "Message",
     "Mutation",
     "Node",
     "OutputError",
     "Prediction",
+    "Prompt",
     "Rank",
     "Ref",
     "Refusal",
+    "Reply",
+    "Role",
     "Scalar",
     "Setting",
     "StageTimes",
+    "StrategyVersion",
     "Symptom",
     "Task",
     "TensorSpec",

@@ -26,8 +26,9 @@ class Candidate(Value):
     `kernel` declares its tunables (`// tune: THREADS in 128, 256`) and requirements
     (`// require: THREADS * VECTOR <= 4096`) in comments; `settings` are the values chosen, the
     first declared value standing in for any that is missing. `plan` is the host side in the
-    subset of Python that `tools.candidates` validates. `key` names the implementation whatever
-    its settings are; `id` includes them.
+    subset of Python that `tools.candidates` validates. `id` is a hash of what runs:
+    language, kernel, plan and settings. `strategy` names the version of the evolving prompt under
+    which a model wrote it.
     """
 
     id: str
@@ -40,3 +41,4 @@ class Candidate(Value):
     origin: Literal["playbook", "model", "person"] = "playbook"
     strategies: tuple[str, ...] = ()
     note: str = ""
+    strategy: str = ""

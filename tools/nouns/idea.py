@@ -7,7 +7,8 @@ class Idea(Value):
     """One optimisation in plain words.
 
     `recipe` is for the mind that wrote it (the playbook keeps the strategy it would emit there);
-    nobody else reads it. `predicted_ms` comes from the roofline and the ledger.
+    nobody else reads it. `predicted_ms` comes from the roofline and the ledger, or from
+    the model that wrote the idea. `strategy` names the version of the planner's evolving prompt.
     """
 
     id: str
@@ -22,6 +23,7 @@ class Idea(Value):
     recipe: str = ""
     origin: str = "playbook"
     parent: str | None = None
+    strategy: str = ""
 
 
 class LedgerEntry(Value):

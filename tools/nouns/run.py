@@ -5,7 +5,13 @@ from typing import Literal
 from tools.nouns.value import Value
 
 Status = Literal[
-    "improved", "faster_than_eager", "no_improvement", "nothing_correct", "stopped", "failed"
+    "improved",
+    "faster_than_eager",
+    "no_improvement",
+    "nothing_correct",
+    "stopped",
+    "waiting",
+    "failed",
 ]
 
 
@@ -73,7 +79,11 @@ class TokenCounts(Value):
 
 
 class Summary(Value):
-    """One search, for machines. Times in milliseconds, ratios as reference over candidate."""
+    """One search, for machines. Times in milliseconds, ratios as reference over candidate.
+
+    `usd` is None where no price is known; `calls` counts questions to models, `models` names them.
+    `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
+    """
 
     run: str
     task: TaskSummary
@@ -87,4 +97,7 @@ class Summary(Value):
     stopped_because: str = ""
     isolation: str = "not isolated"
     tokens: TokenCounts = TokenCounts()
+    usd: float | None = None
+    calls: int = 0
+    models: tuple[str, ...] = ()
     export: str | None = None

@@ -1,0 +1,1 @@
+"""The roles' second minds: planner, coder, profiler, critic and strategist by a language model."""

@@ -1,0 +1,62 @@
+"""Language models as data: where one is reached, what it may be asked, and what it costs.
+
+`profiles/models/*.toml` hold servers and models that people use; a command line or the environment
+can name any other. Prices carry the date on which they were read. Keys never stand here: a profile
+names the environment variable that holds one.
+"""
+
+from datetime import date
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+
+class ModelProfile(BaseModel):
+    """One model behind one OpenAI-compatible endpoint, or a person who answers by files.
+
+    `schema_mode` says how a structured answer is asked for beyond the words of the prompt: not at
+    all, or by the server's `response_format`. `extra_body` goes to the server as it is. Prices are
+    US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Literal["endpoint", "manual"] = "endpoint"
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    context_tokens: int = Field(default=32_768, ge=1024)
+    reply_tokens: int = Field(default=8192, ge=64)
+    temperature: float | None = Field(default=None, ge=0)
+    timeout_s: float = Field(default=300.0, gt=0)
+    retries: int = Field(default=4, ge=0)
+    requests_per_second: float | None = Field(default=None, gt=0)
+    stream: bool = True
+    stream_usage: bool = True
+    schema_mode: Literal["text", "json_object", "json_schema"] = "text"
+    reasoning_effort: str | None = None
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    usd_per_million_input: float | None = Field(default=None, ge=0)
+    usd_per_million_output: float | None = Field(default=None, ge=0)
+    priced_on: date | None = None
+    source: str = ""
+
+
+class Models(BaseModel):
+    """Which model answers for which role."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    planner: ModelProfile
+    coder: ModelProfile
+    profiler: ModelProfile
+    critic: ModelProfile
+    strategist: ModelProfile
+
+    @classmethod
+    def same(cls, profile: ModelProfile) -> "Models":
+        """One model for all roles."""
+        return cls(
+            planner=profile, coder=profile, profiler=profile, critic=profile, strategist=profile
+        )

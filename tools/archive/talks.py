@@ -1,0 +1,69 @@
+"""What was said to and by language models in a run, and what else a replay has to know."""
+
+from sqlalchemy import select
+from sqlalchemy.dialects.sqlite import insert
+
+from tools.archive import schema
+from tools.archive.database import Database
+from tools.nouns import Call, StrategyVersion
+
+
+class Talks(Database):
+    """Calls, versions of evolving prompts, decisions of the clock, and the terms of a run."""
+
+    def record_call(self, call: Call) -> None:
+        """Keep a question with its reply or failure, before anyone acts upon it."""
+        with self._engine.begin() as connection:
+            values = {
+                "key": call.prompt.key,
+                "sha256": call.prompt.sha256,
+                "role": call.prompt.role,
+                "round": call.prompt.round,
+                "json": call.model_dump_json(),
+            }
+            connection.execute(insert(schema.calls).values(values))
+
+    def calls(self, key: str | None = None) -> tuple[Call, ...]:
+        """Calls in the order they were made, of one key or of all."""
+        query = select(schema.calls).order_by("seq")
+        if key is not None:
+            query = query.where(schema.calls.c.key == key)
+        return tuple(Call.model_validate_json(row.json) for row in self._rows(query))
+
+    def record_strategy(self, version: StrategyVersion) -> None:
+        """Keep a version of an evolving prompt; one that is known stays as it is."""
+        self._insert(
+            schema.strategies,
+            id=version.id,
+            role=version.role,
+            round=version.round,
+            json=version.model_dump_json(),
+        )
+
+    def strategies(self) -> tuple[StrategyVersion, ...]:
+        """Every version of the evolving prompts, in the order they were born."""
+        rows = self._rows(select(schema.strategies).order_by("seq"))
+        return tuple(StrategyVersion.model_validate_json(row.json) for row in rows)
+
+    def record_decision(self, key: str, value: str) -> None:
+        """Keep what was decided; the same key may be decided again, and the order is kept."""
+        with self._engine.begin() as connection:
+            connection.execute(insert(schema.decisions).values(key=key, value=value))
+
+    def decisions(self) -> tuple[tuple[str, str], ...]:
+        """Keys and values in the order they were decided."""
+        rows = self._rows(select(schema.decisions).order_by("seq"))
+        return tuple((row.key, row.value) for row in rows)
+
+    def record_term(self, name: str, json: str) -> None:
+        """Keep a term of the run instead of what stood under that name before."""
+        with self._engine.begin() as connection:
+            row = insert(schema.terms).values(name=name, json=json)
+            connection.execute(
+                row.on_conflict_do_update(index_elements=["name"], set_={"json": json})
+            )
+
+    def term(self, name: str) -> str | None:
+        """The JSON under that name; None where the run has none."""
+        rows = self._rows(select(schema.terms).where(schema.terms.c.name == name))
+        return str(rows[0].json) if rows else None

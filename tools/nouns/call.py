@@ -1,0 +1,63 @@
+"""One question to a language model and what came back, as it is kept and replayed."""
+
+from hashlib import sha256
+from typing import Literal
+
+from tools.nouns.run import TokenCounts
+from tools.nouns.value import Value
+
+# `strategist` is the one that rewrites the evolving sections of the other roles' prompts.
+Role = Literal["planner", "coder", "profiler", "critic", "strategist"]
+
+
+class Message(Value):
+    """One part of a prompt: our standing words, a question, or an earlier answer of the model."""
+
+    author: Literal["system", "person", "model"]
+    text: str
+
+
+class Prompt(Value):
+    """A question to a model.
+
+    `key` names the question within its run (`planner:2`, `coder:r2i1:write`, `...:again` after
+    an answer that could not be read): a step that is taken again asks the same key. `reply_tokens`
+    is the most that the answer may have; None leaves it to the model's profile.
+    """
+
+    key: str
+    role: Role
+    messages: tuple[Message, ...]
+    round: int = 0
+    reply_tokens: int | None = None
+
+    @property
+    def sha256(self) -> str:
+        """What tells prompts apart, whatever they are called."""
+        text = "\x1e".join(f"{item.author}\x1f{item.text}" for item in self.messages)
+        return sha256(text.encode()).hexdigest()
+
+
+class Reply(Value):
+    """What a model said; `reasoning` is the thinking that it showed beside its answer.
+
+    `usd` is None where no price is known. `attempts` counts requests, so 1 means no retry;
+    `finish` is the server's word for why it stopped (`stop`, `length`, ...).
+    """
+
+    text: str
+    reasoning: str = ""
+    model: str = ""
+    tokens: TokenCounts = TokenCounts()
+    usd: float | None = None
+    seconds: float = 0.0
+    attempts: int = 1
+    finish: str = "stop"
+
+
+class Call(Value):
+    """A question with its reply, or with why there is none (one sentence)."""
+
+    prompt: Prompt
+    reply: Reply | None = None
+    failure: str = ""
