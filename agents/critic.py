@@ -9,13 +9,27 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, sqrt
-from statistics import median
 from typing import Protocol
 
 from agents.attributes import is_actionable
 from agents.contrast import Difference, Sample, differences, exemplars, samples
+from agents.facts import known, reading
+from agents.predictions import checked, score, trust
+from agents.steering import Steering
+from profiles.load import Hardware
 from tools.archive import Standing
-from tools.nouns import Analysis, Claim, Prediction, Symptom, Value, Verdict
+from tools.nouns import (
+    Analysis,
+    Claim,
+    Evidence,
+    Idea,
+    LedgerEntry,
+    Prediction,
+    Symptom,
+    Task,
+    Value,
+    Verdict,
+)
 
 EXEMPLARS = 4
 CLAIMS = 3
@@ -26,13 +40,33 @@ FAILURES = 2
 
 
 class Hearing(Value):
-    """Everything the critic may look at: all judged candidates and its own earlier words."""
+    """Everything the critic may look at: all judged candidates and its own earlier words.
+
+    `task` and `hardware` give readings beside the times; `explained` is what the profiler said of
+    candidates, by their id. Times in milliseconds, None where they are not known.
+    """
 
     round: int
     standings: tuple[Standing, ...]
     analyses: tuple[Analysis, ...] = ()
     symptoms: tuple[Symptom, ...] = ()
     seed: int = 0
+    task: Task | None = None
+    hardware: Hardware | None = None
+    floor_ms: float | None = None
+    baseline_ms: float | None = None
+    ideas: tuple[Idea, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    explained: tuple[tuple[str, str], ...] = ()
+    steering: Steering = Steering()
+
+    def facts(self, standing: Standing) -> tuple[Evidence, ...]:
+        """Every number that is known of a candidate."""
+        return known(standing, self.task, self.hardware)
+
+    def reading(self, standing: Standing, name: str) -> float | None:
+        """One number that is known of a candidate, by its name; None where there is none."""
+        return reading(self.facts(standing), name)
 
 
 class Critic(Protocol):
@@ -48,8 +82,8 @@ class PlaybookCritic:
 
     async def critique(self, hearing: Hearing) -> Analysis:
         """See the class; the same hearing gives the same analysis."""
-        scored = score(hearing)
-        record = (*_checked(hearing.analyses), *(item for item in scored if item.held is not None))
+        scored = score(hearing.standings, hearing.analyses, hearing.reading)
+        record = (*checked(hearing.analyses), *(item for item in scored if item.held is not None))
         found = samples(hearing.standings)
         dice = random.Random(f"{hearing.seed}:critic:{hearing.round}")
         chosen = exemplars(found, EXEMPLARS, dice)
@@ -66,45 +100,6 @@ class PlaybookCritic:
             predictions_held=sum(item.held is True for item in record),
             predictions_checked=len(record),
         )
-
-
-def score(hearing: Hearing) -> tuple[Prediction, ...]:
-    """Hold the last analysis to its predictions, by candidates written after it.
-
-    A prediction that nothing new can answer comes back unchecked, and is not asked again.
-    """
-    last = hearing.analyses[-1] if hearing.analyses else None
-    if last is None:
-        return ()
-    new = [item for item in hearing.standings if item.round > last.round]
-    return tuple(
-        _scored(prediction, samples(new))
-        for prediction in last.predictions
-        if prediction.made_in_round == last.round and prediction.held is None
-    )
-
-
-def trust(record: Sequence[Prediction]) -> dict[str, float]:
-    """For each attribute, how far its predictions held: 1 when never checked, towards 0."""
-    held: dict[str, list[bool]] = defaultdict(list)
-    for item in record:
-        held[item.attribute].append(item.held is True)
-    return {name: (sum(of) + 1) / (len(of) + 1) for name, of in held.items()}
-
-
-def _checked(analyses: Sequence[Analysis]) -> tuple[Prediction, ...]:
-    """Predictions of all rounds that were scored; they stand in the analysis that scored them."""
-    return tuple(p for analysis in analyses for p in analysis.predictions if p.held is not None)
-
-
-def _scored(prediction: Prediction, new: Sequence[Sample]) -> Prediction:
-    times = [s.median_ms for s in new if s.value(prediction.attribute) == prediction.value]
-    if not times:
-        return prediction
-    measured_ms = median(times)
-    return prediction.model_copy(
-        update={"held": measured_ms < prediction.below_ms, "measured_ms": measured_ms}
-    )
 
 
 def _telling(found: Sequence[Difference], trusted: dict[str, float]) -> list[Difference]:

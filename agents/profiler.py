@@ -1,7 +1,7 @@
 """The profiler: reads what bounds an elite, and names the symptoms.
 
-The playbook's mind computes both from what is known without counters; the words that a language
-model would add do not change a reading, so it has no second mind yet.
+The playbook's mind computes both from what is known without counters. A language model adds words
+that explain the readings; it never changes one.
 """
 
 from typing import Protocol
@@ -12,20 +12,32 @@ from tools.profile import evidence_for, symptoms
 
 
 class Reading(Value):
-    """What bounds one candidate."""
+    """What bounds one candidate; `explanation` in words where somebody was asked for them.
+
+    `notes` say what went wrong on the way, an answer that the numbers did not bear out included.
+    """
 
     candidate: str
     evidence: tuple[Evidence, ...]
     symptoms: tuple[Symptom, ...]
+    explanation: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Profiler(Protocol):
     """Says what bounds a candidate."""
 
     async def profile(
-        self, candidate: Candidate, evaluation: Evaluation, task: Task, hardware: Hardware
+        self,
+        candidate: Candidate,
+        evaluation: Evaluation,
+        task: Task,
+        hardware: Hardware,
+        *,
+        closely: bool = False,
+        round: int = 0,
     ) -> Reading:
-        """Read one evaluated candidate."""
+        """Read one evaluated candidate; `closely` asks for an explanation in words too."""
         ...
 
 
@@ -33,9 +45,16 @@ class PlaybookProfiler:
     """Reads the roofline, the compiler's report and telemetry."""
 
     async def profile(
-        self, candidate: Candidate, evaluation: Evaluation, task: Task, hardware: Hardware
+        self,
+        candidate: Candidate,
+        evaluation: Evaluation,
+        task: Task,
+        hardware: Hardware,
+        *,
+        closely: bool = False,
+        round: int = 0,
     ) -> Reading:
-        """See the class."""
+        """See the class; its symptoms are words already, so it looks no closer."""
         evidence = evidence_for(evaluation, candidate, task, hardware)
         return Reading(
             candidate=candidate.id, evidence=evidence, symptoms=symptoms(evidence, hardware)

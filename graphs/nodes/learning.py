@@ -4,7 +4,7 @@ from langgraph.runtime import Runtime
 
 from agents.critic import Hearing
 from graphs.context import SearchContext
-from graphs.events import Critiqued, Profiled, RoundFinished
+from graphs.events import Critiqued, Noted, Profiled, RoundFinished
 from graphs.state import SearchState, Update
 from tools.archive import Elite, Standing, elites, parents
 from tools.nouns import Idea, LedgerEntry, Verdict
@@ -19,10 +19,10 @@ UNDERCUT = 1.05
 
 
 async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Read what bounds the fastest elites."""
-    context = runtime.context
-    for elite in elites(context.archive.standings())[:PROFILED]:
-        await _read(context, elite, state["round"])
+    """Read what bounds the fastest elites, the first of them closely."""
+    context, round = runtime.context, state["round"]
+    for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):
+        await _read(context, elite, round, closely=number == 0)
     return {}
 
 
@@ -32,18 +32,11 @@ async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     standings = context.archive.standings()
     for idea in context.archive.ideas():
         _enter(context, idea, standings, state)
-    earlier = tuple(item for item in context.archive.analyses() if item.round < round)
     known = [item for item in context.archive.analyses() if item.round == round]
-    profiled = context.archive.profile(state["best"]) if state["best"] else None
-    hearing = Hearing(
-        round=round,
-        standings=standings,
-        analyses=earlier,
-        symptoms=profiled[1] if profiled else (),
-        seed=context.seed,
-    )
-    analysis = known[0] if known else await context.minds.critic.critique(hearing)
+    analysis = known[0] if known else await context.minds.critic.critique(_hearing(context, state))
     context.archive.record_analysis(analysis)
+    for number, words in enumerate(analysis.notes):
+        context.emit(Noted(round=round, words=words), key=f"critic:{round}:{number}")
     context.emit(Critiqued(round=round, analysis=analysis), key=f"critiqued:{round}")
     return {}
 
@@ -95,17 +88,59 @@ def _at_the_floor(context: SearchContext, best_ms: float) -> bool:
     return ahead and fraction >= context.profile.stop_at_floor_fraction
 
 
-async def _read(context: SearchContext, elite: Elite, round: int) -> None:
+async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bool) -> None:
+    """Read an elite once; the event goes first, as it alone keeps the words."""
     candidate = elite.standing.candidate
-    known = context.archive.profile(candidate.id)
-    if known is None:
-        reading = await context.minds.profiler.profile(
-            candidate, elite.standing.evaluation, context.task, context.hardware
-        )
-        known = reading.evidence, reading.symptoms
-        context.archive.record_profile(candidate.id, *known)
-    event = Profiled(round=round, candidate=candidate.id, evidence=known[0], symptoms=known[1])
+    if context.archive.profile(candidate.id) is not None:
+        return
+    reading = await context.minds.profiler.profile(
+        candidate,
+        elite.standing.evaluation,
+        context.task,
+        context.hardware,
+        closely=closely,
+        round=round,
+    )
+    for number, words in enumerate(reading.notes):
+        context.emit(Noted(round=round, words=words), key=f"profiler:{candidate.id}:{number}")
+    event = Profiled(
+        round=round,
+        candidate=candidate.id,
+        evidence=reading.evidence,
+        symptoms=reading.symptoms,
+        explanation=reading.explanation,
+    )
     context.emit(event, key=f"profiled:{candidate.id}")
+    context.archive.record_profile(candidate.id, reading.evidence, reading.symptoms)
+
+
+def _hearing(context: SearchContext, state: SearchState) -> Hearing:
+    archive, round = context.archive, state["round"]
+    profiled = archive.profile(state["best"]) if state["best"] else None
+    return Hearing(
+        round=round,
+        standings=archive.standings(),
+        analyses=tuple(item for item in archive.analyses() if item.round < round),
+        symptoms=profiled[1] if profiled else (),
+        seed=context.seed,
+        task=context.task,
+        hardware=context.hardware,
+        floor_ms=context.floor_ms,
+        baseline_ms=context.best_baseline_ms or None,
+        ideas=archive.ideas(),
+        ledger=archive.ledger(),
+        explained=_explained(context),
+        steering=context.control.steering,
+    )
+
+
+def _explained(context: SearchContext) -> tuple[tuple[str, str], ...]:
+    """What the profiler said of candidates in words, by their id."""
+    told = (
+        Profiled.model_validate_json(stored.payload)
+        for stored in context.archive.events(kind="profiled")
+    )
+    return tuple((event.candidate, event.explanation) for event in told if event.explanation)
 
 
 def _enter(

@@ -42,7 +42,9 @@ class Journal(Database):
         rows = self._rows(select(schema.events).where(schema.events.c.key == key))
         return StoredEvent.model_validate(rows[0]._asdict()) if rows else None
 
-    def events(self, after: int = 0) -> tuple[StoredEvent, ...]:
-        """Events in order, those behind number `after`."""
-        rows = self._rows(select(schema.events).where(schema.events.c.seq > after).order_by("seq"))
-        return tuple(StoredEvent.model_validate(row._asdict()) for row in rows)
+    def events(self, after: int = 0, kind: str | None = None) -> tuple[StoredEvent, ...]:
+        """Events in order, those behind number `after`, of one kind or of all."""
+        query = select(schema.events).where(schema.events.c.seq > after).order_by("seq")
+        if kind is not None:
+            query = query.where(schema.events.c.kind == kind)
+        return tuple(StoredEvent.model_validate(row._asdict()) for row in self._rows(query))

@@ -59,7 +59,8 @@ class Prediction(Value):
     """What should happen if the analysis is right; scored one round later.
 
     The claim is that candidates whose `attribute` equals `value` have a median time below
-    `below_ms`. `held` is None until checked.
+    `below_ms`; and, where a `metric` is named, that their median of that reading goes from
+    `metric_from` towards `metric_to`, at least half of the way. `held` is None until checked.
     """
 
     words: str
@@ -69,10 +70,18 @@ class Prediction(Value):
     made_in_round: int
     held: bool | None = None
     measured_ms: float | None = None
+    metric: str = ""
+    metric_from: float | None = None
+    metric_to: float | None = None
+    metric_measured: float | None = None
 
 
 class Analysis(Value):
-    """The critic's contrast of one round: what explains the gap, what follows, what to try next."""
+    """The critic's contrast of one round: what explains the gap, what follows, what to try next.
+
+    `notes` say what of a model's answer was left out because the numbers did not bear it out, and
+    whether the playbook had to stand in.
+    """
 
     round: int
     claims: tuple[Claim, ...]
@@ -82,3 +91,5 @@ class Analysis(Value):
     predictions: tuple[Prediction, ...] = ()
     predictions_held: int = 0
     predictions_checked: int = 0
+    origin: str = "playbook"
+    notes: tuple[str, ...] = ()
