@@ -27,7 +27,7 @@ from tools.nouns.measurement import (
     Conditions,
     Measurement,
 )
-from tools.nouns.strategy import StrategyVersion
+from tools.nouns.strategy import EvolvingRole, StrategyVersion
 from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
 from tools.nouns.verdict import (
@@ -55,6 +55,7 @@ __all__ = [
     "Domain",
     "Evaluation",
     "Evidence",
+    "EvolvingRole",
     "Graph",
     "Idea",
     "InputSpec",

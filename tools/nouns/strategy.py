@@ -4,6 +4,8 @@ from typing import Literal
 
 from tools.nouns.value import Value
 
+EvolvingRole = Literal["planner", "coder"]
+
 
 class StrategyVersion(Value):
     """One version of a role's strategy section.
@@ -14,7 +16,7 @@ class StrategyVersion(Value):
     """
 
     id: str
-    role: Literal["planner", "coder"]
+    role: EvolvingRole
     text: str
     parent: str | None = None
     round: int = 0
