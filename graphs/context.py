@@ -1,7 +1,9 @@
 """What the nodes work with but checkpoints do not hold: archive, executor, minds, listener."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import inf
 
 from agents.coder import Coder
 from agents.critic import Critic
@@ -33,13 +35,18 @@ class Minds:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What minds are made for; `emit` keeps and shows what they want told at once."""
+    """What minds are made for; `emit` keeps and shows what they want told at once.
+
+    `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
+    inside `archive.waiting()`, so that the time is not counted as spent.
+    """
 
     task: Task
     hardware: Hardware
     profile: SearchProfile
     archive: Archive
     emit: Emit
+    patience_s: float = inf
 
 
 MakeMinds = Callable[[Circumstances], Minds]
@@ -59,12 +66,15 @@ class SearchContext:
     seed: int = 0
     listener: Listener | None = None
     control: Control = field(default_factory=Control)
+    patience_s: float = inf
     minds: Minds = field(init=False)
     _baselines: Baselines | None = None
 
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
-        around = Circumstances(self.task, self.hardware, self.profile, self.archive, self.emit)
+        around = Circumstances(
+            self.task, self.hardware, self.profile, self.archive, self.emit, self.patience_s
+        )
         self.minds = self.make_minds(around)
 
     def emit(self, event: Event, key: str | None = None) -> None:
@@ -114,6 +124,10 @@ class SearchContext:
         """When, on the run's clock, that share of the time left for searching will be over."""
         left_s = max(0.0, self.profile.seconds * (1.0 - RESERVED) - self.searched_s)
         return self.searched_s + share * left_s
+
+    def at_the_judge(self) -> AbstractContextManager[None]:
+        """Around every question to the executor: a far judge's queue is not the search's time."""
+        return self.archive.waiting() if self.executor.together else nullcontext()
 
     @property
     def width(self) -> int:

@@ -5,12 +5,13 @@ acts upon it. Which candidates deserve the precise judgement is decided here too
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphs.context import SearchContext
 from graphs.events import BestImproved, CandidateJudged
 from tools.archive import Effort, ratio
+from tools.awaiting import AwaitingError
 from tools.nouns import Candidate, Evaluation, Verdict
 
 # Screening is short: what comes within 5 % of the best screened time is worth a precise look.
@@ -34,7 +35,8 @@ async def judge(
     """What the judge says of a candidate at that effort, from the archive where it is known."""
     known = context.archive.evaluation(candidate.id, effort)
     if known is None:
-        known = await context.executor.evaluate(context.task, candidate, effort)
+        with context.at_the_judge():
+            known = await context.executor.evaluate(context.task, candidate, effort)
         context.archive.record_evaluation(known, effort, round)
     event = CandidateJudged(evaluation=known, round=round)
     context.emit(event, key=f"judged:{candidate.id}:{effort}")
@@ -57,10 +59,26 @@ async def screen(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(candidate)) for candidate in candidates]
     except* Exception as several:
-        # One broken thing is enough to say; its siblings were cancelled.
-        raise several.exceptions[0] from None
+        raise first_of(several) from None
     judged = (task.result() for task in tasks)
     return [evaluation for evaluation in judged if evaluation is not None]
+
+
+def first_of(several: BaseExceptionGroup[Exception]) -> Exception:
+    """What to raise for a group: something broken is said before somebody is waited for.
+
+    One of a kind is enough, as its siblings were cancelled.
+    """
+    flat = list(_flat(several))
+    return next((error for error in flat if not isinstance(error, AwaitingError)), flat[0])
+
+
+def _flat(several: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    for error in several.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error
 
 
 async def promote(

@@ -1,13 +1,15 @@
 """The search as a person's tools see it: start one, resume one.
 
 Whatever ends a session, the archive holds the best so far and the checkpoints beside it say where
-to go on: a stop and a crash differ only in that a stop also writes a summary.
+to go on: a stop and a crash differ only in that a stop also writes a summary. A session that has
+to wait longer for somebody outside than its patience lasts ends too, with the status "waiting".
 """
 
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +19,7 @@ from langgraph.errors import GraphDrained
 
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
-from graphs.events import RunFinished, RunStarted
+from graphs.events import Awaited, RunFinished, RunStarted
 from graphs.judging import comparable_ms
 from graphs.minds import playbook_minds
 from graphs.search import SearchGraph, build_search
@@ -25,6 +27,7 @@ from graphs.state import START_STATE, SearchState
 from graphs.summary import summarise
 from profiles.load import Hardware, SearchProfile
 from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
+from tools.awaiting import AwaitingError
 from tools.evaluate.executor import Executor
 from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
@@ -46,6 +49,7 @@ async def start_search(
     control: Control | None = None,
     executor: Executor | None = None,
     make_minds: MakeMinds = playbook_minds,
+    patience_s: float = inf,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -60,11 +64,14 @@ async def start_search(
         control: The handle by which to stop, pause or steer this session.
         executor: Who evaluates; worker processes on this machine by default.
         make_minds: Who thinks; the playbook by default.
+        patience_s: How long to wait for a person's answer, or a far host's results, before the
+            session ends with the status "waiting"; without end by default.
 
     Returns:
         The summary, or why the file cannot be a task.
 
     Raises:
+        AwaitingError: When the task itself is traced elsewhere, so that there is no run yet.
         EnvironmentLacksError: When this machine lacks what the target needs.
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
@@ -83,7 +90,7 @@ async def start_search(
         )
         try:
             archive.claim()
-            context = _context(archive, judge, make_minds, listener, control)
+            context = _context(archive, judge, make_minds, listener, control, patience_s)
             return await _session(context, resumed=False)
         finally:
             archive.close()
@@ -99,6 +106,7 @@ async def resume_search(
     control: Control | None = None,
     executor: Executor | None = None,
     make_minds: MakeMinds = playbook_minds,
+    patience_s: float = inf,
 ) -> Summary | Refusal:
     """Go on with a run that was stopped or killed; nothing is measured twice.
 
@@ -122,7 +130,7 @@ async def resume_search(
         async with _executor(executor, record.target) as judge:
             hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
             _check_device(record, hardware)
-            context = _context(archive, judge, make_minds, listener, control)
+            context = _context(archive, judge, make_minds, listener, control, patience_s)
             return await _session(context, resumed=True)
     finally:
         archive.close()
@@ -144,6 +152,8 @@ async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusa
             await drive
         except (asyncio.CancelledError, GraphDrained):
             return await _stopped(graph, context)
+        except AwaitingError as awaited:
+            return await _waiting(graph, context, awaited)
         except Exception as error:
             await _failed(graph, context, error)
             raise
@@ -195,6 +205,14 @@ async def _stopped(graph: SearchGraph, context: SearchContext) -> Summary:
     return summary
 
 
+async def _waiting(graph: SearchGraph, context: SearchContext, awaited: AwaitingError) -> Summary:
+    """Sum up what there is, and say who has to do what before the run can go on."""
+    summary = await _so_far(graph, context, awaited.words, "waiting")
+    paths = tuple(str(path) for path in awaited.paths)
+    context.emit(Awaited(round=summary.rounds, words=awaited.words, paths=paths))
+    return summary
+
+
 async def _failed(graph: SearchGraph, context: SearchContext, error: Exception) -> None:
     """Sum up what there is, although we are broken; the listener may be what broke."""
     words = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -204,7 +222,10 @@ async def _failed(graph: SearchGraph, context: SearchContext, error: Exception) 
 
 
 async def _so_far(
-    graph: SearchGraph, context: SearchContext, why: str, status: Literal["stopped", "failed"]
+    graph: SearchGraph,
+    context: SearchContext,
+    why: str,
+    status: Literal["stopped", "waiting", "failed"],
 ) -> Summary:
     state = (await graph.aget_state(_config(context))).values
     rounds = state.get("round", 0)
@@ -219,6 +240,7 @@ def _context(
     make_minds: MakeMinds,
     listener: Listener | None,
     control: Control | None,
+    patience_s: float,
 ) -> SearchContext:
     from tools.tasks import floor_ms
 
@@ -235,6 +257,7 @@ def _context(
         seed=record.seed,
         listener=listener,
         control=control or Control(),
+        patience_s=patience_s,
     )
 
 

@@ -18,7 +18,8 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Time the module as it is; torch.compile takes long and has its turn in `complete`."""
     context = runtime.context
-    measured = await context.executor.baselines(context.task, eager_only=True)
+    with context.at_the_judge():
+        measured = await context.executor.baselines(context.task, eager_only=True)
     if isinstance(measured, Refusal):
         return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
     context.learn(measured)
@@ -28,7 +29,8 @@ async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
 
 async def complete(context: SearchContext) -> None:
     """Time the baselines that are still missing, so that precise comparisons can begin."""
-    measured = await context.executor.baselines(context.task)
+    with context.at_the_judge():
+        measured = await context.executor.baselines(context.task)
     if isinstance(measured, Baselines):
         context.learn(measured)
         context.emit(BaselinesMeasured(baselines=measured), key="baselines")

@@ -3,6 +3,8 @@
 What stands in the tables is for the modules beside this one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -26,6 +28,9 @@ class Database:
         self._engine = schema.connect(folder / DATABASE)
         self._session: int | None = None
         self._began = 0.0
+        self._waiters = 0
+        self._waiting_since = 0.0
+        self._waited_s = 0.0
 
     @property
     def id(self) -> str:
@@ -47,7 +52,7 @@ class Database:
             RunBusyError: When somebody does.
         """
         lock.claim(self.folder)
-        self._began = monotonic()
+        self._began, self._waited_s = monotonic(), 0.0
         with self._engine.begin() as connection:
             row = connection.execute(
                 insert(schema.sessions).values(started_at=datetime.now(UTC).isoformat(), seconds=0)
@@ -59,14 +64,30 @@ class Database:
         with self._engine.begin() as connection:
             self._tick(connection)
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While this is entered, by whomever and how often, the time is not the run's.
+
+        For those who wait for somebody outside: a person's answer, a far host's queue.
+        """
+        if not self._waiters:
+            self._waiting_since = monotonic()
+        self._waiters += 1
+        try:
+            yield
+        finally:
+            self._waiters -= 1
+            if not self._waiters:
+                self._waited_s += monotonic() - self._waiting_since
+
     def spent_s(self) -> float:
-        """Seconds of wall time that all sessions took, the present one included."""
+        """Seconds that all sessions took, the present one included, without what was waited."""
         earlier = select(func.coalesce(func.sum(schema.sessions.c.seconds), 0.0)).where(
             schema.sessions.c.id != (self._session or 0)
         )
         with self._engine.connect() as connection:
             before = float(connection.execute(earlier).scalar_one())
-        return before + (monotonic() - self._began if self._session is not None else 0.0)
+        return before + (self._lasted_s() if self._session is not None else 0.0)
 
     def _insert(self, table: Table, **values: object) -> None:
         with self._engine.begin() as connection:
@@ -83,5 +104,10 @@ class Database:
     def _tick(self, connection: Connection) -> None:
         if self._session is not None:
             mine = schema.sessions.c.id == self._session
-            spent = monotonic() - self._began
-            connection.execute(update(schema.sessions).where(mine).values(seconds=spent))
+            connection.execute(update(schema.sessions).where(mine).values(seconds=self._lasted_s()))
+
+    def _lasted_s(self) -> float:
+        """How long this session has worked."""
+        now = monotonic()
+        waiting_s = now - self._waiting_since if self._waiters else 0.0
+        return now - self._began - self._waited_s - waiting_s
