@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from tools.nouns import Prompt, Reply
+from tools.nouns.run import TokenCounts
 
 
 class Voice(Protocol):
@@ -20,7 +21,20 @@ class Voice(Protocol):
 
 
 class VoiceError(Exception):
-    """No answer; the message is one sentence for a person."""
+    """No answer; the message is one sentence for a person.
+
+    Args:
+        words: The sentence.
+        lost: Tokens that were spent all the same, as far as is known.
+        lost_usd: What they cost; None where no price is known.
+    """
+
+    def __init__(
+        self, words: str, lost: TokenCounts | None = None, lost_usd: float | None = None
+    ) -> None:
+        super().__init__(words)
+        self.lost = lost or TokenCounts()
+        self.lost_usd = lost_usd
 
 
 class BudgetSpentError(VoiceError):

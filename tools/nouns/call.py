@@ -22,7 +22,9 @@ class Prompt(Value):
 
     `key` names the question within its run (`planner:2`, `coder:r2i1:write`, `...:again` after
     an answer that could not be read): a step that is taken again asks the same key. `reply_tokens`
-    is the most that the answer may have; None leaves it to the model's profile.
+    is the most that the answer may have; None leaves it to the model's profile. `answer_schema` is
+    the JSON schema of an answer that is JSON, for servers that can enforce one: the messages
+    describe it in words as well, so it is no part of the hash.
     """
 
     key: str
@@ -30,6 +32,7 @@ class Prompt(Value):
     messages: tuple[Message, ...]
     round: int = 0
     reply_tokens: int | None = None
+    answer_schema: str = ""
 
     @property
     def sha256(self) -> str:
@@ -56,8 +59,13 @@ class Reply(Value):
 
 
 class Call(Value):
-    """A question with its reply, or with why there is none (one sentence)."""
+    """A question with its reply, or with why there is none (one sentence).
+
+    `lost` and `lost_usd` were spent without a reply to show for it, as when a stream broke off.
+    """
 
     prompt: Prompt
     reply: Reply | None = None
     failure: str = ""
+    lost: TokenCounts = TokenCounts()
+    lost_usd: float | None = None

@@ -1,0 +1,144 @@
+"""Finds the JSON in what a model wrote.
+
+Fences, sentences around it, thinking, trailing commas, comments, Python's literals, an answer that
+broke off, a tool call written as text: each is read for what it means. What comes out are values in
+the order in which they deserve to be tried; whether one fits is for its reader to say.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from agents.model.blocks import blocks, without_thinking
+
+# Where a call of a tool keeps what we asked for.
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "function", "tool_calls")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
+_DECODER = json.JSONDecoder(strict=False)  # a raw line break in a string is no reason to fail
+# Objects in one text that are looked at: a listing of code has braces without end.
+_MOST = 64
+
+
+def whole(text: str) -> Iterator[JsonValue]:
+    """Every complete value, those in fences first, later ones before earlier ones."""
+    answer, _ = without_thinking(text)
+    fenced = [block.text for block in blocks(text) if block.language in ("", "json", "json5")]
+    for part in [*reversed(fenced), answer]:
+        for value in reversed(list(_values(part))):
+            yield from _unwrapped(value)
+
+
+def broken_off(text: str) -> Iterator[JsonValue]:
+    """What an answer that broke off amounts to, as much as possible of it first."""
+    answer, _ = without_thinking(text)
+    plain = _plain(answer)
+    start = plain.find("{")
+    while start >= 0 and (end := _end(plain, start)):
+        start = plain.find("{", end)
+    if start < 0:
+        return
+    for closed in _closed(plain[start:]):
+        value = _decoded(closed)
+        if value is not None:
+            yield from _unwrapped(value)
+
+
+def _values(text: str) -> Iterator[JsonValue]:
+    """The objects and lists of a text, outermost only."""
+    whole_text = _decoded(text.strip())
+    if isinstance(whole_text, dict | list):
+        yield whole_text
+        return
+    plain = _plain(text)
+    position = found = 0
+    while found < _MOST and (begin := re.search(r"[{\[]", plain[position:])):
+        start = position + begin.start()
+        end = _end(plain, start)
+        value = _decoded(plain[start:end]) if end else None
+        if value is None:
+            position = start + 1
+        else:
+            yield value
+            position = end
+        found += 1
+
+
+def _decoded(text: str) -> JsonValue:
+    """The value that a text is; None if it is none."""
+    for read in (_DECODER.decode, ast.literal_eval):
+        try:
+            value: JsonValue = read(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, dict | list):
+            return value
+    return None
+
+
+def _plain(text: str) -> str:
+    """Without comments and trailing commas; strings stay as they are."""
+    bare = _COMMENT.sub(lambda match: match[1] or "", text)
+    return _TRAILING.sub(lambda match: match[1] or "", bare)
+
+
+def _end(text: str, start: int) -> int:
+    """Behind the bracket that closes the one at `start`; 0 if nothing does."""
+    depth, quoted, escaped = 0, False, False
+    for position in range(start, len(text)):
+        letter = text[position]
+        if quoted:
+            quoted = escaped or letter != '"'
+            escaped = letter == "\\" and not escaped
+        elif letter == '"':
+            quoted = True
+        elif letter in "{[":
+            depth += 1
+        elif letter in "}]":
+            depth -= 1
+            if depth == 0:
+                return position + 1
+    return 0
+
+
+def _closed(text: str) -> Iterator[str]:
+    """The text cut after a value and closed, latest cut first."""
+    cuts: list[tuple[int, str]] = []
+    open_brackets: list[str] = []
+    quoted = escaped = False
+    for position, letter in enumerate(text):
+        if quoted:
+            quoted = escaped or letter != '"'
+            escaped = letter == "\\" and not escaped
+        elif letter == '"':
+            quoted = True
+        elif letter in "{[":
+            open_brackets.append("}" if letter == "{" else "]")
+        elif letter in "}]" and open_brackets:
+            open_brackets.pop()
+            cuts.append((position + 1, "".join(reversed(open_brackets))))
+        elif letter == ",":
+            cuts.append((position, "".join(reversed(open_brackets))))
+    ends = "".join(reversed(open_brackets))
+    yield text + ('"' if quoted else "") + ends
+    for position, closing in reversed(cuts[-_MOST:]):
+        yield text[:position] + closing
+
+
+def _unwrapped(value: JsonValue) -> Iterator[JsonValue]:
+    """The value, and what it holds if it is a tool call or a list of one."""
+    yield value
+    if isinstance(value, list) and len(value) == 1:
+        yield from _unwrapped(value[0])
+    if not isinstance(value, dict):
+        return
+    inner = [value[name] for name in _ARGUMENTS if name in value]
+    inner += list(value.values()) if len(value) == 1 and not inner else []
+    for item in inner:
+        held = _decoded(item) if isinstance(item, str) else item
+        if isinstance(held, dict | list):
+            yield from _unwrapped(held)
