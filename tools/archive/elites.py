@@ -4,6 +4,7 @@ A pyribs archive over memory, compute and parallel strategy. It is made from the
 it is needed, in order of writing, so a resumed run sees the elites that the dead one saw.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import log
 
@@ -49,10 +50,10 @@ def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
         [_objective(item) for item in correct],
         [_measures(cell) for cell in cells],
     )
+    crowd = Counter(cells)
     held = [int(index) for index in archive.data("solution")]
     found = [
-        Elite(standing=correct[i], behaviour=cells[i], beaten=cells.count(cells[i]) - 1)
-        for i in held
+        Elite(standing=correct[i], behaviour=cells[i], beaten=crowd[cells[i]] - 1) for i in held
     ]
     return tuple(sorted(found, key=lambda elite: (elite.median_ms, elite.standing.number)))
 
@@ -70,10 +71,11 @@ def parents(found: Sequence[Elite], count: int) -> tuple[Elite, ...]:
     """
     if not found:
         return ()
-    rest = list(found[1:])
-    novel = sorted(rest, key=lambda elite: (elite.beaten, elite.median_ms))
-    ranked = sorted(rest, key=lambda elite: rest.index(elite) + novel.index(elite))
-    return (found[0], *ranked)[:count]
+    rest = found[1:]
+    by_novelty = sorted(range(len(rest)), key=lambda i: (rest[i].beaten, rest[i].median_ms))
+    novelty = {index: rank for rank, index in enumerate(by_novelty)}
+    ranked = sorted(range(len(rest)), key=lambda index: index + novelty[index])
+    return (found[0], *(rest[index] for index in ranked))[:count]
 
 
 def _objective(item: Standing) -> float:
