@@ -1,0 +1,46 @@
+"""Standing words about what a candidate may be and what makes one fast, filled from our own tables.
+
+Lists in them come from the code that enforces them, so that a prompt cannot promise what the
+contract refuses.
+"""
+
+from collections.abc import Iterable
+
+from agents.minds.prompts import section
+from tools.candidates.plan.vocabulary import HELPERS, METHODS
+from tools.compile.includes import ALLOWED
+from tools.evaluate.rules import Rules
+from tools.nouns import Language
+
+# What torch's allocators align to, on a GPU and on the host.
+_ALIGNMENT_BYTES = {Language.CUDA: 256, Language.CPP: 64}
+
+
+def contract(language: Language, architecture: str | None = None) -> str:
+    """The whole candidate contract with examples, for whoever writes candidates."""
+    return section(
+        "contract",
+        language=language.value,
+        architecture=architecture or "",
+        headers=_listed(ALLOWED[language]),
+        helpers=_listed(HELPERS),
+        methods=_listed(METHODS),
+        alignment=_ALIGNMENT_BYTES[language],
+        error_bound=f"{Rules().error_bound:g}",
+    )
+
+
+def contract_summary(language: Language) -> str:
+    """What a candidate can and cannot do, in a paragraph, for whoever plans."""
+    return section(
+        "contract-short", language=language.value, error_bound=f"{Rules().error_bound:g}"
+    )
+
+
+def craft(language: Language) -> str:
+    """What tends to make kernels of this language fast."""
+    return section(f"craft-{language.value}")
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in sorted(words))
