@@ -5,13 +5,13 @@ from langgraph.runtime import Runtime
 from agents.critic import Hearing
 from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
+from graphs.ledger import enter
 from graphs.state import SearchState, Update
-from tools.archive import Elite, Standing, elites, parents
-from tools.nouns import Idea, LedgerEntry, Verdict
+from tools.archive import Elite, elites, improvements, parents, population
 
-# Elites whose profile is read in a round, and that the planner may go on from.
+# Elites whose profile is read in a round, and that the next round may go on from.
 PROFILED = 3
-PARENTS = 2
+PARENTS = 3
 # A candidate this close to the floor cannot be improved by more than its timing varies.
 NOTHING_LEFT = 0.99
 # A floor that is undercut by more than this is none: the working set stays in a cache.
@@ -29,9 +29,7 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
 async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Write down what the ideas brought, and let the critic contrast what was measured."""
     context, round = runtime.context, state["round"]
-    standings = context.archive.standings()
-    for idea in context.archive.ideas():
-        _enter(context, idea, standings, state)
+    enter(context, state["before_ms"])
     known = [item for item in context.archive.analyses() if item.round == round]
     analysis = known[0] if known else await context.minds.critic.critique(_hearing(context, state))
     context.archive.record_analysis(analysis)
@@ -47,7 +45,7 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     found = elites(context.archive.standings())
     improved = _counts(best_ms, state["mark_ms"], context.profile.minimum_gain)
     update: Update = {
-        "parents": [elite.standing.candidate.id for elite in parents(found, PARENTS)],
+        "parents": _parents(context, state, found),
         "mark_ms": best_ms if improved else state["mark_ms"],
         "stale_rounds": 0 if improved else state["stale_rounds"] + 1,
     }
@@ -63,6 +61,19 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     )
     context.emit(finished, key=f"round:{state['round']}")
     return {**update, "why_stop": why}
+
+
+def _parents(context: SearchContext, state: SearchState, found: tuple[Elite, ...]) -> list[str]:
+    """Ids of the elites that the next round goes on from, of its own island."""
+    profile, archive = context.profile, context.archive
+    if "archive" in profile.without:
+        return [state["best"]] if state["best"] else []
+    standings = archive.standings()
+    if profile.islands > 1:
+        standings = population(standings, archive.ideas(), state["round"] + 1, profile.islands)
+        found = elites(standings)
+    chosen = parents(found, PARENTS, improvements(standings))
+    return [elite.standing.candidate.id for elite in chosen]
 
 
 def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_rounds: int) -> str:
@@ -141,34 +152,6 @@ def _explained(context: SearchContext) -> tuple[tuple[str, str], ...]:
         for stored in context.archive.events(kind="profiled")
     )
     return tuple((event.candidate, event.explanation) for event in told if event.explanation)
-
-
-def _enter(
-    context: SearchContext, idea: Idea, standings: tuple[Standing, ...], state: SearchState
-) -> None:
-    """Write or renew the ledger's line of an idea; tuning may have improved an old one.
-
-    A repair that fell back to another strategy is not what the idea did, and does not count.
-    """
-    of = [item for item in standings if item.candidate.idea == idea.id]
-    of = [item for item in of if item.candidate.strategies == of[0].candidate.strategies]
-    times = [
-        item.evaluation.median_ms
-        for item in of
-        if item.evaluation.verdict is Verdict.CORRECT and item.evaluation.median_ms is not None
-    ]
-    known = next((entry for entry in context.archive.ledger() if entry.idea == idea.id), None)
-    entry = LedgerEntry(
-        idea=idea.id,
-        category=idea.category,
-        predicted_ms=idea.predicted_ms,
-        measured_ms=min(times, default=None),
-        best_before_ms=known.best_before_ms if known else state["before_ms"],
-        candidates=len(of),
-        correct=len(times),
-        round=idea.round,
-    )
-    context.archive.record_ledger(entry)
 
 
 def _counts(best_ms: float | None, mark_ms: float | None, minimum_gain: float) -> bool:

@@ -7,6 +7,7 @@ as text, for what they mean is said in `graphs.events`.
 from tools.archive.behaviour import Behaviour, behaviour
 from tools.archive.elites import Elite, elites, parents, warm_up
 from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
+from tools.archive.islands import island, population
 from tools.archive.listing import list_runs
 from tools.archive.places import run_folders
 from tools.archive.ranking import is_timed, ranked, ratio
@@ -22,6 +23,7 @@ from tools.archive.records import (
     Written,
 )
 from tools.archive.store import Archive
+from tools.archive.transitions import Transition, gain, improvements, origin, transitions
 from tools.home import home as default_home
 
 __all__ = [
@@ -39,16 +41,23 @@ __all__ = [
     "Standing",
     "StoredEvent",
     "Target",
+    "Transition",
     "UnknownRunError",
     "Written",
     "behaviour",
     "default_home",
     "elites",
+    "gain",
+    "improvements",
     "is_timed",
+    "island",
     "list_runs",
+    "origin",
     "parents",
+    "population",
     "ranked",
     "ratio",
     "run_folders",
+    "transitions",
     "warm_up",
 ]

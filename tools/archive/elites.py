@@ -5,8 +5,9 @@ it is needed, in order of writing, so a resumed run sees the elites that the dea
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
+from types import MappingProxyType
 
 import numpy
 
@@ -63,18 +64,29 @@ def warm_up() -> None:
     import ribs.archives  # noqa: F401
 
 
-def parents(found: Sequence[Elite], count: int) -> tuple[Elite, ...]:
-    """Elites to go on from: the fastest, then those that are fast and whose cell is little known.
+def parents(
+    found: Sequence[Elite], count: int, improvements: Mapping[str, float] = MappingProxyType({})
+) -> tuple[Elite, ...]:
+    """Elites to go on from: the fastest, then those that are fast, little known and improving.
 
-    A rank for speed and a rank for novelty (few others in the cell) are added; speed decides
-    between equals.
+    Three ranks are added: for speed, for novelty (few others in the cell), and for improvement
+    (how many times as fast as what it set out from: a line that paid may have more to give).
+    Speed decides between equals.
+
+    Args:
+        found: Elites, the fastest first.
+        count: How many to choose at most.
+        improvements: By candidate, as `tools.archive.transitions` measures it; 1 where unknown.
     """
     if not found:
         return ()
     rest = found[1:]
     by_novelty = sorted(range(len(rest)), key=lambda i: (rest[i].beaten, rest[i].median_ms))
     novelty = {index: rank for rank, index in enumerate(by_novelty)}
-    ranked = sorted(range(len(rest)), key=lambda index: index + novelty[index])
+    gains = [improvements.get(elite.standing.candidate.id, 1.0) for elite in rest]
+    # Equals share a rank, so that where nothing is known speed and novelty decide alone.
+    steps = {gain: rank for rank, gain in enumerate(sorted(set(gains), reverse=True))}
+    ranked = sorted(range(len(rest)), key=lambda i: i + novelty[i] + steps[gains[i]])
     return (found[0], *(rest[index] for index in ranked))[:count]
 
 
