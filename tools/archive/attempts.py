@@ -6,7 +6,7 @@ An evaluation is known by candidate and effort, and the first one stays: nothing
 from collections.abc import Iterable
 from pathlib import Path
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row
 from sqlalchemy.dialects.sqlite import insert
 
 from tools.archive import schema
@@ -14,21 +14,23 @@ from tools.archive.database import Database
 from tools.archive.errors import UnknownRunError
 from tools.archive.ranking import ranked
 from tools.archive.records import EFFORTS, Author, Effort, Standing, Written
+from tools.archive.shelf import Shelf
 from tools.nouns import Candidate, Evaluation
 
 
 class Attempts(Database):
-    """What was tried and what became of it.
-
-    Rows never change, so what was read once is kept and only newer rows are read again.
-    """
+    """What was tried and what became of it; see `shelf` for what is read when."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        writing, judging = schema.candidates, schema.evaluations
+        self._writing = Shelf(self, writing, writing.c.seq, _written)
+        self._judging = Shelf(self, judging, judging.c.seq, _judged)
         self._written: dict[str, Written] = {}
         self._judged: dict[tuple[str, Effort], Evaluation] = {}
-        self._last_written = 0
-        self._last_judged = 0
+        # In order of writing, None until a candidate is judged.
+        self._standing: dict[str, Standing | None] = {}
+        self._standings: tuple[Standing, ...] | None = None
 
     def record_candidates(
         self, candidates: Iterable[Candidate], round: int, author: Author = "coder"
@@ -89,38 +91,44 @@ class Attempts(Database):
     def standings(self) -> tuple[Standing, ...]:
         """Every judged candidate with its most trusted evaluation, in order of writing."""
         self._read()
-        return tuple(
-            Standing(
-                number=written.number,
-                candidate=written.candidate,
-                round=written.round,
-                author=written.author,
-                effort=effort,
-                evaluation=self._judged[id, effort],
-            )
-            for id, written in self._written.items()
-            if (effort := self._most_trusted(id)) is not None
-        )
+        if self._standings is None:
+            known = self._standing.values()
+            self._standings = tuple(item for item in known if item is not None)
+        return self._standings
 
     def best(self) -> Standing | None:
         """The fastest candidate that is correct, by its most trusted evaluation."""
         return next(iter(ranked(self.standings())), None)
 
-    def _most_trusted(self, candidate: str) -> Effort | None:
-        return next((name for name in EFFORTS[::-1] if (candidate, name) in self._judged), None)
-
     def _read(self) -> None:
         """Take in what was written since the last time, by this process or another."""
-        written, judged = schema.candidates, schema.evaluations
-        new = select(written).where(written.c.seq > self._last_written).order_by("seq")
-        for row in self._rows(new):
-            self._written[row.id] = _written(row)
-            self._last_written = row.seq
-        new = select(judged).where(judged.c.seq > self._last_judged).order_by("seq")
-        for row in self._rows(new):
-            evaluation = Evaluation.model_validate_json(row.json)
-            self._judged[row.candidate, row.effort] = evaluation
-            self._last_judged = row.seq
+        for written in self._writing.news():
+            self._written[written.candidate.id] = written
+            self._settle(written.candidate.id)
+        for effort, evaluation in self._judging.news():
+            self._judged[evaluation.candidate, effort] = evaluation
+            self._settle(evaluation.candidate)
+
+    def _settle(self, candidate: str) -> None:
+        """Say anew how a candidate stands."""
+        written = self._written.get(candidate)
+        if written is not None:
+            self._standing[candidate] = self._stand(written)
+            self._standings = None
+
+    def _stand(self, written: Written) -> Standing | None:
+        id = written.candidate.id
+        effort = next((name for name in EFFORTS[::-1] if (id, name) in self._judged), None)
+        if effort is None:
+            return None
+        return Standing(
+            number=written.number,
+            candidate=written.candidate,
+            round=written.round,
+            author=written.author,
+            effort=effort,
+            evaluation=self._judged[id, effort],
+        )
 
 
 def _written(row: Row[tuple[object, ...]]) -> Written:
@@ -130,3 +138,7 @@ def _written(row: Row[tuple[object, ...]]) -> Written:
         round=row.round,
         author=row.author,
     )
+
+
+def _judged(row: Row[tuple[object, ...]]) -> tuple[Effort, Evaluation]:
+    return row.effort, Evaluation.model_validate_json(row.json)

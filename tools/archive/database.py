@@ -37,6 +37,11 @@ class Database:
         """The run's id, which is its folder's name."""
         return self.folder.name
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether this session is the one that works on the run."""
+        return self._session is not None
+
     def close(self) -> None:
         """End the session, give the lock back and close the database."""
         if self._session is not None:

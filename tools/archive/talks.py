@@ -1,15 +1,23 @@
 """What was said to and by language models in a run, and what else a replay has to know."""
 
-from sqlalchemy import select
+from pathlib import Path
+
+from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
 from tools.archive import schema
 from tools.archive.database import Database
+from tools.archive.shelf import Shelf
 from tools.nouns import Call, StrategyVersion
 
 
 class Talks(Database):
     """Calls, versions of evolving prompts, decisions of the clock, and the terms of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._calls = Shelf(self, schema.calls, schema.calls.c.seq, _call)
+        self._versions = Shelf(self, schema.strategies, schema.strategies.c.seq, _version)
 
     def record_call(self, call: Call) -> None:
         """Keep a question with its reply or failure, before anyone acts upon it."""
@@ -25,10 +33,8 @@ class Talks(Database):
 
     def calls(self, key: str | None = None) -> tuple[Call, ...]:
         """Calls in the order they were made, of one key or of all."""
-        query = select(schema.calls).order_by("seq")
-        if key is not None:
-            query = query.where(schema.calls.c.key == key)
-        return tuple(Call.model_validate_json(row.json) for row in self._rows(query))
+        every = self._calls.items()
+        return every if key is None else tuple(call for call in every if call.prompt.key == key)
 
     def record_strategy(self, version: StrategyVersion) -> None:
         """Keep a version of an evolving prompt; one that is known stays as it is."""
@@ -42,8 +48,7 @@ class Talks(Database):
 
     def strategies(self) -> tuple[StrategyVersion, ...]:
         """Every version of the evolving prompts, in the order they were born."""
-        rows = self._rows(select(schema.strategies).order_by("seq"))
-        return tuple(StrategyVersion.model_validate_json(row.json) for row in rows)
+        return self._versions.items()
 
     def record_decision(self, key: str, value: str) -> None:
         """Keep what was decided; the same key may be decided again, and the order is kept."""
@@ -67,3 +72,11 @@ class Talks(Database):
         """The JSON under that name; None where the run has none."""
         rows = self._rows(select(schema.terms).where(schema.terms.c.name == name))
         return str(rows[0].json) if rows else None
+
+
+def _call(row: Row[tuple[object, ...]]) -> Call:
+    return Call.model_validate_json(row.json)
+
+
+def _version(row: Row[tuple[object, ...]]) -> StrategyVersion:
+    return StrategyVersion.model_validate_json(row.json)

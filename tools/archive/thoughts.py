@@ -1,13 +1,15 @@
 """What the agents thought in a run: ideas, what they brought, analyses, profiles."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
 from tools.archive import schema
 from tools.archive.database import Database
+from tools.archive.shelf import Shelf, Watch
 from tools.nouns import Analysis, Evidence, Idea, LedgerEntry, Symptom
 
 EVIDENCE = TypeAdapter(tuple[Evidence, ...])
@@ -15,7 +17,15 @@ SYMPTOMS = TypeAdapter(tuple[Symptom, ...])
 
 
 class Thoughts(Database):
-    """What was thought, and how it turned out."""
+    """What was thought, and how it turned out; see `shelf` for what is read when."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        proposing, contrasting = schema.ideas, schema.analyses
+        self._ideas = Shelf(self, proposing, proposing.c.seq, _idea)
+        self._analyses = Shelf(self, contrasting, contrasting.c.round, _analysis)
+        self._entries: dict[str, LedgerEntry] = {}
+        self._entering = Watch(self)
 
     def record_ideas(self, ideas: Iterable[Idea]) -> None:
         """Keep the ideas of a round, all of them or none."""
@@ -26,13 +36,14 @@ class Thoughts(Database):
 
     def ideas(self, round: int | None = None) -> tuple[Idea, ...]:
         """Ideas in the order they were proposed, of one round or of all."""
-        query = select(schema.ideas).order_by("seq")
-        if round is not None:
-            query = query.where(schema.ideas.c.round == round)
-        return tuple(Idea.model_validate_json(row.json) for row in self._rows(query))
+        every = self._ideas.items()
+        return every if round is None else tuple(idea for idea in every if idea.round == round)
 
     def record_ledger(self, entry: LedgerEntry) -> None:
         """Keep what an idea really did, instead of what was known of it before."""
+        self.ledger()
+        if self._entries.get(entry.idea) == entry:
+            return
         values = {"idea": entry.idea, "round": entry.round, "json": entry.model_dump_json()}
         row = insert(schema.ledger).values(values)
         with self._engine.begin() as connection:
@@ -40,8 +51,10 @@ class Thoughts(Database):
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What every idea really did, in order of rounds."""
-        rows = self._rows(select(schema.ledger).order_by("round", "idea"))
-        return tuple(LedgerEntry.model_validate_json(row.json) for row in rows)
+        if self._entering.look():
+            rows = self._rows(select(schema.ledger).order_by("round", "idea"))
+            self._entries = {row.idea: LedgerEntry.model_validate_json(row.json) for row in rows}
+        return tuple(self._entries.values())
 
     def record_analysis(self, analysis: Analysis) -> None:
         """Keep the critic's contrast of a round."""
@@ -49,8 +62,7 @@ class Thoughts(Database):
 
     def analyses(self) -> tuple[Analysis, ...]:
         """The critic's contrasts, in order of rounds."""
-        rows = self._rows(select(schema.analyses).order_by("round"))
-        return tuple(Analysis.model_validate_json(row.json) for row in rows)
+        return self._analyses.items()
 
     def record_profile(
         self, candidate: str, evidence: tuple[Evidence, ...], symptoms: tuple[Symptom, ...]
@@ -70,3 +82,11 @@ class Thoughts(Database):
         if not rows:
             return None
         return EVIDENCE.validate_json(rows[0].evidence), SYMPTOMS.validate_json(rows[0].symptoms)
+
+
+def _idea(row: Row[tuple[object, ...]]) -> Idea:
+    return Idea.model_validate_json(row.json)
+
+
+def _analysis(row: Row[tuple[object, ...]]) -> Analysis:
+    return Analysis.model_validate_json(row.json)
