@@ -58,6 +58,14 @@ Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many se
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
 ]
+Wait = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait for answers and results from outside, or end the session and resume later; "
+        "by default wait at a terminal.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
 
 
@@ -75,11 +83,14 @@ def optimize(
     export: Export = None,
     force: Force = False,
     json: Json = None,
+    wait: Wait = None,
 ) -> None:
     """Search for a faster implementation of a module."""
     from ui.commands.search import Wishes, optimize
 
-    wishes = Wishes(export=export, force=force, json=json, rounds=rounds, seconds=seconds)
+    wishes = Wishes(
+        export=export, force=force, json=json, rounds=rounds, seconds=seconds, wait=wait
+    )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
 
 
@@ -92,11 +103,14 @@ def resume(
     export: Export = None,
     force: Force = False,
     json: Json = None,
+    wait: Wait = None,
 ) -> None:
     """Go on with a run that was stopped or killed; --rounds and --seconds count all sessions."""
     from ui.commands.search import Wishes, resume
 
-    wishes = Wishes(export=export, force=force, json=json, rounds=rounds, seconds=seconds)
+    wishes = Wishes(
+        export=export, force=force, json=json, rounds=rounds, seconds=seconds, wait=wait
+    )
     resume(run, run_dir, wishes)
 
 

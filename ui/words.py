@@ -15,6 +15,7 @@ STATUS: dict[Status, str] = {
     "no_improvement": "nothing was faster than PyTorch",
     "nothing_correct": "no candidate was correct",
     "stopped": "stopped before a verdict",
+    "waiting": "waiting for somebody outside",
     "failed": "the search failed",
 }
 

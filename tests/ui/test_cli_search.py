@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.archive import Archive
+from tools.awaiting import AwaitingError
 from tools.nouns import Refusal
 from tools.nouns.run import Summary
 from ui import cli
@@ -29,7 +31,7 @@ def recorded(monkeypatch, recording, home):
     """Puts a recorded run in the place of a search; says what it was asked for."""
     asked = {}
 
-    async def start(file, policy, target, profile, *, seed, home, listener, control):
+    async def start(file, policy, target, profile, *, seed, home, listener, control, patience_s):
         asked.update(file=file, policy=policy, target=target, profile=profile, seed=seed, home=home)
         kept = recording()
         run = kept.archive(home or search.default_home())
@@ -186,3 +188,44 @@ def test_report_says_where_it_wrote(run, home, monkeypatch, capsys):
     path = capsys.readouterr().out.strip()
     assert path.endswith("report.html")
     assert Path(path).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_run_that_waits_says_for_what_and_how_to_go_on(
+    at_home, monkeypatch, recording, home, capsys, tmp_path
+):
+    asked = {}
+
+    async def wait(*_, listener, patience_s, **__):
+        asked["patience_s"] = patience_s
+        kept = recording()
+        run = kept.archive(home)
+        for event in kept.events(run)[:8]:
+            listener(event)
+        archive = Archive.open(run, home)
+        words = {"status": "waiting", "stopped_because": "waiting for 003-coder.answer.md"}
+        summary = archive.record().summary.model_copy(update=words)
+        archive.record_summary(summary, "stopped")
+        archive.close()
+        return summary
+
+    monkeypatch.setattr(search, "start_search", wait)
+    target = tmp_path / "out"
+    assert cli.run(["optimize", str(at_home), "--json", "-", "--export", str(target)]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "waiting"
+    assert "waiting for 003-coder.answer.md" in err
+    assert "then go on with: kernelwright resume softmax-" in err
+    assert not target.exists()
+    assert asked["patience_s"] == 0  # nobody watches
+    assert cli.run(["optimize", str(at_home), "--wait"]) == 0
+    assert asked["patience_s"] == math.inf
+
+
+def test_a_task_that_is_read_elsewhere_is_waited_for_too(at_home, monkeypatch, capsys):
+    async def elsewhere(*_, **__):
+        raise AwaitingError("run the bundle b1 on the other host")
+
+    monkeypatch.setattr(search, "start_search", elsewhere)
+    assert cli.run(["optimize", str(at_home)]) == 0
+    err = capsys.readouterr().err
+    assert err == "run the bundle b1 on the other host; then give the same command again\n"

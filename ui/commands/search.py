@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from graphs.events import Event
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile, search_profile
 from tools.archive import Archive, default_home
+from tools.awaiting import AwaitingError
 from tools.export import ExportRefusedError
 from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
@@ -38,6 +40,13 @@ class Wishes:
     json: str | None = None
     rounds: int | None = None
     seconds: float | None = None
+    wait: bool | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for somebody outside: to the end where somebody watches, else not."""
+        waits = sys.stderr.isatty() if self.wait is None else self.wait
+        return inf if waits else 0.0
 
 
 def optimize(
@@ -58,7 +67,15 @@ def optimize(
 
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
         return await start_search(
-            file, policy, target, profile, seed=seed, home=home, listener=listener, control=control
+            file,
+            policy,
+            target,
+            profile,
+            seed=seed,
+            home=home,
+            listener=listener,
+            control=control,
+            patience_s=wishes.patience_s,
         )
 
     see_through(begin, home, wishes)
@@ -76,6 +93,7 @@ def resume(run: str, home: Path | None, wishes: Wishes) -> None:
             seconds=wishes.seconds,
             listener=listener,
             control=control,
+            patience_s=wishes.patience_s,
         )
 
     see_through(go_on, home, wishes)
@@ -105,8 +123,12 @@ def check_places(wishes: Wishes, home: Path | None) -> None:
 
 def see_through(search: Search, home: Path | None, wishes: Wishes) -> None:
     """Run a search with progress, then print, export and write what came of it."""
-    summary = asyncio.run(watched(search))
-    if wishes.export is not None:
+    try:
+        summary = asyncio.run(watched(search))
+    except AwaitingError as awaited:  # before there is a run
+        sys.stderr.write(f"{awaited.words}; then give the same command again\n")
+        return
+    if wishes.export is not None and summary.status != "waiting":
         summary = exported(summary, home, wishes.export, force=wishes.force)
     if wishes.json is not None:
         write_json(summary, wishes.json)
@@ -173,6 +195,9 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
     steps = {"all of it as a page": f"report {summary.run}"}
     if summary.status == "stopped":
         steps = {"go on with": f"resume {summary.run}"}
+    if summary.status == "waiting":
+        sys.stderr.write(f"{summary.stopped_because}\n")
+        steps = {"then go on with": f"resume {summary.run}"}
     if summary.status == "improved" and summary.export is None:
         steps["take it home"] = f"export {summary.run} -o FOLDER"
     for words, step in steps.items():
