@@ -108,5 +108,35 @@ def test_secrets_do_not_reach_a_worker(tmp_path: Path) -> None:
     assert Path(seen["TORCHINDUCTOR_CACHE_DIR"]).is_relative_to(tmp_path)
 
 
+ALLOCATING = """
+import resource, torch
+
+def call():
+    a = torch.ones(2_000_000)
+    b = a * 2
+    return (b + a).exp().sum()
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for _ in range(20):
+    call()
+before = faults()
+for _ in range(20):
+    call()
+print((faults() - before) // 20)
+"""
+
+
+def test_a_worker_keeps_the_memory_that_a_call_has_freed(tmp_path: Path) -> None:
+    """One call allocates some 6000 pages; whether it met fresh ones used to be chance."""
+    environment = worker_environment(tmp_path)
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", ALLOCATING], env=environment, capture_output=True, text=True
+        )
+        assert int(done.stdout) < 1000, done.stderr
+
+
 def test_the_machine_has_memory() -> None:
     assert machine_bytes() > 1 << 28

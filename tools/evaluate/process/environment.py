@@ -14,6 +14,15 @@ _PREFIXES = (
     "PYTORCH_", "TRITON_", "NCCL_",
 )  # fmt: skip
 _SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
+# glibc hands freed memory back by rules that depend on what lies on top of the heap, so the same
+# eager module paid for thousands of page faults a call in one process and for none in the next
+# (layer norm and GELU: 16.0 ms alone, 3.7 ms beside a candidate). What is smaller than 32 MiB is
+# kept; what is larger is fresh for everybody.
+_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "MALLOC_MMAP_THRESHOLD_": str(2**25),
+}
 
 
 def worker_environment(
@@ -25,14 +34,18 @@ def worker_environment(
     """
     source = os.environ if environment is None else environment
     kept = {name: value for name, value in source.items() if _allowed(name)}
-    return kept | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(_folder(scratch / "tmp")),
-        "TORCHINDUCTOR_CACHE_DIR": str(_folder(scratch / "inductor")),
-        "TRITON_CACHE_DIR": str(_folder(scratch / "triton")),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    }
+    return (
+        kept
+        | _MEMORY
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
+            "PYTHONUNBUFFERED": "1",
+            "TMPDIR": str(_folder(scratch / "tmp")),
+            "TORCHINDUCTOR_CACHE_DIR": str(_folder(scratch / "inductor")),
+            "TRITON_CACHE_DIR": str(_folder(scratch / "triton")),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+    )
 
 
 def _allowed(name: str) -> bool:
