@@ -62,7 +62,7 @@ class Hearing(Value):
 
     def facts(self, standing: Standing) -> tuple[Evidence, ...]:
         """Every number that is known of a candidate."""
-        return known(standing, self.task, self.hardware)
+        return known(standing.candidate, standing.evaluation, self.task, self.hardware)
 
     def reading(self, standing: Standing, name: str) -> float | None:
         """One number that is known of a candidate, by its name; None where there is none."""

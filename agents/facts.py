@@ -8,21 +8,23 @@ largest over all kernels is meant.
 from collections.abc import Iterable
 
 from profiles.load import Hardware
-from tools.archive import Standing
-from tools.nouns import Evidence, Rank, Task
+from tools.nouns import Candidate, Evaluation, Evidence, Rank, Task
 from tools.profile import evidence_for
 
 
 def known(
-    standing: Standing, task: Task | None = None, hardware: Hardware | None = None
+    candidate: Candidate,
+    evaluation: Evaluation,
+    task: Task | None = None,
+    hardware: Hardware | None = None,
 ) -> tuple[Evidence, ...]:
     """Every number that is known of a candidate; readings of the device need task and hardware."""
-    found = list(_timings(standing))
+    found = list(_timings(evaluation))
     if task is not None and hardware is not None:
-        read = evidence_for(standing.evaluation, standing.candidate, task, hardware)
+        read = evidence_for(evaluation, candidate, task, hardware)
         found += [item for item in read if item.value is not None]
     else:
-        found += _reported(standing)
+        found += _reported(evaluation)
     return tuple(found)
 
 
@@ -36,8 +38,7 @@ def reading(found: Iterable[Evidence], name: str) -> float | None:
     return max(values, default=None)
 
 
-def _timings(standing: Standing) -> Iterable[Evidence]:
-    evaluation = standing.evaluation
+def _timings(evaluation: Evaluation) -> Iterable[Evidence]:
     if evaluation.screen is not None:
         yield _measured("screen_ms", evaluation.screen.median_ms, "ms", "screening")
     if evaluation.comparisons and evaluation.median_ms is not None:
@@ -48,9 +49,9 @@ def _timings(standing: Standing) -> Iterable[Evidence]:
         yield _measured("error_ratio", evaluation.verification.error_ratio, "", "verification")
 
 
-def _reported(standing: Standing) -> Iterable[Evidence]:
+def _reported(evaluation: Evaluation) -> Iterable[Evidence]:
     """The compiler's report, under the names that the profiler gives it."""
-    for report in standing.evaluation.reports:
+    for report in evaluation.reports:
         for name, value, unit in (
             ("registers", report.registers, "per thread"),
             ("spills", report.spill_bytes, "bytes"),

@@ -1,0 +1,130 @@
+"""The critic by a language model: says why fast candidates are fast, and is held to its numbers.
+
+The playbook's analysis comes first and stays underneath: it scores what was predicted, knows what
+failed every time, and stands in where there is nothing to contrast or nobody answers. What of the
+model's answer is kept is for `agents.minds.borne_out` to say.
+"""
+
+from agents.critic import Critic, Hearing
+from agents.minds.borne_out import STEPS, CriticAnswer, merged
+from agents.minds.cards import (
+    hardware_card,
+    progress_card,
+    roofline_card,
+    steering_card,
+    symptoms_card,
+    task_card,
+)
+from agents.minds.exhibits import Contrast, contrast
+from agents.minds.prompts import Words
+from agents.minds.tables import ledger_table
+from agents.model.answers import answer
+from agents.model.voice import Voice, VoiceError
+from tools.archive import ranked
+from tools.nouns import Analysis, Prediction, Prompt, Verdict
+
+FAILURES, RECORD = 5, 6
+
+WORDS = Words(
+    "critic",
+    "round",
+    "judged",
+    "task",
+    "hardware",
+    "limits",
+    "steering",
+    "ledger",
+    "symptoms",
+    "exhibits",
+    "differences",
+    "values",
+    "steps",
+    "failures",
+    "record",
+    "held",
+    "checked",
+    "refused",
+)
+
+
+class ModelCritic:
+    """Asks a model to contrast exemplars.
+
+    Args:
+        voice: Who is asked.
+        fallback: Scores predictions, and answers where the voice does not.
+    """
+
+    def __init__(self, voice: Voice, fallback: Critic) -> None:
+        self._voice = voice
+        self._fallback = fallback
+
+    async def critique(self, hearing: Hearing) -> Analysis:
+        """See the class; without two candidates of different speed nobody is asked."""
+        known = await self._fallback.critique(hearing)
+        seen = contrast(hearing)
+        if len(seen.exhibits) < 2:
+            return known
+        try:
+            answered = await answer(self._voice, ask(hearing, seen, known), CriticAnswer)
+        except VoiceError as error:
+            note = f"the playbook contrasts alone in round {hearing.round}: {error}"
+            return known.model_copy(update={"notes": (*known.notes, note)})
+        analysis = merged(answered.value, seen, known, hearing)
+        return analysis.model_copy(update={"notes": (*answered.notes, *analysis.notes)})
+
+
+def ask(hearing: Hearing, seen: Contrast, known: Analysis) -> Prompt:
+    """The question of a round."""
+    last = hearing.analyses[-1] if hearing.analyses else None
+    messages = WORDS.messages(
+        round=hearing.round,
+        judged=len(hearing.standings),
+        task=task_card(hearing.task) if hearing.task else "",
+        hardware=hardware_card(hearing.hardware) if hearing.hardware else "",
+        limits=_limits(hearing),
+        steering=steering_card(hearing.steering),
+        ledger=ledger_table(hearing.ideas, hearing.ledger),
+        symptoms=symptoms_card(hearing.symptoms),
+        exhibits=seen.exhibits,
+        differences=seen.differences,
+        values=seen.values,
+        steps=STEPS,
+        failures=_failures(hearing),
+        record=_record(hearing, known),
+        held=known.predictions_held,
+        checked=known.predictions_checked,
+        refused=last.notes if last else (),
+    )
+    return Prompt(
+        key=f"critic:{hearing.round}", role="critic", messages=messages, round=hearing.round
+    )
+
+
+def _limits(hearing: Hearing) -> str:
+    """How fast it could be, how fast PyTorch is, and the best there is."""
+    from_roofline = (
+        roofline_card(hearing.task, hearing.hardware, hearing.floor_ms)
+        if hearing.task and hearing.hardware and hearing.floor_ms is not None
+        else ""
+    )
+    best = next(iter(ranked(hearing.standings)), None)
+    progress = progress_card(hearing.floor_ms or 0.0, hearing.baseline_ms, best)
+    return f"{from_roofline}\n{progress}".strip()
+
+
+def _record(hearing: Hearing, known: Analysis) -> tuple[Prediction, ...]:
+    """The last round's predictions with their outcome, and those that were checked before."""
+    earlier = tuple(p for a in hearing.analyses for p in a.predictions if p.held is not None)
+    return (*earlier[-RECORD:], *(p for p in known.predictions if p.made_in_round < hearing.round))
+
+
+def _failures(hearing: Hearing) -> tuple[str, ...]:
+    """The last few candidates that did not hold, in a line each."""
+    failed = [item for item in hearing.standings if item.evaluation.verdict is not Verdict.CORRECT]
+    return tuple(
+        f"{item.candidate.id} ({', '.join(item.candidate.strategies) or 'no attributes'}): "
+        f"{item.evaluation.verdict.value.replace('_', ' ')}, "
+        + " ".join(item.evaluation.verification.reason.split())[:160]
+        for item in failed[-FAILURES:]
+    )

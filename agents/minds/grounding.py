@@ -1,0 +1,117 @@
+"""Numbers that a model cites, held against what was measured.
+
+A claim cites readings of exhibits (`K1.screen_ms=0.412`), each looked up and compared; and its
+words may say by how much something is faster, which has to be a ratio of two readings of the
+exhibits. A number that cannot be found, or that is another one than was measured, is told and not
+believed.
+
+Not covered: the reasoning itself. That two numbers are right does not make one the other's cause;
+predictions are for that.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import permutations
+
+from agents.facts import reading
+from tools.nouns import Evidence, Value
+
+# A citation may be rounded: 2 % always, or to its own last digit while that is within 10 %.
+ROUNDED, AT_MOST = 0.02, 0.10
+# A ratio is worked out from rounded numbers, mostly in the head.
+RATIO = 0.05
+
+_CITATION = re.compile(
+    r"(?P<exhibit>K\d+)\s*[.:'\s]+\s*(?P<name>[A-Za-z_]\w*(?:\.\w+)*)\s*(?:=|:|\bis\b|\s)\s*~?\s*"
+    r"(?P<value>[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(?P<percent>%?)"
+)
+_RATIO = re.compile(
+    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>x|\u00d7|times|%|percent)\s*"
+    r"(?:as\s+fast|faster|slower|less\s+time|more\s+time|speed-?up)",
+    re.IGNORECASE,
+)
+
+
+class Citation(Value):
+    """One number as cited; `places` are the digits behind its point."""
+
+    exhibit: str
+    name: str
+    value: float
+    places: int
+    words: str
+
+
+Facts = Mapping[str, tuple[Evidence, ...]]
+
+
+def citation(text: str) -> Citation | None:
+    """What a piece of text cites; None when it has not the form `K1.name=value`."""
+    found = _CITATION.search(text)
+    if found is None:
+        return None
+    digits = found["value"].replace(",", "")
+    behind = re.search(r"\.(\d+)", digits)
+    places = len(behind[1]) if behind else 0
+    value = float(digits)
+    if found["percent"]:
+        value, places = value / 100.0, places + 2
+    return Citation(
+        exhibit=found["exhibit"], name=found["name"], value=value, places=places, words=text.strip()
+    )
+
+
+def complaint(cited: Citation, facts: Facts) -> str:
+    """What is wrong with a citation; "" when it is what was measured."""
+    known = facts.get(cited.exhibit)
+    if known is None:
+        return f"there is no exhibit {cited.exhibit}"
+    measured = reading(known, cited.name)
+    if measured is None:
+        return f"{cited.exhibit} has no reading {cited.name}"
+    if _agrees(cited, measured):
+        return ""
+    return f"{cited.exhibit}.{cited.name} is {measured:.4g}, not {cited.value:g}"
+
+
+def unfounded_ratios(words: str, facts: Facts) -> tuple[str, ...]:
+    """Every "so many times faster" in the words that no two readings of the exhibits give."""
+    ratios = tuple(_ratios(facts))
+    return tuple(
+        found[0]
+        for found in _RATIO.finditer(words)
+        if not any(_near(wanted, ratio) for wanted in _meant(found) for ratio in ratios)
+    )
+
+
+def _agrees(cited: Citation, measured: float) -> bool:
+    off = abs(cited.value - measured)
+    last_digit = 0.5 * 10.0**-cited.places
+    return off <= ROUNDED * abs(measured) or off <= min(last_digit, AT_MOST * abs(measured))
+
+
+def _meant(found: re.Match[str]) -> tuple[float, ...]:
+    """The ratio of the longer to the shorter time; "30 % less time" is also 1 / 0.7."""
+    value = float(found["value"])
+    if found["unit"].lower() in ("%", "percent"):
+        share = value / 100.0
+        return (1.0 + share, 1.0 / (1.0 - share)) if share < 1.0 else (1.0 + share,)
+    return (value, 1.0 + value)
+
+
+def _ratios(facts: Facts) -> Iterable[float]:
+    """Ratios above 1 between readings of the same name, and the judge's own speed-ups."""
+    by_name: dict[str, list[float]] = {}
+    for known in facts.values():
+        for item in known:
+            if item.value is not None:
+                by_name.setdefault(item.name, []).append(item.value)
+    for name, values in by_name.items():
+        if name.startswith("speedup_vs_"):
+            yield from values
+            yield from (1.0 / value for value in values if value)
+        yield from (one / other for one, other in permutations(values, 2) if other and one >= other)
+
+
+def _near(wanted: float, ratio: float) -> bool:
+    return abs(wanted - ratio) <= RATIO * ratio

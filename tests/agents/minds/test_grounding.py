@@ -1,0 +1,86 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.facts import reading
+from agents.minds.grounding import citation, complaint, unfounded_ratios
+from tools.nouns import Evidence, Rank
+
+
+def fact(name: str, value: float) -> Evidence:
+    return Evidence(name=name, rank=Rank.MEASURED, value=value, unit="", source="test")
+
+
+FACTS = {
+    "K1": (fact("screen_ms", 0.4123), fact("run.registers", 40), fact("bandwidth_fraction", 0.73)),
+    "K2": (fact("screen_ms", 0.8246), fact("run.registers", 96), fact("tail.registers", 32)),
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "K1.screen_ms=0.412",
+        "`K1.screen_ms = 0.41 ms`",
+        "K2.run.registers=96",
+        "K2.registers: 96",
+        "K1 bandwidth_fraction 73 %",
+        "K1.bandwidth_fraction is 0.73",
+    ],
+)
+def test_a_number_that_was_measured_is_believed_however_it_is_cited(text: str) -> None:
+    cited = citation(text)
+    assert cited is not None
+    assert complaint(cited, FACTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("K1.screen_ms=0.5", "K1.screen_ms is 0.4123, not 0.5"),
+        ("K1.screen_ms=0", "K1.screen_ms is 0.4123, not 0"),
+        ("K1.l2_hit_rate=0.9", "K1 has no reading l2_hit_rate"),
+        ("K7.screen_ms=0.41", "there is no exhibit K7"),
+    ],
+)
+def test_a_number_that_was_not_measured_is_told(text: str, problem: str) -> None:
+    cited = citation(text)
+    assert cited is not None
+    assert complaint(cited, FACTS) == problem
+
+
+def test_words_are_no_citation() -> None:
+    assert citation("the fast one has fewer registers") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "unfounded"),
+    [
+        ("K1 is 2x faster", ()),
+        ("K1 is 100 % faster and needs 50 % less time", ()),
+        ("K1 is 3 times as fast", ("3 times as fast",)),
+        ("unrolled 4x, it holds 16 loads in flight", ()),
+    ],
+)
+def test_a_ratio_in_words_must_follow_from_two_readings(
+    words: str, unfounded: tuple[str, ...]
+) -> None:
+    assert unfounded_ratios(words, FACTS) == unfounded
+
+
+@given(st.floats(min_value=1e-4, max_value=1e5), st.integers(min_value=3, max_value=8))
+def test_any_rounding_to_three_digits_is_believed_and_a_tenth_more_never(
+    value: float, digits: int
+) -> None:
+    facts = {"K1": (fact("screen_ms", value),)}
+    rounded, more = (citation(f"K1.screen_ms={v:.{digits}g}") for v in (value, value * 1.12))
+    assert rounded is not None
+    assert more is not None
+    assert complaint(rounded, facts) == ""
+    assert complaint(more, facts)
+
+
+def test_without_the_kernel_the_largest_reading_is_meant() -> None:
+    assert reading(FACTS["K2"], "registers") == 96
+    assert reading(FACTS["K2"], "tail.registers") == 32
+    assert reading(FACTS["K2"], "spills") is None
