@@ -28,7 +28,8 @@ class Situation(Value):
 
     `best` is the fastest correct candidate so far; `parents` are the elites that the archive
     offers for refinement, the best first; `standings` everything that was judged. `strategy` is
-    the evolving section of a model's prompt, None where none evolves. Times in milliseconds.
+    the evolving section of a model's prompt, None where none evolves; `moves` says in words which
+    moves between behaviours paid. Times in milliseconds.
     """
 
     round: int
@@ -44,6 +45,7 @@ class Situation(Value):
     steering: Steering = Steering()
     standings: tuple[Standing, ...] = ()
     strategy: StrategyVersion | None = None
+    moves: tuple[str, ...] = ()
 
 
 class Proposal(Value):

@@ -40,7 +40,9 @@ def task_card(task: Task) -> str:
     graph = "\n".join(graph_lines(task.graph, GRAPH_LINES))
     source = shortened(task.source, SOURCE_CHARACTERS)
     lines += ["", "What it computes, as traced (`w[...]` are weights):", "", fenced("", graph)]
-    return "\n".join((*lines, "", "Its source:", "", fenced("python", source)))
+    return "\n".join(
+        (*lines, "", "Its source (the shapes above are what counts):", "", fenced("python", source))
+    )
 
 
 def hardware_card(hardware: Hardware) -> str:
@@ -76,12 +78,12 @@ def roofline_card(task: Task, hardware: Hardware, floor_ms: float) -> str:
         f"- it must move {task.bytes_moved / 1e6:.4g} MB (inputs, weights and outputs once): "
         f"{by_memory:.4g} ms at full bandwidth",
         f"- it computes {task.flops / 1e9:.4g} GFLOP: {by_fp32:.4g} ms at the fp32 rate"
-        + _by_tensor_cores(task.flops, hardware),
+        + (_by_tensor_cores(task.flops, hardware) if by_fp32 > by_memory else ""),
         f"- so it is bound by {'memory' if by_memory >= by_fp32 else 'arithmetic'}; "
         f"the floor, which nothing can undercut without algebra, is {floor_ms:.4g} ms",
     ]
     if task.bytes_moved < hardware.cache_mib * 2**20:
-        lines.append("- all of it fits into the last-level cache")
+        lines.append("- all of it fits into the last-level cache, which is cold when timing begins")
     return "\n".join(lines)
 
 

@@ -69,8 +69,8 @@ class Recipe(Value):
 
     @classmethod
     def from_idea(cls, idea: Idea) -> "Recipe | None":
-        """What an idea remembers; None for one that another mind wrote."""
-        return cls.model_validate_json(idea.recipe) if idea.origin == "playbook" else None
+        """What an idea remembers, whoever chose it; None for one without a recipe."""
+        return cls.model_validate_json(idea.recipe) if idea.recipe else None
 
     @property
     def choices(self) -> dict[str, str]:

@@ -1,0 +1,121 @@
+"""Writes the planner's question: standing words once, then what this round looks like."""
+
+from collections.abc import Sequence
+
+from agents.minds.cards import (
+    analysis_card,
+    candidate_card,
+    hardware_card,
+    progress_card,
+    roofline_card,
+    steering_card,
+    symptoms_card,
+    task_card,
+)
+from agents.minds.prompts import Words
+from agents.minds.standing import contract_summary, craft
+from agents.minds.tables import ledger_table, standings_table
+from agents.minds.text import milliseconds, shortened
+from agents.planner import Situation
+from profiles.load import Hardware
+from tools.archive import Standing
+from tools.nouns import Idea, Language, Message, Prompt, Task
+
+# Of the best candidate's source, this much is shown: structure matters here, not every line.
+_SOURCE_CHARACTERS = 14_000
+
+
+class Question:
+    """The planner's prompt for one task on one device.
+
+    Args:
+        task: What is to become faster.
+        hardware: Where.
+        language: What candidates are written in.
+
+    Raises:
+        PromptError: When a prompt file does not fit.
+    """
+
+    def __init__(self, task: Task, hardware: Hardware, language: Language) -> None:
+        self._task, self._hardware = task, hardware
+        self._words = Words(
+            "planner",
+            "contract", "craft", "task", "hardware", "roofline", "progress", "round", "wanted",
+            "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering", "options",
+            "strategy",
+        )  # fmt: skip
+        self._turned_away = Words("planner-again", "accepted", "turned_away", "pins", "wanted")
+        # What stays the same in every round is written once, and stands before what does not, so
+        # that a server can keep it.
+        self._standing = {
+            "contract": contract_summary(language),
+            "craft": craft(language),
+            "task": task_card(task),
+            "hardware": hardware_card(hardware),
+        }
+
+    def prompt(self, situation: Situation, options: Sequence[Idea]) -> Prompt:
+        """The question of one round.
+
+        Args:
+            situation: What the planner may look at.
+            options: What the playbook would do, as P1, P2, ...
+        """
+        best = situation.best
+        messages = self._words.messages(
+            **self._standing,
+            roofline=roofline_card(self._task, self._hardware, situation.floor_ms),
+            progress=progress_card(situation.floor_ms, situation.baseline_ms, best),
+            round=situation.round,
+            wanted=situation.wanted,
+            ledger=ledger_table(situation.tried, situation.ledger),
+            standings=standings_table(situation.standings),
+            best=_source(best) if best else "",
+            symptoms=symptoms_card(situation.symptoms) if situation.best else "",
+            analysis=analysis_card(situation.analysis) if situation.analysis else "",
+            moves="\n".join(f"- {line}" for line in situation.moves),
+            steering=steering_card(situation.steering) if _said(situation) else "",
+            options="\n".join(_option(*item) for item in enumerate(options, start=1)),
+            strategy=situation.strategy.text if situation.strategy else "",
+        )
+        return Prompt(
+            key=f"planner:{situation.round}",
+            role="planner",
+            messages=messages,
+            round=situation.round,
+        )
+
+    def again(
+        self,
+        prompt: Prompt,
+        answered: str,
+        accepted: Sequence[Idea],
+        turned_away: Sequence[str],
+        pins: Sequence[str],
+        wanted: int,
+    ) -> Prompt:
+        """The same question with the model's answer and what was turned away."""
+        more = self._turned_away.messages(
+            accepted=[idea.title for idea in accepted],
+            turned_away=turned_away,
+            pins=pins,
+            wanted=wanted,
+        )
+        own = Message(author="model", text=answered)
+        update = {"key": f"{prompt.key}:differently", "messages": (*prompt.messages, own, *more)}
+        return prompt.model_copy(update=update)
+
+
+def _source(best: Standing) -> str:
+    return shortened(candidate_card(best.candidate, best.evaluation), _SOURCE_CHARACTERS)
+
+
+def _said(situation: Situation) -> bool:
+    said = situation.steering
+    return bool(said.hints or said.pins or said.bans)
+
+
+def _option(number: int, idea: Idea) -> str:
+    predicted = milliseconds(idea.predicted_ms)
+    return f"- P{number}: {idea.title} ({idea.category}, expects {predicted}). {idea.mechanism}"

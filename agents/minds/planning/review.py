@@ -1,0 +1,156 @@
+"""Turns what a model planned into ideas, and says what is wrong with the rest.
+
+Bans are enforced, pins come first, what was tried already is turned away, and an option of the
+playbook brings its recipe along. An idea none of whose candidates was correct may be tried once
+more: writing failed, not the mechanism.
+"""
+
+import re
+from collections.abc import Sequence
+
+from agents.minds.planning.answer import CATEGORIES, PlannedIdea
+from agents.minds.planning.likeness import like
+from agents.planner import Situation
+from agents.steering import speaks_of
+from tools.nouns import Idea, Value
+
+_TITLE_CHARACTERS = 160
+_BEST = frozenset({"best", "the best", "best candidate", "current best"})
+
+
+class Reviewed(Value):
+    """Ideas that may be tried, and a sentence on each that may not."""
+
+    ideas: tuple[Idea, ...] = ()
+    turned_away: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def review(
+    planned: Sequence[PlannedIdea],
+    situation: Situation,
+    options: Sequence[Idea],
+    accepted: Sequence[Idea] = (),
+) -> Reviewed:
+    """Look at ideas one by one, in their order.
+
+    Args:
+        planned: What the model wrote.
+        situation: What it was asked about.
+        options: What the playbook would do, in the order in which it was shown (P1, P2, ...).
+        accepted: Ideas of this round that passed an earlier review.
+    """
+    ideas, turned_away, notes = list(accepted), list[str](), list[str]()
+    for item in planned:
+        option = chosen_option(item, options)
+        if item.playbook.strip() and option is None:
+            notes.append(f"the playbook has no open option {item.playbook.strip()!r}")
+        if why := _objection(item, option, situation, ideas):
+            turned_away.append(f"'{item.title}': {why}")
+            continue
+        parent = _parent(item, situation)
+        if item.start_from.strip() and parent is None and option is None:
+            notes.append(f"there is no candidate {item.start_from.strip()!r} to start from")
+        ideas.append(_idea(item, option, parent, situation))
+    return Reviewed(ideas=tuple(ideas), turned_away=tuple(turned_away), notes=tuple(notes))
+
+
+def in_order(ideas: Sequence[Idea], situation: Situation) -> tuple[Idea, ...]:
+    """Pinned ideas first, at most as many as were wanted, numbered in that order."""
+    pins = situation.steering.pins
+    first = sorted(ideas, key=lambda idea: not any(speaks_of(pin, texts_of(idea)) for pin in pins))
+    return tuple(
+        idea.model_copy(update={"id": f"r{situation.round}i{number}"})
+        for number, idea in enumerate(first[: situation.wanted], start=1)
+    )
+
+
+def unmet_pins(ideas: Sequence[Idea], situation: Situation) -> tuple[str, ...]:
+    """Pins that neither these ideas nor any idea before them speak of."""
+    known = [texts_of(idea) for idea in (*situation.tried, *ideas)]
+    return tuple(
+        pin for pin in situation.steering.pins if not any(speaks_of(pin, texts) for texts in known)
+    )
+
+
+def texts_of(idea: Idea) -> tuple[str, ...]:
+    """The words by which a person may speak of an idea; a recipe's names are among them."""
+    names = tuple(re.findall(r'"strategy":\s*"([^"]+)"', idea.recipe))
+    return (*names, *_described(idea.title, idea.mechanism, idea.category))
+
+
+def chosen_option(item: PlannedIdea, options: Sequence[Idea]) -> Idea | None:
+    """The playbook's option that an idea names by its number; None when it names none."""
+    number = re.fullmatch(r"\W*[pP]?\s*(\d+)\W*", item.playbook)
+    if number is None or not 1 <= int(number[1]) <= len(options):
+        return None
+    return options[int(number[1]) - 1]
+
+
+def _objection(
+    item: PlannedIdea, option: Idea | None, situation: Situation, accepted: Sequence[Idea]
+) -> str:
+    """Why an idea may not be tried; "" when it may."""
+    texts = texts_of(option) if option else ()
+    texts += _described(item.title, item.mechanism, item.category)
+    if banned := [ban for ban in situation.steering.bans if speaks_of(ban, texts)]:
+        return f"the person ruled out '{banned[0]}'"
+    if option is not None:
+        taken = any(idea.recipe == option.recipe for idea in accepted)
+        return "that option of the playbook is among these ideas already" if taken else ""
+    for idea in accepted:
+        if like(item.title, item.mechanism, idea):
+            return f"it says the same as '{idea.title}' of this round"
+    return _tried_before(item, situation)
+
+
+def _tried_before(item: PlannedIdea, situation: Situation) -> str:
+    alike = [idea for idea in situation.tried if like(item.title, item.mechanism, idea)]
+    measured = {entry.idea: entry.measured_ms for entry in situation.ledger}
+    for idea in alike:
+        reached = measured.get(idea.id)
+        if reached is not None:
+            return f"it says the same as {idea.id}, '{idea.title}', which reached {reached:.4g} ms"
+    if len(alike) > 1:
+        return f"it failed twice already, as {alike[0].id} and {alike[1].id}"
+    return ""
+
+
+def _parent(item: PlannedIdea, situation: Situation) -> str | None:
+    """The candidate that an idea starts from, by the beginning of its id or as the best."""
+    wanted = item.start_from.strip().strip("`'\"").lower()
+    if wanted in _BEST:
+        return situation.best.candidate.id if situation.best else None
+    known = [standing.candidate.id for standing in situation.standings]
+    known += [standing.candidate.id for standing in situation.parents]
+    found = {id for id in known if len(wanted) >= 4 and id.startswith(wanted)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _idea(item: PlannedIdea, option: Idea | None, parent: str | None, about: Situation) -> Idea:
+    category = next((word for word in CATEGORIES if word in item.category.lower()), "")
+    predicted_ms = item.predicted_ms
+    if option is not None:
+        category = option.category
+        predicted_ms, parent = predicted_ms or option.predicted_ms, option.parent
+    return Idea(
+        id=f"r{about.round}",
+        title=" ".join(item.title.split())[:_TITLE_CHARACTERS],
+        mechanism=item.mechanism.strip(),
+        reason=item.reason.strip(),
+        category=category or item.category.strip().lower() or "memory",
+        metric=item.metric.strip() or (option.metric if option else ""),
+        predicted_ms=predicted_ms,
+        risk=item.risk.strip(),
+        round=about.round,
+        recipe=option.recipe if option else "",
+        origin="model",
+        parent=parent,
+        strategy=about.strategy.id if about.strategy else "",
+    )
+
+
+def _described(title: str, mechanism: str, category: str) -> tuple[str, ...]:
+    """The texts as they are, and without the punctuation that would hide a word."""
+    texts = (title, mechanism, category)
+    return (*texts, *(re.sub(r"[^\w=+-]+", " ", text) for text in texts))
