@@ -72,6 +72,20 @@ class SearchContext:
 
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
+        self._make_minds()
+
+    def settle(self, hardware: Hardware, task: Task) -> None:
+        """Go on with what a far host said of its device and the task; minds are made anew."""
+        if (hardware, task) == (self.hardware, self.task):
+            return
+        from tools.tasks import floor_ms
+
+        self.archive.settle(hardware, task)
+        self.hardware, self.task = hardware, task
+        self.floor_ms = floor_ms(task.bytes_moved, task.flops, hardware)
+        self._make_minds()
+
+    def _make_minds(self) -> None:
         around = Circumstances(
             self.task, self.hardware, self.profile, self.archive, self.emit, self.patience_s
         )

@@ -12,10 +12,8 @@ from graphs.context import SearchContext
 from graphs.events import BestImproved, CandidateJudged
 from tools.archive import Effort, ratio
 from tools.awaiting import AwaitingError
+from tools.evaluate import selection as rules
 from tools.nouns import Candidate, Evaluation, Verdict
-
-# Screening is short: what comes within 5 % of the best screened time is worth a precise look.
-SCREEN_MARGIN = 1.05
 
 
 @dataclass
@@ -105,16 +103,8 @@ def promising(
     Screened times are compared with the best candidate's own screened time: like with like.
     """
     held = context.archive.evaluation(best.id, "screen") if best.id else None
-    timed = [
-        (evaluation.median_ms, evaluation)
-        for evaluation in screened
-        if evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
-    ]
-    timed.sort(key=lambda pair: pair[0])
-    to_beat_ms = (held.median_ms if held else None) or (timed[0][0] if timed else 0.0)
-    limit_ms = to_beat_ms * SCREEN_MARGIN
-    near = [evaluation for ms, evaluation in timed if ms <= limit_ms]
-    return near[: min(context.profile.finalists, max(1, (len(timed) + 1) // 2))]
+    finalists = context.profile.finalists
+    return rules.promising(tuple(screened), held.median_ms if held else None, finalists)
 
 
 def settle(

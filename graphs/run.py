@@ -6,9 +6,7 @@ to wait longer for somebody outside than its patience lasts ends too, with the s
 """
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -20,6 +18,7 @@ from langgraph.errors import GraphDrained
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
 from graphs.events import Awaited, RunFinished, RunStarted
+from graphs.executors import Batch, attach, batch_of, opened
 from graphs.judging import comparable_ms
 from graphs.minds import playbook_minds
 from graphs.search import SearchGraph, build_search
@@ -50,6 +49,7 @@ async def start_search(
     executor: Executor | None = None,
     make_minds: MakeMinds = playbook_minds,
     patience_s: float = inf,
+    batch: Batch | None = None,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -66,16 +66,16 @@ async def start_search(
         make_minds: Who thinks; the playbook by default.
         patience_s: How long to wait for a person's answer, or a far host's results, before the
             session ends with the status "waiting"; without end by default.
+        batch: Evaluate by bundles that are carried to the device, where no executor is given.
 
     Returns:
         The summary, or why the file cannot be a task.
 
     Raises:
-        AwaitingError: When the task itself is traced elsewhere, so that there is no run yet.
         EnvironmentLacksError: When this machine lacks what the target needs.
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
-    async with _executor(executor, target) as judge:
+    async with opened(executor, target, batch, seed) as judge:
         task, _ = await asyncio.gather(judge.trace(path, policy), asyncio.to_thread(warm_up))
         if isinstance(task, Refusal):
             return task
@@ -90,6 +90,7 @@ async def start_search(
         )
         try:
             archive.claim()
+            attach(judge, archive, batch)
             context = _context(archive, judge, make_minds, listener, control, patience_s)
             return await _session(context, resumed=False)
         finally:
@@ -127,7 +128,9 @@ async def resume_search(
             raise RunError(f"run {record.id} cannot go on: its module does not run")
         archive.claim()
         archive.set_profile(more)
-        async with _executor(executor, record.target) as judge:
+        batch = batch_of(archive, record)
+        async with opened(executor, record.target, batch, record.seed) as judge:
+            attach(judge, archive, batch)
             hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
             _check_device(record, hardware)
             context = _context(archive, judge, make_minds, listener, control, patience_s)
@@ -297,19 +300,3 @@ def _check_device(record: RunRecord, hardware: Hardware) -> None:
             f"run {record.id} was measured on {record.hardware.name}, but this is "
             f"{hardware.name}; times of two devices do not compare"
         )
-
-
-@asynccontextmanager
-async def _executor(given: Executor | None, target: Target) -> AsyncIterator[Executor]:
-    """The given executor, which stays its owner's; or one of our own, closed at the end."""
-    if given is not None:
-        yield given
-        return
-    from tools.evaluate.local import LocalExecutor
-
-    with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
-        executor = LocalExecutor.create(target, Path(scratch))
-        try:
-            yield executor
-        finally:
-            await executor.aclose()

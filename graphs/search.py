@@ -63,11 +63,13 @@ def after_baseline(state: SearchState) -> Literal["plan", "__end__"]:
     return "__end__" if state["refusal"] else "plan"
 
 
-def fan_out(state: SearchState) -> list[Send] | Literal["certify"]:
-    """One writer for each idea of this round."""
+def fan_out(state: SearchState, runtime: Runtime[SearchContext]) -> list[Send] | Literal["certify"]:
+    """One writer for each idea of this round, and for each repair that the last one owes."""
     if state["why_stop"] or not state["ideas"]:
         return "certify"
-    return [_send(state, idea, "") for idea in state["ideas"]]
+    owed = (runtime.context.archive.candidate(id) for id in state.get("owed", []))
+    repairs = [_send(state, candidate.idea, candidate.id) for candidate in owed]
+    return [*(_send(state, idea, "") for idea in state["ideas"]), *repairs]
 
 
 def after_evaluate(

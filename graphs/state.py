@@ -20,6 +20,7 @@ class SearchState(TypedDict, total=False):
         written: Ids of candidates that wait for the judge.
         attempt: How often this round's candidates were judged; above 1 after repairs.
         failed: Ids of candidates whose ideas have no correct candidate yet.
+        owed: Ids of such candidates that are repaired in the next round.
         best: Id of the best candidate so far, "" when there is none.
         best_ms: Its time, comparable with those of other minutes.
         before_ms: The best measured time when the round began; None when there was none.
@@ -35,6 +36,7 @@ class SearchState(TypedDict, total=False):
     written: Annotated[list[str], gather]
     attempt: int
     failed: list[str]
+    owed: list[str]
     best: str
     best_ms: float | None
     before_ms: float | None
@@ -53,6 +55,7 @@ class Update(TypedDict, total=False):
     written: list[str] | None
     attempt: int
     failed: list[str]
+    owed: list[str]
     best: str
     best_ms: float | None
     before_ms: float | None
@@ -77,6 +80,7 @@ START_STATE: SearchState = {
     "written": [],
     "attempt": 0,
     "failed": [],
+    "owed": [],
     "best": "",
     "best_ms": None,
     "before_ms": None,

@@ -7,10 +7,13 @@ from langgraph.runtime import Runtime
 from graphs.context import SearchContext
 from graphs.events import Noted, RunFinished
 from graphs.judging import judge
+from graphs.nodes.afar import certify_afar
 from graphs.nodes.opening import complete
 from graphs.state import SearchState, Update
-from graphs.summary import against_best, summarise
+from graphs.summary import summarise
 from tools.archive import Standing, ranked
+from tools.evaluate.executor import FarExecutor
+from tools.evaluate.selection import is_decided
 from tools.nouns import Evaluation, Verdict
 
 
@@ -22,7 +25,10 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """
     context, round = runtime.context, state["round"]
     await complete(context)
-    for finalist in finalists(context.archive.standings(), context.profile.finalists):
+    chosen = finalists(context.archive.standings(), context.profile.finalists)
+    if isinstance(context.executor, FarExecutor):
+        await certify_afar(context, context.executor, [item.candidate for item in chosen])
+    for finalist in chosen:
         evaluation = await judge(context, finalist.candidate, "certify", round)
         if evaluation.verdict is not Verdict.CORRECT:
             words = (
@@ -30,7 +36,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
                 f"({evaluation.verification.reason}); the next finalist takes its place"
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
-        elif _is_decided(evaluation):
+        elif is_decided(evaluation):
             break
     return {}
 
@@ -58,8 +64,3 @@ def _may_win(evaluation: Evaluation) -> bool:
     if not evaluation.comparisons:
         return True
     return any(comparison.ci95_high >= 1.0 for comparison in evaluation.comparisons)
-
-
-def _is_decided(evaluation: Evaluation) -> bool:
-    hardest = against_best(evaluation)
-    return hardest is not None and hardest.distinguishable

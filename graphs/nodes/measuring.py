@@ -6,11 +6,12 @@ from agents.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten
 from graphs.judging import Best, judge, promote, screen, settle
+from graphs.nodes.afar import evaluate_afar
 from graphs.nodes.opening import complete
+from graphs.nodes.queue import in_order, time_of, tuning_of, without_success
 from graphs.state import SearchState, Update
-from tools.archive import Standing
-from tools.candidates import implementation_key
-from tools.nouns import Candidate, Evaluation, Verdict
+from tools.evaluate.executor import FarExecutor
+from tools.nouns import Candidate, Evaluation
 
 # Of the time that is left, this share may go into one round's tuning.
 TUNING_SHARE = 0.4
@@ -19,7 +20,9 @@ TUNING_SHARE = 0.4
 async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Judge what was written, the most promising first."""
     context, round = runtime.context, state["round"]
-    queue = _in_order(context, state["written"])
+    if isinstance(context.executor, FarExecutor):
+        return await evaluate_afar(state, context, context.executor)
+    queue = in_order(context, state["written"])
     best = Best(state["best"], state["best_ms"])
     judged: list[Evaluation] = []
     if not best.id:
@@ -27,7 +30,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
         await complete(context)
     judged += await screen(context, queue[len(judged) :], round)
     best = await promote(context, judged, best, round)
-    failed = _without_success(context, state, judged)
+    failed = without_success(context, state, judged)
     return {
         "written": None,
         "attempt": state["attempt"] + 1,
@@ -41,9 +44,9 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Explore the tunables of the best candidate, or of the best of this round."""
     context, round = runtime.context, state["round"]
     best = Best(state["best"], state["best_ms"])
-    if not best.id:
-        return {}
-    tuning = _tuning(context, context.archive.candidate(best.id), round)
+    if not best.id or context.executor.together:
+        return {}  # one trip of `evaluate` tunes as well
+    tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(TUNING_SHARE)
     screened: list[Evaluation] = []
     while len(screened) < context.profile.tuning_trials:
@@ -51,7 +54,7 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         evaluations = await _try(context, batch, round)
         for evaluation in evaluations:
             settings = context.archive.candidate(evaluation.candidate).settings
-            tuning.tell(settings, _time(evaluation))
+            tuning.tell(settings, time_of(evaluation))
         screened += evaluations
         if not evaluations or len(evaluations) < len(batch):
             break
@@ -76,61 +79,6 @@ async def _first(
     return best, judged
 
 
-def _in_order(context: SearchContext, ids: list[str]) -> list[Candidate]:
-    """The first candidate of every idea, ideas by predicted time, then the second of each."""
-    predicted = {idea.id: idea.predicted_ms or 0.0 for idea in context.archive.ideas()}
-    seen: dict[str, int] = {}
-    keyed: list[tuple[tuple[int, float, int], Candidate]] = []
-    for id in ids:
-        candidate = context.archive.candidate(id)
-        turn = seen.get(candidate.idea, 0)
-        seen[candidate.idea] = turn + 1
-        keyed.append(((turn, predicted.get(candidate.idea, 0.0), len(keyed)), candidate))
-    return [candidate for _, candidate in sorted(keyed, key=lambda pair: pair[0])]
-
-
-def _without_success(
-    context: SearchContext, state: SearchState, judged: list[Evaluation]
-) -> list[str]:
-    """For each idea without a correct candidate in this round, the last one that failed."""
-    correct = {
-        item.candidate.idea
-        for item in context.archive.standings()
-        if item.round == state["round"] and item.evaluation.verdict is Verdict.CORRECT
-    }
-    failed: dict[str, str] = {}
-    for evaluation in judged:
-        idea = context.archive.candidate(evaluation.candidate).idea
-        if idea not in correct:
-            failed[idea] = evaluation.candidate
-    return list(failed.values())
-
-
-def _tuning(context: SearchContext, candidate: Candidate, round: int) -> Tuning:
-    """A tuner that knows every measurement made before this step of this round."""
-    key = implementation_key(candidate)
-    known = [
-        (item.candidate.settings, _time(item.evaluation))
-        for item in _screened(context)
-        if implementation_key(item.candidate) == key
-        and not (item.author == "tuner" and item.round == round)
-    ]
-    analyses = context.archive.analyses()
-    analysis = analyses[-1] if analyses else None
-    return Tuning(candidate, known, analysis, seed=context.seed + round)
-
-
-def _screened(context: SearchContext) -> list[Standing]:
-    """Candidates with their screened evaluations, so that times compare like with like."""
-    found = []
-    for item in context.archive.standings():
-        evaluation = context.archive.evaluation(item.candidate.id, "screen")
-        if evaluation is not None:
-            update = {"evaluation": evaluation, "effort": "screen"}
-            found.append(item.model_copy(update=update))
-    return found
-
-
 def _settings_to_try(
     context: SearchContext, tuning: Tuning, until_s: float, tried: int
 ) -> list[Candidate]:
@@ -153,7 +101,3 @@ async def _try(context: SearchContext, batch: list[Candidate], round: int) -> li
         event = CandidateWritten(round=round, candidate=candidate, by="tuner")
         context.emit(event, key=f"written:{candidate.id}")
     return await screen(context, batch, round)
-
-
-def _time(evaluation: Evaluation) -> float | None:
-    return evaluation.median_ms if evaluation.verdict is Verdict.CORRECT else None

@@ -5,6 +5,8 @@ from langgraph.runtime import Runtime
 from graphs.context import SearchContext
 from graphs.events import BaselinesMeasured, Noted
 from graphs.state import SearchState, Update
+from graphs.waiting import patiently
+from tools.evaluate.executor import FarExecutor
 from tools.nouns import Baselines, Refusal
 
 
@@ -17,14 +19,25 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Time the module as it is; torch.compile takes long and has its turn in `complete`."""
-    context = runtime.context
-    with context.at_the_judge():
-        measured = await context.executor.baselines(context.task, eager_only=True)
+    context, executor = runtime.context, runtime.context.executor
+    measured = await patiently(context, lambda: executor.baselines(context.task, eager_only=True))
     if isinstance(measured, Refusal):
         return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
+    if isinstance(executor, FarExecutor):
+        await _meet(context, executor)
     context.learn(measured)
     context.emit(BaselinesMeasured(baselines=measured), key="baselines:eager")
     return {}
+
+
+async def _meet(context: SearchContext, far: FarExecutor) -> None:
+    """Take note of the far device, of which only a data sheet was known before."""
+    known = context.task.warnings
+    context.settle(await far.hardware(), far.audited(context.task))
+    for number, words in enumerate(context.task.warnings[len(known) :], start=len(known)):
+        context.emit(Noted(words=words), key=f"warning:{number}")
+    device = context.hardware
+    context.emit(Noted(words=f"the device is {device.name} ({device.source})"), key="device")
 
 
 async def complete(context: SearchContext) -> None:

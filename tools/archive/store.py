@@ -94,6 +94,10 @@ class Archive(Journal, Attempts, Thoughts, Talks):
         """Keep what PyTorch itself does."""
         self._set_run(baselines=baselines.model_dump_json())
 
+    def settle(self, hardware: Hardware, task: Task) -> None:
+        """Keep what a far host said of its device and of the task."""
+        self._set_run(hardware=hardware.model_dump_json(), task=task.model_dump_json())
+
     def set_profile(self, profile: SearchProfile) -> None:
         """Give the run more, or less, to spend."""
         self._set_run(profile=profile.model_dump_json())

@@ -5,10 +5,13 @@ host without a network, a cluster) can take its place without the graph noticing
 """
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from profiles.load import Hardware
 from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+
+if TYPE_CHECKING:
+    from tools.evaluate.errand import Errand
 
 Effort = Literal["screen", "precise", "certify"]
 
@@ -61,6 +64,38 @@ class Executor(Protocol):
 
     async def aclose(self) -> None:
         """End every process; nothing of them is left running."""
+        ...
+
+
+# The isolation of what `FarExecutor.check` refuses: nothing of the candidate ran.
+UNBUILT = "compiled, not run"
+
+
+@runtime_checkable
+class FarExecutor(Executor, Protocol):
+    """An executor whose device is elsewhere, so that `together` is true.
+
+    What it does not know yet it raises `tools.awaiting.AwaitingError` for.
+    """
+
+    def attach(self, run: str, folder: Path) -> None:
+        """Say which run asks, and where what it sends and gets may be kept."""
+        ...
+
+    def audited(self, task: Task) -> Task:
+        """The task with warnings that the far audit brought; asked after the baselines."""
+        ...
+
+    async def check(self, candidate: Candidate) -> Evaluation | None:
+        """Why a candidate cannot be built, as far as that is seen without a trip."""
+        ...
+
+    async def fetch(self, task: Task, errand: "Errand") -> None:
+        """Make one trip for all of an errand; its results are `known` from then on."""
+        ...
+
+    def known(self, candidate: str, effort: Effort) -> Evaluation | None:
+        """What earlier trips of this session brought."""
         ...
 
 

@@ -95,6 +95,15 @@ class LocalExecutor:
         if isinstance(source, Refusal):
             return source
         self._keeper.warm()
+        task = await self._read(source, path, policy)
+        return await self.audit(task) if isinstance(task, Task) else task
+
+    async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Turn a user's file into a task, and leave open whether that proves anything."""
+        source = read_source(path)
+        return source if isinstance(source, Refusal) else await self._read(source, path, policy)
+
+    async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
         request = TraceRequest(source=source, path=str(path), policy=policy)
         async with self._keeper.short_lived("trace") as worker:
             reply = await worker.ask(request, policy.timeout_s)
@@ -102,7 +111,7 @@ class LocalExecutor:
             return refusal_of(reply, f"reading {path.name}")
         traced = _expect(reply, Traced).result
         if isinstance(traced, Task):
-            return _draws_random(traced) if traced.draws_random else await self._audit(traced)
+            return _draws_random(traced) if traced.draws_random else traced
         return traced
 
     async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
@@ -120,6 +129,10 @@ class LocalExecutor:
                     return Refusal(sentence=f"{task.name} does not run: {item.failure}.")
                 self._baselines[key] = Baselines(items=(*known.items, item))
         return self._baselines[key]
+
+    def reseed(self, seed: int) -> None:
+        """Let every draw from now on follow from another seed."""
+        self._seed, self._trips = seed, count()
 
     def remember(self, task: Task, baselines: Baselines) -> None:
         """Take baselines that an earlier session measured as known; they are made when needed."""
@@ -169,7 +182,7 @@ class LocalExecutor:
             return self._hardware  # its figures are then the data sheet's, and say so
         return reply.answer.hardware
 
-    async def _audit(self, task: Task) -> Task | Refusal:
+    async def audit(self, task: Task) -> Task | Refusal:
         """Run the task on the device it is for, and badge it where being right proves little."""
         request = AuditRequest(
             task=task,

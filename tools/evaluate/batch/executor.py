@@ -1,0 +1,182 @@
+"""The search's side: an executor whose device is elsewhere.
+
+Files are traced and sources compiled here, so that what a compiler refuses needs no trip; all
+else is written into a bundle. While its results are missing `AwaitingError` says what to do; once
+the folder is filled in, the same question is answered from it.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+
+from profiles.load import Hardware
+from tools.awaiting import AwaitingError
+from tools.compile import CompileFailure, compile_candidate
+from tools.evaluate.batch.bundle import DONE, PROBE, Bundle, BundleError, Done, Manifest, Probed
+from tools.evaluate.endings import not_compiled
+from tools.evaluate.errand import Errand
+from tools.evaluate.executor import UNBUILT, Effort, EnvironmentLacksError
+from tools.evaluate.local import LocalExecutor, task_key
+from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+
+
+class BatchExecutor:
+    """An executor that writes bundles. Close it with `aclose`.
+
+    Args:
+        hardware: The device as far as it is known; a profile's figures before the first results.
+        scratch: A folder of its own, for the worker that traces.
+        seed: Every draw of inputs and weights on the far host follows from it.
+    """
+
+    def __init__(self, hardware: Hardware, scratch: Path, *, seed: int = 0) -> None:
+        self._hardware = hardware
+        self._here = LocalExecutor.create("cpu", scratch, seed)
+        self._seed = seed
+        self._run = ""
+        self._folder = scratch / "bundles"
+        self._baselines: dict[str, Baselines] = {}
+        self._warnings: dict[str, tuple[str, ...]] = {}
+        self._known: dict[tuple[str, Effort], Evaluation] = {}
+
+    @property
+    def isolation(self) -> str:
+        """How workers are kept apart."""
+        return f"{self._here.isolation} (on another host)"
+
+    @property
+    def together(self) -> bool:
+        """A trip is dear: much is asked for at once."""
+        return True
+
+    def attach(self, run: str, folder: Path) -> None:
+        """Say which run asks, and in which folder its bundles live."""
+        self._run, self._folder = run, folder
+
+    async def hardware(self) -> Hardware:
+        """The device: what the far host said, or a profile before it did."""
+        return self._hardware
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Read a user's file here; whether it proves anything is found on the far host."""
+        return await self._here.read(path, policy)
+
+    async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
+        """What PyTorch itself does there; all baselines are measured in one trip.
+
+        Raises:
+            AwaitingError: While the far host has not answered.
+        """
+        key = task_key(task)
+        if key in self._baselines:
+            return self._baselines[key]
+        bundle, _ = self._trip(task, Errand(probe=True))
+        probed = bundle.get(PROBE, Probed)
+        if probed is None:
+            raise BundleError(f"{bundle.folder} is said to be done, but has no {PROBE}")
+        if probed.refusal is not None or probed.baselines is None:
+            return probed.refusal or Refusal(sentence=f"{task.name} has no baselines.")
+        self._hardware = probed.hardware
+        self._warnings[key] = probed.warnings
+        self._baselines[key] = probed.baselines
+        return probed.baselines
+
+    def audited(self, task: Task) -> Task:
+        """The task with what the far host's audit found worth a warning."""
+        new = [item for item in self._warnings.get(task_key(task), ()) if item not in task.warnings]
+        return task.model_copy(update={"warnings": (*task.warnings, *new)})
+
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Take baselines that an earlier session learnt as known."""
+        self._baselines[task_key(task)] = baselines
+
+    async def check(self, candidate: Candidate) -> Evaluation | None:
+        """Compile here: why the candidate cannot be built, or None when a trip is worth it."""
+        limit_s = self._here.rules.compile_s
+        try:
+            built = await compile_candidate(
+                candidate, architecture=self._hardware.architecture, timeout_s=limit_s
+            )
+        except EnvironmentLacksError:
+            return None  # the far host will say
+        if isinstance(built, CompileFailure):
+            failed = not_compiled(candidate, built, UNBUILT)
+            self._known[candidate.id, "screen"] = failed
+            return failed
+        return None
+
+    async def fetch(self, task: Task, errand: Errand) -> None:
+        """Make one trip for all of an errand; `known` has its results afterwards.
+
+        Raises:
+            AwaitingError: While the far host has not answered.
+            BundleError: When what came back is not what was sent.
+        """
+        bundle, done = self._trip(task, errand)
+        self._known |= bundle.evaluations(done)
+
+    def known(self, candidate: str, effort: Effort) -> Evaluation | None:
+        """What trips of this session brought."""
+        return self._known.get((candidate, effort))
+
+    async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+        """What a trip brought, or a trip for this candidate alone.
+
+        Raises:
+            AwaitingError: While the far host has not answered.
+        """
+        if (known := self.known(candidate.id, effort)) is not None:
+            return known
+        if (failed := await self.check(candidate)) is not None:
+            return failed
+        await self.fetch(task, Errand.model_validate({effort: (candidate,)}))
+        return self._known[candidate.id, effort]
+
+    async def aclose(self) -> None:
+        """End the worker that traces."""
+        await self._here.aclose()
+
+    def _trip(self, task: Task, errand: Errand) -> tuple[Bundle, Done]:
+        bundle = self._posted(task, errand)
+        done = bundle.done
+        # Copied file by file, the list may arrive before what it lists.
+        if done is None or bundle.results < len(done.entries):
+            raise self._awaiting(bundle)
+        return bundle, done
+
+    def _posted(self, task: Task, errand: Errand) -> Bundle:
+        """The bundle of that errand; it is written unless it is there."""
+        plain = task.model_copy(update={"warnings": ()})
+        key = _errand_key(self._run, plain, errand)
+        there = sorted(self._folder.glob(f"*-{key[:12]}"))
+        if there:
+            bundle = Bundle(there[0])
+            sent = bundle.manifest
+            if _errand_key(sent.run, sent.task, sent.errand) != key:
+                raise BundleError(f"{bundle.folder} was changed, or belongs to another run")
+            return bundle
+        number = len(list(self._folder.glob("[0-9]*-*"))) + 1
+        manifest = Manifest(
+            run=self._run,
+            number=number,
+            target=self._hardware.kind,
+            device="" if errand.probe else self._hardware.name,
+            seed=self._seed,
+            task=plain,
+            baselines=self._baselines.get(task_key(task)),
+            errand=errand,
+        )
+        return Bundle.write(self._folder / f"{number:03d}-{key[:12]}", manifest)
+
+    def _awaiting(self, bundle: Bundle) -> AwaitingError:
+        there = f" ({bundle.results} results are there)" if bundle.results else ""
+        words = (
+            f"the run waits for a bundle{there}: run `kernelwright work {bundle.folder}` on the "
+            f"host with {self._hardware.name}, bring the folder back, and resume {self._run}"
+        )
+        return AwaitingError(words, (bundle.folder / DONE,))
+
+
+def _errand_key(run: str, task: Task, errand: Errand) -> str:
+    """What tells errands apart."""
+    text = "\0".join((run, task_key(task), errand.model_dump_json()))
+    return sha256(text.encode()).hexdigest()

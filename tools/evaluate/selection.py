@@ -1,0 +1,45 @@
+"""Who deserves a closer look after a first one, and when the looking ends.
+
+The search and a far host that works for it decide by the same rules, so that what one of them
+asks for next is what the other has measured already.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from tools.nouns import Evaluation, Verdict
+
+# Screening is short: what comes within 5 % of the best screened time is worth a precise look.
+SCREEN_MARGIN = 1.05
+
+
+def fastest(screened: Iterable[Evaluation]) -> list[Evaluation]:
+    """The correct and timed ones, the fastest first."""
+    timed = [item for item in screened if _is_timed(item)]
+    return sorted(timed, key=lambda item: item.median_ms or 0.0)
+
+
+def promising(
+    screened: Sequence[Evaluation], to_beat_ms: float | None, most: int
+) -> list[Evaluation]:
+    """The faster half of what the screening saw near or below the best, the fastest first.
+
+    Args:
+        screened: What the screening said.
+        to_beat_ms: The best candidate's own screened time; None when there is no best yet.
+        most: Never more than these, as a precise look costs as much as several candidates.
+    """
+    timed = fastest(screened)
+    limit_ms = (to_beat_ms or (timed[0].median_ms if timed else None) or 0.0) * SCREEN_MARGIN
+    near = [item for item in timed if item.median_ms is not None and item.median_ms <= limit_ms]
+    return near[: min(most, max(1, (len(timed) + 1) // 2))]
+
+
+def is_decided(evaluation: Evaluation) -> bool:
+    """Whether a correct candidate is told apart from the baseline that is hardest to beat."""
+    if evaluation.verdict is not Verdict.CORRECT or not evaluation.comparisons:
+        return False
+    return min(evaluation.comparisons, key=lambda item: item.ratio).distinguishable
+
+
+def _is_timed(evaluation: Evaluation) -> bool:
+    return evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
