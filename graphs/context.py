@@ -9,6 +9,7 @@ from agents.coder import Coder
 from agents.critic import Critic
 from agents.planner import Planner
 from agents.profiler import Profiler
+from agents.strategist import Strategist
 from graphs.control import Control
 from graphs.events import Event
 from profiles.load import Hardware, SearchProfile
@@ -25,12 +26,13 @@ RESERVED = 0.2
 
 @dataclass(frozen=True)
 class Minds:
-    """Who thinks: one mind a role."""
+    """Who thinks: one mind a role; nobody rewrites prompts where there is no model."""
 
     planner: Planner
     coder: Coder
     profiler: Profiler
     critic: Critic
+    strategist: Strategist | None = None
 
 
 @dataclass(frozen=True)

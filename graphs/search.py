@@ -1,7 +1,7 @@
 """The search as a graph: which step follows which.
 
 intake -> baseline -> plan -> [write x N] -> evaluate -> tune -> profile -> critique -> select, and
-from there to the next plan, or to certify and report. Ideas whose candidates all failed go back
+from there by evolve to the next plan, or to certify and report. Ideas whose candidates all failed go back
 from evaluate to their writers, a bounded number of times.
 """
 
@@ -15,6 +15,7 @@ from langgraph.types import RetryPolicy, Send
 
 from graphs.context import SearchContext
 from graphs.nodes.closing import certify, report
+from graphs.nodes.evolving import evolve
 from graphs.nodes.learning import critique, profile, select
 from graphs.nodes.measuring import evaluate, tune
 from graphs.nodes.opening import baseline, intake
@@ -41,6 +42,7 @@ def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> Search
     graph.add_node("profile", profile)
     graph.add_node("critique", critique)
     graph.add_node("select", select)
+    graph.add_node("evolve", evolve)
     graph.add_node("certify", certify, retry_policy=AGAIN)
     graph.add_node("report", report)
     graph.add_edge(START, "intake")
@@ -53,6 +55,7 @@ def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> Search
     graph.add_edge("profile", "critique")
     graph.add_edge("critique", "select")
     graph.add_conditional_edges("select", after_select)
+    graph.add_edge("evolve", "plan")
     graph.add_edge("certify", "report")
     graph.add_edge("report", END)
     return graph.compile(checkpointer=checkpointer)
@@ -83,9 +86,9 @@ def after_evaluate(
     return [_send(state, candidate.idea, candidate.id) for candidate in failed]
 
 
-def after_select(state: SearchState) -> Literal["plan", "certify"]:
-    """Another round, or the end."""
-    return "certify" if state["why_stop"] else "plan"
+def after_select(state: SearchState) -> Literal["evolve", "certify"]:
+    """Another round, for which prompts may evolve, or the end."""
+    return "certify" if state["why_stop"] else "evolve"
 
 
 def _send(state: SearchState, idea: str, failed: str) -> Send:
