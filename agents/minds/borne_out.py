@@ -134,7 +134,7 @@ def _shown(exhibit: str, name: str, seen: Contrast) -> str:
         if item.name == name or item.name.rpartition(".")[2] == name
     )
     value = reading(seen.facts[exhibit], name)
-    return seen.with_ids(f"{exhibit}: {name} {value:.4g} {item.unit}".strip())
+    return seen.with_ids(f"{exhibit}: {name} {value:.6g} {item.unit}".strip())
 
 
 def _predictions(

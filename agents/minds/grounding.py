@@ -71,7 +71,7 @@ def complaint(cited: Citation, facts: Facts) -> str:
         return f"{cited.exhibit} has no reading {cited.name}"
     if _agrees(cited, measured):
         return ""
-    return f"{cited.exhibit}.{cited.name} is {measured:.4g}, not {cited.value:g}"
+    return f"{cited.exhibit}.{cited.name} is {measured:.6g}, not {cited.value:g}"
 
 
 def unfounded_ratios(words: str, facts: Facts) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def _explained(
         if problem or cited is None:
             wrong.append(problem)
         else:
-            numbers.append(f"{cited.name} {reading(facts, cited.name):.4g}")
+            numbers.append(f"{cited.name} {reading(facts, cited.name):.6g}")
     notes = (f"of the explanation of {candidate}: {'; '.join(wrong)}",) if wrong else ()
     if not numbers:
         return "", (*notes, f"an explanation of {candidate} cited no reading and was left out")
