@@ -2,7 +2,7 @@
 
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
-3 the machine lacks something. Not here yet: chat, bench, selftest, work.
+3 the machine lacks something. Not here yet: chat, bench, selftest.
 """
 
 import sys
@@ -24,6 +24,13 @@ class Target(StrEnum):
     AUTO = "auto"
     CUDA = "cuda"
     CPU = "cpu"
+
+
+class Where(StrEnum):
+    """Where candidates are evaluated."""
+
+    LOCAL = "local"
+    BATCH = "batch"
 
 
 class Format(StrEnum):
@@ -58,6 +65,10 @@ Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many se
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
 ]
+Bundles = Annotated[
+    Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")
+]
+Gpu = Annotated[str | None, typer.Option(help="The GPU that bundles are for, such as H200.")]
 Wait = Annotated[
     bool | None,
     typer.Option(
@@ -84,12 +95,24 @@ def optimize(
     force: Force = False,
     json: Json = None,
     wait: Wait = None,
+    executor: Annotated[Where, typer.Option(help="Here, or by bundles carried to a GPU.")] = (
+        Where.LOCAL
+    ),
+    bundles: Bundles = None,
+    gpu: Gpu = None,
 ) -> None:
     """Search for a faster implementation of a module."""
     from ui.commands.search import Wishes, optimize
+    from ui.commands.work import wished
 
     wishes = Wishes(
-        export=export, force=force, json=json, rounds=rounds, seconds=seconds, wait=wait
+        export=export,
+        force=force,
+        json=json,
+        rounds=rounds,
+        seconds=seconds,
+        wait=wait,
+        batch=wished(executor.value, bundles, gpu, target.value),
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
 
@@ -200,6 +223,17 @@ def export(
     from ui.commands.taking import export
 
     export(run, output, format.value, candidate, force, run_dir)
+
+
+@app.command()
+def work(
+    bundles: Annotated[list[Path], typer.Argument(help="Bundles: folders that a run wrote.")],
+    target: Device = Target.AUTO,
+) -> None:
+    """Fill in bundles on this machine's device; needs no network and no run."""
+    from ui.commands.work import work
+
+    raise typer.Exit(work(bundles, target.value))
 
 
 @app.command()

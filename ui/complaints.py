@@ -33,6 +33,7 @@ def complaint_of(error: Exception) -> Complaint | None:
     """What rooms below raise for a person's eyes, as a complaint; None if we are broken."""
     from tools.archive import RunError
     from tools.candidates import ContractError
+    from tools.evaluate.batch.bundle import BundleError
     from tools.evaluate.executor import EnvironmentLacksError
     from tools.export import ExportRefusedError
 
@@ -40,7 +41,7 @@ def complaint_of(error: Exception) -> Complaint | None:
         return error
     if isinstance(error, EnvironmentLacksError):
         return Complaint(str(error), LACKING)
-    if isinstance(error, RunError | ContractError | ExportRefusedError):
+    if isinstance(error, BundleError | ContractError | ExportRefusedError | RunError):
         return Complaint(str(error))
     if hasattr(error, "format_message"):  # the parser's, whichever library it is built on
         return Complaint(usage_words(error))

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from graphs.control import Control
 from graphs.events import Event
+from graphs.executors import Batch
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile, search_profile
 from tools.archive import Archive, default_home
@@ -41,6 +42,7 @@ class Wishes:
     rounds: int | None = None
     seconds: float | None = None
     wait: bool | None = None
+    batch: Batch | None = None
 
     @property
     def patience_s(self) -> float:
@@ -76,6 +78,7 @@ def optimize(
             listener=listener,
             control=control,
             patience_s=wishes.patience_s,
+            batch=wishes.batch,
         )
 
     see_through(begin, home, wishes)
