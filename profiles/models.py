@@ -15,8 +15,9 @@ class ModelProfile(BaseModel):
     """One model behind one OpenAI-compatible endpoint, or a person who answers by files.
 
     `schema_mode` says how a structured answer is asked for beyond the words of the prompt: not at
-    all, or by the server's `response_format`. `extra_body` goes to the server as it is. Prices are
-    US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
+    all, or by the server's `response_format`. `timeout_s` is for one attempt; `retry_wait_s` is the
+    first pause between attempts and doubles with each. `extra_body` goes to the server as it is.
+    Prices are US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +32,7 @@ class ModelProfile(BaseModel):
     temperature: float | None = Field(default=None, ge=0)
     timeout_s: float = Field(default=300.0, gt=0)
     retries: int = Field(default=4, ge=0)
+    retry_wait_s: float = Field(default=1.0, ge=0)
     requests_per_second: float | None = Field(default=None, gt=0)
     stream: bool = True
     stream_usage: bool = True

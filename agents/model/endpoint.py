@@ -1,0 +1,169 @@
+"""A voice behind an OpenAI-compatible endpoint: one prompt, one request, one reply.
+
+Whatever the server does ends as a reply or as a `ServerFaultError`. Parameters that a server does
+not know are left out from then on. Not here: asking again (`agents.model.patient`) and what may be
+spent (`agents.model.purse`).
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agents.model.blocks import without_thinking
+from agents.model.counting import price, tokens_in, tokens_of
+from agents.model.hearing import Heard
+from profiles.models import ModelProfile
+from tools.nouns import Prompt, Reply
+from tools.nouns.run import TokenCounts
+
+if TYPE_CHECKING:  # takes seconds to import, and a search by the playbook never needs it
+    from langchain_core.messages import BaseMessage
+
+    from agents.model.chat import ReasoningChat
+
+OnPiece = Callable[[Prompt, str], None]
+
+# What a server may refuse, the likelier reason first where a message names several.
+_OPTIONAL = (
+    "max_tokens",
+    "max_completion_tokens",
+    "stream_options",
+    "response_format",
+    "reasoning_effort",
+    "temperature",
+    "stream",
+)
+
+
+class EndpointVoice:
+    """Asks a server once.
+
+    Args:
+        profile: Where, which model, and how.
+        on_piece: Called with every piece of a streamed answer, thinking included.
+    """
+
+    def __init__(self, profile: ModelProfile, on_piece: OnPiece | None = None) -> None:
+        self.profile = profile
+        self._on_piece = on_piece
+        self._refused: set[str] = set()
+        self._chat: ReasoningChat | None = None
+
+    async def say(self, prompt: Prompt) -> Reply:
+        """Answer one prompt.
+
+        Raises:
+            ServerFaultError: There is no answer; it says whether to ask again.
+        """
+        from agents.model.faults import fault_of, said_by
+
+        began = asyncio.get_running_loop().time()
+        while True:
+            heard = Heard()
+            try:
+                async with asyncio.timeout(self.profile.timeout_s):
+                    await self._listen(prompt, heard)
+                seconds = asyncio.get_running_loop().time() - began
+                return self._reply(prompt, heard, seconds)
+            except Exception as error:  # the library raises anything on a malformed body
+                if self._refuses(said_by(error)):
+                    continue
+                lost = self._spent(prompt, heard) if heard.anything else TokenCounts()
+                usd = price(self.profile, lost)
+                raise fault_of(error, self.profile).costing(lost, usd) from error
+
+    async def _listen(self, prompt: Prompt, heard: Heard) -> None:
+        """Ask, and take in what comes; nothing of it goes to a tracing service."""
+        from langsmith import tracing_context
+
+        chat, messages = self._model(), _messages(prompt)
+        with tracing_context(enabled=False):
+            if not self.profile.stream or "stream" in self._refused:
+                heard.take(await chat.bind(**self._options(prompt)).ainvoke(messages))
+                return
+            usage = self.profile.stream_usage and "stream_options" not in self._refused
+            options = self._options(prompt) | {"stream_usage": usage}
+            async for chunk in chat.bind(**options).astream(messages):
+                piece = heard.take(chunk)
+                if piece and self._on_piece is not None:
+                    self._on_piece(prompt, piece)
+
+    def _model(self) -> "ReasoningChat":
+        from agents.model.chat import chat_model
+
+        self._chat = self._chat or chat_model(self.profile)
+        return self._chat
+
+    def _options(self, prompt: Prompt) -> dict[str, object]:
+        """The parameters of the request, without those that the server refused."""
+        profile = self.profile
+        most = prompt.reply_tokens or profile.reply_tokens
+        options: dict[str, object] = {
+            "max_completion_tokens": most,
+            "temperature": profile.temperature,
+            "reasoning_effort": profile.reasoning_effort,
+            "response_format": _response_format(profile, prompt),
+        }
+        # Some servers know only the older name of the limit.
+        extra: dict[str, object] = {"max_tokens": most, **profile.extra_body}
+        kept = {k: v for k, v in options.items() if v is not None and k not in self._refused}
+        body = {k: v for k, v in extra.items() if k not in self._refused}
+        return {**kept, "extra_body": body} if body else kept
+
+    def _refuses(self, words: str) -> bool:
+        """Whether the server refused a parameter that it can be asked without."""
+        for name in _OPTIONAL:
+            if name in words and name not in self._refused:
+                self._refused.add(name)
+                return True
+        return False
+
+    def _reply(self, prompt: Prompt, heard: Heard, seconds: float) -> Reply:
+        from agents.model.faults import TWICE, ServerFaultError
+
+        text, thoughts = without_thinking(heard.answer)
+        if not text:
+            why = f" before its {heard.finish} ended it" if heard.finish == "length" else ""
+            words = f"the model {self.profile.model} answered nothing{why}"
+            raise ServerFaultError(words, TWICE)
+        tokens = self._spent(prompt, heard)
+        return Reply(
+            text=text,
+            reasoning="\n\n".join(part for part in (heard.thinking, thoughts) if part),
+            model=heard.model or self.profile.model,
+            tokens=tokens,
+            usd=price(self.profile, tokens),
+            seconds=seconds,
+            finish=heard.finish or "cut off",
+        )
+
+    def _spent(self, prompt: Prompt, heard: Heard) -> TokenCounts:
+        """What the server counted; where it did not, an estimate on the safe side."""
+        if heard.tokens is not None:
+            return heard.tokens
+        said = tokens_of(heard.answer) + tokens_of(heard.thinking)
+        return TokenCounts(input=tokens_in(prompt), output=said)
+
+
+def _messages(prompt: Prompt) -> "list[BaseMessage]":
+    """Turns of one author after another are one: some templates demand that they alternate."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    kinds = {"system": SystemMessage, "person": HumanMessage, "model": AIMessage}
+    turns: list[tuple[str, str]] = []
+    for item in prompt.messages:
+        if turns and turns[-1][0] == item.author:
+            turns[-1] = (item.author, f"{turns[-1][1]}\n\n{item.text}")
+        else:
+            turns.append((item.author, item.text))
+    return [kinds[author](content=text) for author, text in turns]
+
+
+def _response_format(profile: ModelProfile, prompt: Prompt) -> dict[str, object] | None:
+    if not prompt.answer_schema or profile.schema_mode == "text":
+        return None
+    if profile.schema_mode == "json_object":
+        return {"type": "json_object"}
+    schema = {"name": "answer", "schema": json.loads(prompt.answer_schema)}
+    return {"type": "json_schema", "json_schema": schema}

@@ -1,0 +1,78 @@
+"""One voice a role, made of its parts: recorded, patient, paid from one purse."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.model.endpoint import EndpointVoice, OnPiece
+from agents.model.patient import PatientVoice
+from agents.model.purse import Purse, PursedVoice
+from agents.model.recorded import Book, RecordedVoice, Tell
+from agents.model.voice import Voice
+from profiles.models import ModelProfile, Models
+
+# Makes the voice of a person; only who knows the run's folder can.
+MakeManual = Callable[[ModelProfile], Voice]
+
+
+@dataclass(frozen=True)
+class Voices:
+    """Who answers for which role."""
+
+    planner: Voice
+    coder: Voice
+    profiler: Voice
+    critic: Voice
+    strategist: Voice
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What voices work with.
+
+    Attributes:
+        book: Where calls are kept, looked up before anything is asked.
+        purse: What may be spent, by all of them together.
+        manual: Makes the voice of a person.
+        tell: Called with every call after it was kept.
+        on_piece: Called with the pieces of streamed answers.
+    """
+
+    book: Book
+    purse: Purse
+    manual: MakeManual
+    tell: Tell | None = None
+    on_piece: OnPiece | None = None
+
+
+def voices_for(models: Models, around: Surroundings) -> Voices:
+    """The voices of all roles; roles with one profile share a voice, and so its rate limit."""
+    made: list[tuple[ModelProfile, Voice]] = []
+
+    def voice(profile: ModelProfile) -> Voice:
+        for known, before in made:
+            if known == profile:
+                return before
+        made.append((profile, RecordedVoice(_asked(profile, around), around.book, around.tell)))
+        return made[-1][1]
+
+    return Voices(
+        planner=voice(models.planner),
+        coder=voice(models.coder),
+        profiler=voice(models.profiler),
+        critic=voice(models.critic),
+        strategist=voice(models.strategist),
+    )
+
+
+def endpoint_voice(
+    profile: ModelProfile, purse: Purse | None = None, on_piece: OnPiece | None = None
+) -> Voice:
+    """An endpoint that is asked again where that helps; every attempt is paid from the purse."""
+    once = PursedVoice(EndpointVoice(profile, on_piece), purse or Purse(), profile)
+    return PatientVoice(once, profile.retries, profile.retry_wait_s)
+
+
+def _asked(profile: ModelProfile, around: Surroundings) -> Voice:
+    if profile.kind == "manual":
+        return around.manual(profile)
+    return endpoint_voice(profile, around.purse, around.on_piece)
