@@ -158,8 +158,9 @@ def _windows(
 def _put(text: str, edit: Edit, place: _Place) -> str:
     lines = text.split("\n")
     old = lines[place.first : place.end]
-    if "\n" not in edit.search and edit.search.strip() in old[0]:
-        new = old[0].replace(edit.search.strip(), edit.replace.strip(), 1).split("\n")
+    part = edit.search.strip()
+    if "\n" not in edit.search and part in old[0] and part != old[0].strip():
+        new = old[0].replace(part, edit.replace.strip(), 1).split("\n")
     else:
         new = _indented(edit, old)
     return "\n".join([*lines[: place.first], *new, *lines[place.end :]])
