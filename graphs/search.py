@@ -1,8 +1,8 @@
 """The search as a graph: which step follows which.
 
 intake -> baseline -> plan -> [write x N] -> evaluate -> tune -> profile -> critique -> select, and
-from there by evolve to the next plan, or to certify and report. Ideas whose candidates all failed go back
-from evaluate to their writers, a bounded number of times.
+from there by evolve to the next plan, or to certify and report. Ideas whose candidates all failed
+go back from evaluate to their writers, a bounded number of times.
 """
 
 from typing import Literal
@@ -92,4 +92,11 @@ def after_select(state: SearchState) -> Literal["evolve", "certify"]:
 
 
 def _send(state: SearchState, idea: str, failed: str) -> Send:
-    return Send("write", Work(round=state["round"], idea=idea, failed=failed))
+    work = Work(
+        round=state["round"],
+        idea=idea,
+        failed=failed,
+        best=state["best"],
+        parents=state["parents"],
+    )
+    return Send("write", work)

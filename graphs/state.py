@@ -3,7 +3,7 @@
 Sources, measurements and thoughts live in the archive; a node that needs them looks them up.
 """
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 
 def gather(left: list[str], right: list[str] | None) -> list[str]:
@@ -67,11 +67,17 @@ class Update(TypedDict, total=False):
 
 
 class Work(TypedDict):
-    """One writer's share: an idea, and the candidate to repair ("" for a first version)."""
+    """One writer's share: an idea, and the candidate to repair ("" for a first version).
+
+    `best` and `parents` are the search's, for the writer to learn from or to start from; a run
+    begun by an older version may lack them.
+    """
 
     round: int
     idea: str
     failed: str
+    best: NotRequired[str]
+    parents: NotRequired[list[str]]
 
 
 START_STATE: SearchState = {

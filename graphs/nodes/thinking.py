@@ -3,12 +3,14 @@
 from langgraph.runtime import Runtime
 
 from agents.coder import Answer, Failure, Order
+from agents.minds.evolution import current
+from agents.minds.transitions import moves
 from agents.planner import Situation
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted
 from graphs.state import SearchState, Update, Work
 from tools.archive import Author, Standing
-from tools.nouns import Candidate, Idea
+from tools.nouns import Candidate, EvolvingRole, Idea, StrategyVersion, Symptom
 
 NOTHING_LEFT = "nothing is left to try"
 
@@ -20,6 +22,7 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     if not ideas:
         proposal = await context.minds.planner.plan(_situation(state, context, round))
         ideas = proposal.ideas
+        _note(context, round, f"plan:{round}", proposal.notes)
         event = IdeasProposed(round=round, ideas=ideas, reasoning=proposal.reasoning)
         context.emit(event, key=f"ideas:{round}")
     context.archive.record_ideas(ideas)
@@ -65,19 +68,47 @@ async def _ask(context: SearchContext, work: Work) -> list[Candidate]:
     """The coder's candidates that are really new; what it could not write is noted."""
     archive = context.archive
     before = {item.candidate.id: item.candidate for item in archive.candidates()}
+    order = _order(context, work, tuple(before.values()))
+    answer = await _answer(context, work, order)
+    _note(context, work["round"], f"{work['idea']}:{work['failed']}", answer.notes)
+    return [candidate for candidate in answer.candidates if candidate.id not in before]
+
+
+def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -> Order:
+    archive, idea = context.archive, _idea(context, work["idea"])
     analyses = archive.analyses()
-    order = Order(
-        idea=_idea(context, work["idea"]),
+    standings = {item.candidate.id: item for item in archive.standings()}
+    start = [idea.parent] if idea.parent else []
+    return Order(
+        idea=idea,
         count=1 if work["failed"] else context.profile.candidates_per_idea,
-        written=tuple(before.values()),
+        written=written,
         analysis=analyses[-1] if analyses else None,
         seed=context.seed,
+        round=work["round"],
+        attempt=_attempt(context, work["failed"]),
+        parents=_known(standings, list(dict.fromkeys((*start, *work.get("parents", []))))),
+        ledger=archive.ledger(),
+        symptoms=_symptoms(context, work.get("best", "")),
+        steering=context.control.steering,
+        strategy=_strategy(context, "coder"),
     )
-    answer = await _answer(context, work, order)
-    for number, words in enumerate(answer.notes):
-        key = f"note:{work['round']}:{work['idea']}:{work['failed']}:{number}"
-        context.emit(Noted(round=work["round"], words=words), key=key)
-    return [candidate for candidate in answer.candidates if candidate.id not in before]
+
+
+def _attempt(context: SearchContext, failed: str) -> int:
+    """How many repairs of its idea this one would make; 0 for a first version.
+
+    Counted along the line of failures, so that a step taken again counts the same.
+    """
+    written = {item.candidate.id: item for item in context.archive.candidates()}
+    count, at = 0, written.get(failed)
+    while at is not None:
+        count += 1
+        idea = at.candidate.idea
+        line = (written[id] for id in at.candidate.parents if id in written)
+        repaired = at.author == "repair"
+        at = next((item for item in line if repaired and item.candidate.idea == idea), None)
+    return count
 
 
 async def _answer(context: SearchContext, work: Work, order: Order) -> Answer:
@@ -93,9 +124,8 @@ async def _answer(context: SearchContext, work: Work, order: Order) -> Answer:
 
 def _situation(state: SearchState, context: SearchContext, round: int) -> Situation:
     archive = context.archive
-    analyses = archive.analyses()
-    standings = {item.candidate.id: item for item in archive.standings()}
-    profiled = archive.profile(state["best"]) if state["best"] else None
+    analyses, judged, tried = archive.analyses(), archive.standings(), archive.ideas()
+    standings = {item.candidate.id: item for item in judged}
     return Situation(
         round=round,
         wanted=context.profile.ideas_per_round,
@@ -103,12 +133,31 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         baseline_ms=context.best_baseline_ms,
         best=standings.get(state["best"]),
         parents=_known(standings, state["parents"]),
-        tried=archive.ideas(),
+        tried=tried,
         ledger=archive.ledger(),
         analysis=analyses[-1] if analyses else None,
-        symptoms=profiled[1] if profiled else (),
+        symptoms=_symptoms(context, state["best"]),
         steering=context.control.steering,
+        standings=judged,
+        strategy=_strategy(context, "planner"),
+        moves=moves(judged, tried) if context.minds.strategist is not None else (),
     )
+
+
+def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
+    profiled = context.archive.profile(candidate) if candidate else None
+    return profiled[1] if profiled else ()
+
+
+def _strategy(context: SearchContext, role: EvolvingRole) -> StrategyVersion | None:
+    """The section that a model's prompt has for now; the playbook reads none."""
+    return current(context.archive, role) if context.minds.strategist is not None else None
+
+
+def _note(context: SearchContext, round: int, about: str, notes: tuple[str, ...]) -> None:
+    """Tell what went wrong on the way, once."""
+    for number, words in enumerate(notes):
+        context.emit(Noted(round=round, words=words), key=f"note:{round}:{about}:{number}")
 
 
 def _known(standings: dict[str, Standing], ids: list[str]) -> tuple[Standing, ...]:
