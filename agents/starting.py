@@ -7,11 +7,11 @@ Reading the file is the command line's business.
 """
 
 from agents.coder import Answer, Coder, Failure, Order
+from agents.planner import Planner, Proposal, Situation
 from tools.candidates import ContractError, new_candidate
 from tools.nouns import Idea, Language, Value
 
 PERSON = "person"
-TERM = "start"
 
 
 class Start(Value):
@@ -36,6 +36,21 @@ class Start(Value):
             round=1,
             origin=PERSON,
         )
+
+
+class StartingPlanner:
+    """Puts the person's idea before another planner's ideas of the first round."""
+
+    def __init__(self, planner: Planner, start: Start) -> None:
+        self._planner = planner
+        self._start = start
+
+    async def plan(self, situation: Situation) -> Proposal:
+        """The other planner's proposal, with one idea more in the first round."""
+        proposal = await self._planner.plan(situation)
+        if situation.round > 1:
+            return proposal
+        return proposal.model_copy(update={"ideas": (self._start.idea, *proposal.ideas)})
 
 
 class StartingCoder:

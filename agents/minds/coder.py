@@ -217,17 +217,18 @@ class ModelCoder:
         return Answer(candidates=made, notes=(words, *answer.notes))
 
     def _unwritten(self, order: Order) -> Recipe | None:
-        """The first recipe by the roofline that no candidate has; the first one if all have."""
+        """A recipe that no candidate has, the best by the roofline for the first idea."""
         options = self._repertoire.options()
         first: dict[str, str] = {}
         for option in options:
             first.setdefault(option.loop, option.strategy.name)
         if not first:
             return None
-        written = [choices(item) for item in order.written]
+        written = [choices(item) for item in _settled(order)]
         ways = [first, *({**first, option.loop: option.strategy.name} for option in options)]
-        chosen = next((way for way in ways if way not in written), first)
-        return Recipe.of(chosen, roofline_ms=0.0)
+        left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
+        # Ideas of one round are written side by side, and each should stand for something else.
+        return Recipe.of(left[_number(order.idea.id) % len(left)], roofline_ms=0.0)
 
 
 def _with_recipe(order: Order, recipe: str) -> Order:
@@ -254,6 +255,21 @@ def _notes(checked: Checked, order: Order) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _settled(order: Order) -> tuple[Candidate, ...]:
+    """Candidates of earlier rounds and of this idea: what siblings write meanwhile is left out.
+
+    So a step that is taken again, or replayed, asks and does the same.
+    """
+    judged = {entry.idea for entry in order.ledger} | {order.idea.id}
+    return tuple(item for item in order.written if item.idea in judged)
+
+
+def _number(idea: str) -> int:
+    """An idea's place in its round, from 0: the number that its id ends in."""
+    digits = idea[len(idea.rstrip("0123456789")) :]
+    return max(0, int(digits) - 1) if digits else 0
+
+
 def _same(candidate: Candidate, other: Candidate) -> bool:
     return candidate.kernel == other.kernel and candidate.plan == other.plan
 
@@ -273,7 +289,7 @@ def _learnt(order: Order) -> str:
 def _labels_in_use(order: Order) -> str:
     """The words that earlier candidates gave their labels, so that the same thing is said alike."""
     used: dict[str, dict[str, None]] = {name: {} for name in LABELS}
-    for candidate in order.written:
+    for candidate in _settled(order):
         for name, value in declared(candidate).items():
             if name in used:
                 used[name][value] = None
