@@ -75,3 +75,15 @@ def test_what_the_compiler_measured_goes_into_the_behaviour(
     assert found.memory == "cache, shared <= 16384 bytes, spills"
     assert found.compute == "unknown, registers <= 64"
     assert found.parallel == "rows"
+
+
+def test_of_parents_that_are_equal_otherwise_the_one_that_improved_goes_first(
+    candidate: MakeCandidate, evaluation: MakeEvaluation
+) -> None:
+    found = standings(
+        candidate, evaluation,
+        ("a", 1.0, "cache"), ("b", 2.0, "streams"), ("x", 2.5, "streams"), ("c", 2.1, "on chip"),
+    )  # fmt: skip
+    assert [e.standing.candidate.id for e in parents(elites(found), 2)] == ["a", "b"]
+    chosen = parents(elites(found), 2, {"c": 1.5})
+    assert [elite.standing.candidate.id for elite in chosen] == ["a", "c"]
