@@ -84,6 +84,11 @@ class PlaybookPlanner:
     def __init__(self, repertoire: Repertoire) -> None:
         self._repertoire = repertoire
 
+    @property
+    def repertoire(self) -> Repertoire:
+        """What it chooses from."""
+        return self._repertoire
+
     async def plan(self, situation: Situation) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
         forecast = Forecast(situation.ledger, situation.tried)

@@ -1,10 +1,11 @@
 """What the nodes work with but checkpoints do not hold: archive, executor, minds, listener."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
+from agents.ablated import SilentCritic, unplanned
 from agents.coder import Coder
 from agents.critic import Critic
 from agents.planner import Planner
@@ -12,7 +13,7 @@ from agents.profiler import Profiler
 from agents.strategist import Strategist
 from graphs.control import Control
 from graphs.events import Event
-from profiles.load import Hardware, SearchProfile
+from profiles.load import Hardware, Part, SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import Executor
 from tools.nouns import Baselines, Task
@@ -33,6 +34,12 @@ class Minds:
     profiler: Profiler
     critic: Critic
     strategist: Strategist | None = None
+
+    def without(self, parts: Collection[Part], seed: int) -> "Minds":
+        """The same minds with parts switched off; steps of the graph leave out the other parts."""
+        planner = unplanned(self.planner, seed) if "ideas" in parts else self.planner
+        critic = SilentCritic() if "contrast" in parts else self.critic
+        return replace(self, planner=planner, critic=critic)
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class SearchContext:
         around = Circumstances(
             self.task, self.hardware, self.profile, self.archive, self.emit, self.patience_s
         )
-        self.minds = self.make_minds(around)
+        self.minds = self.make_minds(around).without(self.profile.without, self.seed)
 
     def emit(self, event: Event, key: str | None = None) -> None:
         """Keep an event, then show it; one whose key is known already is neither."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 HERE = Path(__file__).parent
 
@@ -73,6 +73,13 @@ class SearchProfile(BaseModel):
     usd: float | None = Field(default=None, gt=0, description="spent on models")
     islands: int = Field(default=1, ge=1, description="populations that seldom mix")
     without: tuple[Part, ...] = Field(default=(), description="parts switched off, for ablations")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_trials_without_tuning(cls, given: object) -> object:
+        if isinstance(given, dict) and "tuning" in (given.get("without") or ()):
+            return given | {"tuning_trials": 0}
+        return given
 
 
 Profile = TypeVar("Profile", bound=BaseModel)
