@@ -1,20 +1,134 @@
-"""Who thinks in a search. The playbook needs no key; other minds join here."""
+"""Who thinks in a search: the playbook, which needs no key, or models with it behind them.
+
+A model's mind asks its voice; where no answer comes it falls back to the playbook for that step
+and says so. Every call is kept in the archive before anyone acts upon it.
+"""
 
 from agents.coder import PlaybookCoder
 from agents.critic import PlaybookCritic
+from agents.model.purse import Purse, spent_words
+from agents.model.voice import Voice
+from agents.model.voices import Surroundings, Voices, voices_for
 from agents.planner import PlaybookPlanner
+from agents.playbook.ideas import Repertoire
 from agents.profiler import PlaybookProfiler
-from graphs.context import Circumstances, Minds
+from graphs.context import Circumstances, MakeMinds, Minds
+from graphs.events import Awaited, ModelCalled
+from profiles.load import SearchProfile
+from profiles.models import ModelProfile, Models
+from tools.archive import Archive
+from tools.nouns import Call
+
+# Where a person's questions and answers lie, in the run's folder.
+QUESTIONS = "questions"
+TERM = "models"
 
 
 def playbook_minds(around: Circumstances) -> Minds:
     """All four roles by built-in expertise."""
+    return _playbook(_repertoire(around))
+
+
+def minds_for(models: Models | None) -> MakeMinds:
+    """Who thinks by these models; the playbook alone where there are none."""
+    if models is None:
+        return playbook_minds
+    return lambda around: _model_minds(around, _voices(models, around))
+
+
+def models_of(archive: Archive) -> Models | None:
+    """The models that a run was started with; None is the playbook."""
+    known = archive.term(TERM)
+    return Models.model_validate_json(known) if known else None
+
+
+def keep_models(archive: Archive, models: Models | None) -> None:
+    """Write down who thinks from now on; keys are no part of that."""
+    if models is not None:
+        archive.record_term(TERM, models.model_dump_json())
+
+
+def spent_on_models(archive: Archive, profile: SearchProfile) -> str:
+    """Why no model is asked any more; "" while there is something left to spend."""
+    if profile.tokens is None and profile.usd is None:
+        return ""
+    words = spent_words(profile.tokens, profile.usd)
+    return words if any(call.failure == words for call in archive.calls()) else ""
+
+
+def _repertoire(around: Circumstances) -> Repertoire:
     from agents.playbook.repertoire import repertoire_for
 
-    repertoire = repertoire_for(around.task, around.hardware)
+    return repertoire_for(around.task, around.hardware)
+
+
+def _playbook(repertoire: Repertoire) -> Minds:
     return Minds(
         planner=PlaybookPlanner(repertoire),
         coder=PlaybookCoder(repertoire),
         profiler=PlaybookProfiler(),
         critic=PlaybookCritic(),
     )
+
+
+def _model_minds(around: Circumstances, voices: Voices) -> Minds:
+    from agents.minds.coder import ModelCoder
+    from agents.minds.critic import ModelCritic
+    from agents.minds.planner import ModelPlanner
+    from agents.minds.profiler import ModelProfiler
+    from agents.minds.strategist import ModelStrategist
+
+    repertoire, task, hardware = _repertoire(around), around.task, around.hardware
+    behind = _playbook(repertoire)
+    return Minds(
+        planner=ModelPlanner(voices.planner, task, hardware, behind.planner, repertoire),
+        coder=ModelCoder(voices.coder, task, hardware, behind.coder, repertoire),
+        profiler=ModelProfiler(voices.profiler, behind.profiler),
+        critic=ModelCritic(voices.critic, behind.critic),
+        strategist=ModelStrategist(voices.strategist, task, hardware),
+    )
+
+
+def _voices(models: Models, around: Circumstances) -> Voices:
+    profile, archive = around.profile, around.archive
+    return voices_for(
+        models,
+        Surroundings(
+            book=archive,
+            purse=Purse(profile.tokens, profile.usd, archive.calls()),
+            manual=lambda person: _manual(person, around),
+            tell=lambda call: _tell(call, around),
+        ),
+    )
+
+
+def _manual(profile: ModelProfile, around: Circumstances) -> Voice:
+    from agents.model.manual import ManualVoice
+
+    return ManualVoice(
+        around.archive.folder / QUESTIONS,
+        around.patience_s,
+        away=around.archive.waiting,
+        tell=lambda words, paths: around.emit(
+            Awaited(words=words, paths=tuple(str(path) for path in paths))
+        ),
+    )
+
+
+def _tell(call: Call, around: Circumstances) -> None:
+    prompt, reply = call.prompt, call.reply
+    event = ModelCalled(round=prompt.round, key=prompt.key, role=prompt.role, failure=call.failure)
+    if reply is not None:
+        event = event.model_copy(
+            update={
+                "model": reply.model,
+                "tokens": reply.tokens,
+                "usd": reply.usd,
+                "seconds": reply.seconds,
+                "attempts": reply.attempts,
+                "reasoning": reply.reasoning,
+            }
+        )
+    else:
+        event = event.model_copy(update={"tokens": call.lost, "usd": call.lost_usd})
+    around.emit(event)

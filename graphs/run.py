@@ -14,17 +14,19 @@ from typing import Literal
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
+from langsmith import tracing_context
 
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
 from graphs.events import Awaited, RunFinished, RunStarted
 from graphs.executors import Batch, attach, batch_of, opened
 from graphs.judging import comparable_ms
-from graphs.minds import playbook_minds
+from graphs.minds import keep_models, minds_for, models_of
 from graphs.search import SearchGraph, build_search
 from graphs.state import START_STATE, SearchState
 from graphs.summary import summarise
 from profiles.load import Hardware, SearchProfile
+from profiles.models import Models
 from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
 from tools.awaiting import AwaitingError
 from tools.evaluate.executor import Executor
@@ -32,6 +34,8 @@ from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
 
 CHECKPOINTS = "checkpoints.db"
+# The decision to go on after a finished search; it can be made several times.
+WENT_ON = "went on"
 # Steps of one round with repairs, generously; a routing error ends here and not after hours.
 STEPS_PER_ROUND = 32
 
@@ -47,7 +51,8 @@ async def start_search(
     listener: Listener | None = None,
     control: Control | None = None,
     executor: Executor | None = None,
-    make_minds: MakeMinds = playbook_minds,
+    models: Models | None = None,
+    make_minds: MakeMinds | None = None,
     patience_s: float = inf,
     batch: Batch | None = None,
 ) -> Summary | Refusal:
@@ -63,7 +68,8 @@ async def start_search(
         listener: Called with every event after it was kept. What it raises ends the search.
         control: The handle by which to stop, pause or steer this session.
         executor: Who evaluates; worker processes on this machine by default.
-        make_minds: Who thinks; the playbook by default.
+        models: Language models that think, with the playbook behind them; kept with the run.
+        make_minds: Who thinks, instead of `models`; without either it is the playbook.
         patience_s: How long to wait for a person's answer, or a far host's results, before the
             session ends with the status "waiting"; without end by default.
         batch: Evaluate by bundles that are carried to the device, where no executor is given.
@@ -91,7 +97,9 @@ async def start_search(
         try:
             archive.claim()
             attach(judge, archive, batch)
-            context = _context(archive, judge, make_minds, listener, control, patience_s)
+            keep_models(archive, models)
+            minds = make_minds or minds_for(models)
+            context = _context(archive, judge, minds, listener, control, patience_s)
             return await _session(context, resumed=False)
         finally:
             archive.close()
@@ -106,13 +114,17 @@ async def resume_search(
     listener: Listener | None = None,
     control: Control | None = None,
     executor: Executor | None = None,
-    make_minds: MakeMinds = playbook_minds,
+    tokens: int | None = None,
+    usd: float | None = None,
+    models: Models | None = None,
+    make_minds: MakeMinds | None = None,
     patience_s: float = inf,
 ) -> Summary | Refusal:
     """Go on with a run that was stopped or killed; nothing is measured twice.
 
-    A run that is finished is answered with its summary, unless `rounds` or `seconds` (totals,
-    earlier sessions included) give it more to spend.
+    A run that is finished is answered with its summary, unless `rounds`, `seconds`, `tokens` or
+    `usd` (totals, earlier sessions included) give it more to spend. The models that it was begun
+    with go on thinking, unless others are given.
 
     Raises:
         RunError: When the run is unknown, corrupt, busy, or was measured on another device.
@@ -121,7 +133,8 @@ async def resume_search(
     archive = Archive.open(run, home)
     try:
         record = archive.record()
-        more = _extended(record.profile, rounds, seconds)
+        limits = {"rounds": rounds, "seconds": seconds, "tokens": tokens, "usd": usd}
+        more = _extended(record.profile, limits)
         if record.status == "finished" and record.summary and more == record.profile:
             return record.summary
         if record.status == "finished" and record.summary is None:
@@ -133,7 +146,9 @@ async def resume_search(
             attach(judge, archive, batch)
             hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
             _check_device(record, hardware)
-            context = _context(archive, judge, make_minds, listener, control, patience_s)
+            keep_models(archive, models)
+            minds = make_minds or minds_for(models or models_of(archive))
+            context = _context(archive, judge, minds, listener, control, patience_s)
             return await _session(context, resumed=True)
     finally:
         archive.close()
@@ -178,13 +193,15 @@ async def _drive(graph: SearchGraph, context: SearchContext) -> None:
     if snapshot.values and not snapshot.next:
         config = await graph.aupdate_state(config, _going_on(context), as_node="select")
         config["recursion_limit"] = _config(context)["recursion_limit"]
-    await graph.ainvoke(
-        payload,
-        config,
-        context=context,
-        durability="sync",
-        control=context.control.run_control,
-    )
+        context.archive.record_decision(WENT_ON, str(snapshot.values["round"]))
+    with tracing_context(enabled=False):  # nothing goes to a tracing service
+        await graph.ainvoke(
+            payload,
+            config,
+            context=context,
+            durability="sync",
+            control=context.control.run_control,
+        )
 
 
 def _going_on(context: SearchContext) -> SearchState:
@@ -285,12 +302,8 @@ def _config(context: SearchContext) -> RunnableConfig:
     }
 
 
-def _extended(profile: SearchProfile, rounds: int | None, seconds: float | None) -> SearchProfile:
-    update: dict[str, object] = {}
-    if rounds is not None:
-        update["rounds"] = rounds
-    if seconds is not None:
-        update["seconds"] = seconds
+def _extended(profile: SearchProfile, limits: dict[str, int | float | None]) -> SearchProfile:
+    update = {name: limit for name, limit in limits.items() if limit is not None}
     return SearchProfile.model_validate(profile.model_dump() | update)
 
 

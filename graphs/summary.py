@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.model.purse import spent_by
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
 from tools.nouns import Comparison, Evaluation, Verdict
@@ -25,7 +26,8 @@ def summarise(
 ) -> Summary:
     """The run's summary; `ended` is its status where something cut the search short."""
     record, standings = context.archive.record(), context.archive.standings()
-    winner = choose(standings)
+    calls, winner = context.archive.calls(), choose(standings)
+    tokens, usd = spent_by(calls)
     return Summary(
         run=record.id,
         task=_task(context),
@@ -44,6 +46,10 @@ def summarise(
         seconds=context.archive.spent_s(),
         stopped_because=stopped_because,
         isolation=context.executor.isolation,
+        tokens=tokens,
+        usd=usd,
+        calls=len(calls),
+        models=tuple(dict.fromkeys(call.reply.model for call in calls if call.reply)),
     )
 
 

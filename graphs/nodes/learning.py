@@ -6,6 +6,7 @@ from agents.critic import Hearing
 from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
 from graphs.ledger import enter
+from graphs.minds import spent_on_models
 from graphs.state import SearchState, Update
 from tools.archive import Elite, elites, improvements, parents, population
 
@@ -81,10 +82,12 @@ def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_ro
     profile = context.profile
     if best_ms is not None and _at_the_floor(context, best_ms):
         return f"the best candidate runs at {context.floor_ms / best_ms:.0%} of the floor"
-    if round >= profile.rounds:
-        return f"the budget of {profile.rounds} rounds is used up"
-    if context.out_of_time:
+    if round >= (rounds := context.rounds_allowed(round)):
+        return f"the budget of {rounds} rounds is used up"
+    if context.is_out_of_time(f"round:{round}"):
         return f"the budget of {profile.seconds:g} seconds is used up"
+    if spent := spent_on_models(context.archive, profile):
+        return spent
     if stale_rounds >= profile.patience:
         return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
     return ""
@@ -141,7 +144,7 @@ def _hearing(context: SearchContext, state: SearchState) -> Hearing:
         ideas=archive.ideas(),
         ledger=archive.ledger(),
         explained=_explained(context),
-        steering=context.control.steering,
+        steering=context.wishes(f"critic:{round}"),
     )
 
 
