@@ -3,9 +3,29 @@
 from agents.coder import Coder
 from agents.planner import Planner
 from agents.starting import Start, StartingCoder, StartingPlanner
+from profiles.load import Hardware
 from tools.archive import Archive
+from tools.nouns import Language, Refusal
 
 _TERM = "start"
+
+
+def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refusal | None:
+    """Why a search here cannot begin with that kernel; None when it can."""
+    if start is None:
+        return None
+    language = Language.CUDA if hardware.kind == "cuda" else Language.CPP
+    if start.language is not language:
+        return Refusal(
+            sentence=f"{start.name} is {start.language.value}, but a search on {hardware.name} "
+            f"takes {language.value}"
+        )
+    if not start.plan and not has_model:
+        return Refusal(
+            sentence=f"{start.name} has no plan, and without a model nobody can write one: put a "
+            "plan.py beside it, or name a model"
+        )
+    return None
 
 
 def keep_start(archive: Archive, start: Start) -> None:

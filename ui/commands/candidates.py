@@ -9,6 +9,7 @@ import ast
 import re
 from pathlib import Path
 
+from agents.starting import Start
 from tools.candidates import new_candidate, parse_kernel
 from tools.candidates.plan import validate_plan
 from tools.nouns import Candidate, Language
@@ -36,13 +37,31 @@ def read_candidate(path: Path) -> Candidate:
     return candidate
 
 
+def read_start(path: Path) -> Start:
+    """A kernel to begin a search with: a candidate, or a kernel whose plan a model is to write.
+
+    Raises:
+        Complaint: When there is no kernel there.
+        ContractError: When kernel and plan are there but break the candidate contract.
+    """
+    bare = path.is_file() and path.suffix in LANGUAGES and not any(map(Path.is_file, _plans(path)))
+    if bare:
+        return Start(language=LANGUAGES[path.suffix], kernel=_text(path), name=path.name)
+    found = read_candidate(path)
+    return Start(language=found.language, kernel=found.kernel, plan=found.plan, name=path.name)
+
+
+def _plans(kernel: Path) -> list[Path]:
+    return [kernel.with_suffix(".py"), kernel.with_name("plan.py")]
+
+
 def _parts(path: Path) -> tuple[Language, str, str]:
     if not path.exists():
         raise Complaint(f"there is no candidate at {path}")
     if path.is_dir():
         return _with_plan(_only_kernel(path), [path / "plan.py"])
     if path.suffix in LANGUAGES:
-        return _with_plan(path, [path.with_suffix(".py"), path.with_name("plan.py")])
+        return _with_plan(path, _plans(path))
     text = _text(path)
     if path.suffix == ".py" and _defines_model(text):
         raise Complaint(f"{path} {FOREIGN}")
