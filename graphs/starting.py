@@ -28,9 +28,10 @@ def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refu
     return None
 
 
-def keep_start(archive: Archive, start: Start) -> None:
-    """Make a kernel the beginning of this run."""
-    archive.record_term(_TERM, start.model_dump_json())
+def keep_start(archive: Archive, start: Start | None) -> None:
+    """Make a kernel, if there is one, the beginning of this run."""
+    if start is not None:
+        archive.record_term(_TERM, start.model_dump_json())
 
 
 def start_of(archive: Archive) -> Start | None:
