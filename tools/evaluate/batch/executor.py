@@ -170,8 +170,9 @@ class BatchExecutor:
     def _awaiting(self, bundle: Bundle) -> AwaitingError:
         there = f" ({bundle.results} results are there)" if bundle.results else ""
         words = (
-            f"the run waits for a bundle{there}: run `kernelwright work {bundle.folder}` on the "
-            f"host with {self._hardware.name}, bring the folder back, and resume {self._run}"
+            f"the run waits for a bundle{there}: run `kernelwright work "
+            f"{bundle.folder.absolute()}` on the host with {self._hardware.name}, bring the "
+            f"folder back, and resume {self._run}"
         )
         return AwaitingError(words, (bundle.folder / DONE,))
 
