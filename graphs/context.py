@@ -13,6 +13,7 @@ from agents.profiler import Profiler
 from agents.strategist import Strategist
 from graphs.control import Control
 from graphs.events import Event
+from graphs.starting import starting_from
 from profiles.load import Hardware, Part, SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import Executor
@@ -98,7 +99,9 @@ class SearchContext:
         around = Circumstances(
             self.task, self.hardware, self.profile, self.archive, self.emit, self.patience_s
         )
-        self.minds = self.make_minds(around).without(self.profile.without, self.seed)
+        minds = self.make_minds(around).without(self.profile.without, self.seed)
+        planner, coder = starting_from(self.archive, minds.planner, minds.coder)
+        self.minds = replace(minds, planner=planner, coder=coder)
 
     def emit(self, event: Event, key: str | None = None) -> None:
         """Keep an event, then show it; one whose key is known already is neither."""

@@ -14,6 +14,7 @@ from agents.playbook.ideas import Repertoire
 from agents.profiler import PlaybookProfiler
 from graphs.context import Circumstances, MakeMinds, Minds
 from graphs.events import Awaited, ModelCalled
+from graphs.starting import start_of
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models
 from tools.archive import Archive
@@ -82,7 +83,9 @@ def _model_minds(around: Circumstances, voices: Voices) -> Minds:
     behind = _playbook(repertoire)
     return Minds(
         planner=ModelPlanner(voices.planner, task, hardware, behind.planner, repertoire),
-        coder=ModelCoder(voices.coder, task, hardware, behind.coder, repertoire),
+        coder=ModelCoder(
+            voices.coder, task, hardware, behind.coder, repertoire, start_of(around.archive)
+        ),
         profiler=ModelProfiler(voices.profiler, behind.profiler),
         critic=ModelCritic(voices.critic, behind.critic),
         strategist=ModelStrategist(voices.strategist, task, hardware),

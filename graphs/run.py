@@ -16,6 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langsmith import tracing_context
 
+from agents.starting import Start
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
 from graphs.events import Awaited, RunFinished, RunStarted
@@ -23,6 +24,7 @@ from graphs.executors import Batch, attach, batch_of, opened
 from graphs.judging import comparable_ms
 from graphs.minds import keep_models, minds_for, models_of
 from graphs.search import SearchGraph, build_search
+from graphs.starting import keep_start, refusal
 from graphs.state import START_STATE, SearchState
 from graphs.summary import summarise
 from profiles.load import Hardware, SearchProfile
@@ -55,6 +57,7 @@ async def start_search(
     make_minds: MakeMinds | None = None,
     patience_s: float = inf,
     batch: Batch | None = None,
+    start: Start | None = None,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -73,6 +76,7 @@ async def start_search(
         patience_s: How long to wait for a person's answer, or a far host's results, before the
             session ends with the status "waiting"; without end by default.
         batch: Evaluate by bundles that are carried to the device, where no executor is given.
+        start: A kernel of the person's to begin with.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -85,12 +89,15 @@ async def start_search(
         task, _ = await asyncio.gather(judge.trace(path, policy), asyncio.to_thread(warm_up))
         if isinstance(task, Refusal):
             return task
+        hardware = await judge.hardware()
+        if unusable := refusal(start, hardware, has_model=bool(models or make_minds)):
+            return unusable
         archive = Archive.create(
             home or default_home(),
             task,
             policy=policy,
             profile=profile,
-            hardware=await judge.hardware(),
+            hardware=hardware,
             target=target,
             seed=seed,
         )
@@ -98,6 +105,7 @@ async def start_search(
             archive.claim()
             attach(judge, archive, batch)
             keep_models(archive, models)
+            keep_start(archive, start)
             minds = make_minds or minds_for(models)
             context = _context(archive, judge, minds, listener, control, patience_s)
             return await _session(context, resumed=False)
