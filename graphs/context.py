@@ -10,8 +10,10 @@ from agents.coder import Coder
 from agents.critic import Critic
 from agents.planner import Planner
 from agents.profiler import Profiler
+from agents.steering import Steering
 from agents.strategist import Strategist
 from graphs.control import Control
+from graphs.decisions import Decisions, KeptDecisions
 from graphs.events import Event
 from graphs.starting import starting_from
 from profiles.load import Hardware, Part, SearchProfile
@@ -64,7 +66,10 @@ MakeMinds = Callable[[Circumstances], Minds]
 
 @dataclass
 class SearchContext:
-    """One session of one search. Times in milliseconds unless named otherwise."""
+    """One session of one search. Times in milliseconds unless named otherwise.
+
+    `laps` counts how often the search went on after it had finished.
+    """
 
     archive: Archive
     executor: Executor
@@ -77,11 +82,14 @@ class SearchContext:
     listener: Listener | None = None
     control: Control = field(default_factory=Control)
     patience_s: float = inf
+    decisions: Decisions | None = None
+    laps: int = 0
     minds: Minds = field(init=False)
     _baselines: Baselines | None = None
 
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
+        self.decisions = self.decisions or KeptDecisions(self.archive)
         self._make_minds()
 
     def settle(self, hardware: Hardware, task: Task) -> None:
@@ -135,10 +143,33 @@ class SearchContext:
         evaluation = self.archive.evaluation(candidate)
         return evaluation.median_ms if evaluation else None
 
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the rest of the budget belongs to the certification."""
-        return self.searched_s >= self.profile.seconds * (1.0 - RESERVED)
+    def is_out_of_time(self, what: str, until_s: float | None = None) -> bool:
+        """Whether there is no time left for that, as the rest belongs to the certification.
+
+        Decided once: what was begun is done even if a crash comes in between.
+
+        Args:
+            what: What it would be for, unique in the run.
+            until_s: When its time is over on the run's clock, if before the search's own.
+        """
+        end_s = self.profile.seconds * (1.0 - RESERVED) if until_s is None else until_s
+        return self.decide(f"time:{what}", lambda: str(self.searched_s >= end_s)) == str(True)
+
+    def wishes(self, what: str) -> Steering:
+        """What the person wishes, as it stood when that was first asked for in this lap."""
+        key = f"wishes:{what}:{self.laps}"
+        wished = self.decide(key, lambda: self.control.steering.model_dump_json())
+        return Steering.model_validate_json(wished)
+
+    def rounds_allowed(self, round: int) -> int:
+        """The budget of rounds as it stood when that round ended; a resume may have raised it."""
+        return int(self.decide(f"rounds:{round}", lambda: str(self.profile.rounds)))
+
+    def decide(self, key: str, now: Callable[[], str]) -> str:
+        """What depends on more than the archive: decided once under that key, and kept."""
+        if self.decisions is None:
+            raise RuntimeError("a context has decisions as soon as it is made")
+        return self.decisions.once(key, now)
 
     @property
     def searched_s(self) -> float:

@@ -49,7 +49,8 @@ async def screen(
 
     async def one(candidate: Candidate) -> Evaluation | None:
         async with gate:
-            if context.out_of_time and not context.archive.evaluation(candidate.id, "screen"):
+            known = context.archive.evaluation(candidate.id, "screen")
+            if known is None and context.is_out_of_time(f"screen:{candidate.id}"):
                 return None
             return await judge(context, candidate, "screen", round)
 
@@ -86,7 +87,7 @@ async def promote(
     for evaluation in promising(context, screened, best):
         candidate = context.archive.candidate(evaluation.candidate)
         known = context.archive.evaluation(candidate.id, "precise")
-        if known is None and context.out_of_time and best.id:
+        if known is None and best.id and context.is_out_of_time(f"precise:{candidate.id}"):
             break
         precise = await judge(context, candidate, "precise", round)
         best = settle(context, candidate, precise, best, round)

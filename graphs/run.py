@@ -202,6 +202,7 @@ async def _drive(graph: SearchGraph, context: SearchContext) -> None:
         config = await graph.aupdate_state(config, _going_on(context), as_node="select")
         config["recursion_limit"] = _config(context)["recursion_limit"]
         context.archive.record_decision(WENT_ON, str(snapshot.values["round"]))
+        context.laps += 1
     with tracing_context(enabled=False):  # nothing goes to a tracing service
         await graph.ainvoke(
             payload,
@@ -286,6 +287,7 @@ def _context(
         listener=listener,
         control=control or Control(),
         patience_s=patience_s,
+        laps=sum(key == WENT_ON for key, _ in archive.decisions()),
     )
 
 

@@ -80,7 +80,9 @@ def after_evaluate(
 ) -> list[Send] | Literal["tune"]:
     """Failed ideas go back to their writers while there are attempts left."""
     context = runtime.context
-    if not state["failed"] or state["attempt"] > context.profile.repairs or context.out_of_time:
+    if not state["failed"] or state["attempt"] > context.profile.repairs:
+        return "tune"
+    if context.is_out_of_time(f"repairs:{state['round']}:{state['attempt']}"):
         return "tune"
     failed = (context.archive.candidate(id) for id in state["failed"])
     return [_send(state, candidate.idea, candidate.id) for candidate in failed]

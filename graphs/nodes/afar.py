@@ -26,7 +26,8 @@ async def evaluate_afar(state: SearchState, context: SearchContext, far: FarExec
     refused = await _refused(context, far, queue, round)
     hopeless = _hopeless(queue, refused)
     update: Update = {"written": None, "attempt": state["attempt"] + 1, "failed": []}
-    if hopeless and state["attempt"] < context.profile.repairs and not context.out_of_time:
+    may_repair = hopeless and state["attempt"] < context.profile.repairs
+    if may_repair and not context.is_out_of_time(f"repairs:{round}:{state['attempt']}"):
         return {**update, "failed": hopeless}
     tuned = await _trip(context, far, [item for item in queue if item.id not in refused], state)
     judged = [await judge(context, item, "screen", round) for item in (*queue, *tuned)]

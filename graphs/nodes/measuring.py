@@ -72,11 +72,16 @@ async def _first(
     """
     judged: list[Evaluation] = []
     for candidate in queue:
-        if best.id or (judged and context.out_of_time):
+        if best.id or (judged and _is_too_late(context, candidate)):
             break
         judged.append(await judge(context, candidate, "screen", round))
         best = settle(context, candidate, judged[-1], best, round)
     return best, judged
+
+
+def _is_too_late(context: SearchContext, candidate: Candidate) -> bool:
+    known = context.archive.evaluation(candidate.id, "screen")
+    return known is None and context.is_out_of_time(f"first:{candidate.id}")
 
 
 def _settings_to_try(
@@ -89,7 +94,7 @@ def _settings_to_try(
         if candidate is None:
             break
         known = context.archive.evaluation(candidate.id, "screen")
-        if known is None and context.searched_s >= until_s:
+        if known is None and context.is_out_of_time(f"tuned:{candidate.id}", until_s):
             break
         batch.append(candidate)
     return batch

@@ -67,7 +67,10 @@ async def write(state: Work, runtime: Runtime[SearchContext]) -> Update:
 async def _ask(context: SearchContext, work: Work) -> list[Candidate]:
     """The coder's candidates that are really new; what it could not write is noted."""
     archive = context.archive
-    before = {item.candidate.id: item.candidate for item in archive.candidates()}
+    key = f"seen:{work['round']}:{work['idea']}:{work['failed']}"
+    # What siblings write meanwhile is not seen, whether they were faster or the step is repeated.
+    seen = int(context.decide(key, lambda: str(len(archive.candidates()))))
+    before = {item.candidate.id: item.candidate for item in archive.candidates()[:seen]}
     order = _order(context, work, tuple(before.values()))
     answer = await _answer(context, work, order)
     _note(context, work["round"], f"{work['idea']}:{work['failed']}", answer.notes)
@@ -90,7 +93,7 @@ def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -
         parents=_known(standings, list(dict.fromkeys((*start, *work.get("parents", []))))),
         ledger=archive.ledger(),
         symptoms=_symptoms(context, work.get("best", "")),
-        steering=context.control.steering,
+        steering=context.wishes(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
     )
 
@@ -137,7 +140,7 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         ledger=archive.ledger(),
         analysis=analyses[-1] if analyses else None,
         symptoms=_symptoms(context, state["best"]),
-        steering=context.control.steering,
+        steering=context.wishes(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
         moves=moves(judged, tried) if context.minds.strategist is not None else (),
