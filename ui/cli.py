@@ -77,6 +77,10 @@ Wait = Annotated[
         "by default wait at a terminal.",
     ),
 ]
+StartFrom = Annotated[
+    Path | None,
+    typer.Option(help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
 
 
@@ -100,6 +104,7 @@ def optimize(
     ),
     bundles: Bundles = None,
     gpu: Gpu = None,
+    start_from: StartFrom = None,
 ) -> None:
     """Search for a faster implementation of a module."""
     from ui.commands.search import Wishes, optimize
@@ -113,6 +118,7 @@ def optimize(
         seconds=seconds,
         wait=wait,
         batch=wished(executor.value, bundles, gpu, target.value),
+        start_from=start_from,
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
 

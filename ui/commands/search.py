@@ -23,6 +23,7 @@ from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
 from ui import story as stories
 from ui.cards import leaderboard, result_card
+from ui.commands.candidates import read_start
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.commands.taking import check_output, gather, take_home
 from ui.complaints import Complaint, existing_file, refused
@@ -43,6 +44,7 @@ class Wishes:
     seconds: float | None = None
     wait: bool | None = None
     batch: Batch | None = None
+    start_from: Path | None = None
 
     @property
     def patience_s(self) -> float:
@@ -66,6 +68,7 @@ def optimize(
     profile = chosen_profile(search, wishes)
     policy = TracePolicy(entry=entry, inputs=inputs)
     check_places(wishes, home)
+    start = read_start(wishes.start_from) if wishes.start_from else None
 
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
         return await start_search(
@@ -79,6 +82,7 @@ def optimize(
             control=control,
             patience_s=wishes.patience_s,
             batch=wishes.batch,
+            start=start,
         )
 
     see_through(begin, home, wishes)
