@@ -1,4 +1,4 @@
-"""Reads profiles: hardware and search settings, each a TOML file checked when it is loaded.
+"""Reads profiles: hardware, models and search settings, TOML files checked when they are loaded.
 
 Errors name the file, the key and the value:
 `profiles/search/quick.toml: ideas_per_round must be at least 1, but it was 0`.
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from profiles.models import ModelProfile
 
 HERE = Path(__file__).parent
 
@@ -105,6 +107,21 @@ def all_hardware() -> Mapping[str, Hardware]:
     return {path.stem: _read(path, Hardware) for path in sorted((HERE / "hardware").glob("*.toml"))}
 
 
+def model_profile(name: str) -> ModelProfile:
+    """The model profile of that name; ValueError names the ones that exist."""
+    return _read(_find("models", name), ModelProfile)
+
+
+def read_model_profile(path: Path) -> ModelProfile:
+    """A model profile of the person's own; ValueError names file, key and value."""
+    return _read(path, ModelProfile)
+
+
+def all_models() -> tuple[str, ...]:
+    """The names of the model profiles."""
+    return tuple(path.stem for path in sorted((HERE / "models").glob("*.toml")))
+
+
 def _find(folder: str, name: str) -> Path:
     path = HERE / folder / f"{name}.toml"
     if path.is_file() and path.parent == HERE / folder:
@@ -114,11 +131,13 @@ def _find(folder: str, name: str) -> Path:
 
 
 def _read(path: Path, model: type[Profile]) -> Profile:
-    shown = f"profiles/{path.parent.name}/{path.name}"
+    shown = f"profiles/{path.parent.name}/{path.name}" if path.is_relative_to(HERE) else str(path)
     try:
         return model.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{shown}: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{shown}: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
