@@ -79,7 +79,9 @@ Wait = Annotated[
 ]
 StartFrom = Annotated[
     Path | None,
-    typer.Option(help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."),
+    typer.Option(
+        help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
 
@@ -240,6 +242,45 @@ def work(
     from ui.commands.work import work
 
     raise typer.Exit(work(bundles, target.value))
+
+
+@app.command()
+def ablate(
+    files: Annotated[list[Path], typer.Argument(help="Python files, as for optimize.")],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A part to switch off: ideas, contrast, archive, prompts or tuning; all of them, "
+            "one at a time, when none is given."
+        ),
+    ] = None,
+    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "quick",
+    seeds: Annotated[int, typer.Option(min=1, help="How often, each with another seed.")] = 1,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    target: Device = Target.AUTO,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep outcomes here, a line each; what is there is kept.")
+    ] = None,
+    run_dir: RunDir = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model, a profile of one, or manual; else the playbook.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="Where the model is.")] = None,
+    model_for: Annotated[
+        list[str] | None, typer.Option(help="Another model for one role, as ROLE=NAME.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of models, a search.")] = None,
+    max_usd: Annotated[float | None, typer.Option(min=0, help="Of models, a search.")] = None,
+) -> None:
+    """Search the same files with parts of the search switched off, and say what each is worth."""
+    from ui.commands.ablate import compare, limited
+    from ui.commands.models import Choice, chosen_models
+
+    choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
+    limits = {"rounds": rounds, "seconds": seconds, "tokens": max_tokens, "usd": max_usd}
+    models, profile = chosen_models(choice), limited(search, limits)
+    compare(files, without or (), profile, seeds, target.value, run_dir, out, models)
 
 
 @app.command()
