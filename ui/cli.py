@@ -83,6 +83,26 @@ StartFrom = Annotated[
         help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Who thinks: a model's name with --base-url, a profile (ollama:qwen3), the path of "
+        "one, or manual; without it the playbook."
+    ),
+]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="An OpenAI-compatible endpoint; nothing is sent without one.")
+]
+ModelFor = Annotated[
+    list[str] | None,
+    typer.Option(help="Another model for a role, as coder=NAME; one option each."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="At most this many tokens, in and out, of all models.")
+]
+MaxUsd = Annotated[
+    float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
 
 
@@ -107,8 +127,14 @@ def optimize(
     bundles: Bundles = None,
     gpu: Gpu = None,
     start_from: StartFrom = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
 ) -> None:
     """Search for a faster implementation of a module."""
+    from ui.commands.models import Choice
     from ui.commands.search import Wishes, optimize
     from ui.commands.work import wished
 
@@ -121,6 +147,7 @@ def optimize(
         wait=wait,
         batch=wished(executor.value, bundles, gpu, target.value),
         start_from=start_from,
+        models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
 
@@ -135,12 +162,24 @@ def resume(
     force: Force = False,
     json: Json = None,
     wait: Wait = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
 ) -> None:
-    """Go on with a run that was stopped or killed; --rounds and --seconds count all sessions."""
+    """Go on with a run that was stopped or killed; limits count all its sessions."""
+    from ui.commands.models import Choice
     from ui.commands.search import Wishes, resume
 
     wishes = Wishes(
-        export=export, force=force, json=json, rounds=rounds, seconds=seconds, wait=wait
+        export=export,
+        force=force,
+        json=json,
+        rounds=rounds,
+        seconds=seconds,
+        wait=wait,
+        models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     resume(run, run_dir, wishes)
 

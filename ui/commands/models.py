@@ -53,6 +53,13 @@ def chosen_models(choice: Choice) -> Models | None:
     return Models.model_validate(profiles)
 
 
+def other_models(choice: Choice) -> Models | None:
+    """Models that a run goes on with instead of its own; what the environment says is no order."""
+    if choice.model is None and not choice.roles and choice.base_url is None:
+        return None
+    return chosen_models(choice)
+
+
 def profile_of(name: str, choice: Choice) -> ModelProfile:
     """What a name means: a person, a profile (`ollama:qwen3:8b` names its model), or a model."""
     if name == MANUAL:

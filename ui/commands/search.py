@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ from tools.nouns.run import Summary
 from ui import story as stories
 from ui.cards import leaderboard, result_card
 from ui.commands.candidates import read_start
+from ui.commands.models import Choice, chosen_models, other_models
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.commands.taking import check_output, gather, take_home
 from ui.complaints import Complaint, existing_file, refused
@@ -45,6 +46,7 @@ class Wishes:
     wait: bool | None = None
     batch: Batch | None = None
     start_from: Path | None = None
+    models: Choice = field(default_factory=Choice)
 
     @property
     def patience_s(self) -> float:
@@ -69,6 +71,7 @@ def optimize(
     policy = TracePolicy(entry=entry, inputs=inputs)
     check_places(wishes, home)
     start = read_start(wishes.start_from) if wishes.start_from else None
+    models = chosen_models(wishes.models)
 
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
         return await start_search(
@@ -83,6 +86,7 @@ def optimize(
             patience_s=wishes.patience_s,
             batch=wishes.batch,
             start=start,
+            models=models,
         )
 
     see_through(begin, home, wishes)
@@ -91,6 +95,7 @@ def optimize(
 def resume(run: str, home: Path | None, wishes: Wishes) -> None:
     """Go on with a run and see it through."""
     check_places(wishes, home)
+    models = other_models(wishes.models)
 
     async def go_on(listener: Listener, control: Control) -> Summary | Refusal:
         return await resume_search(
@@ -98,6 +103,9 @@ def resume(run: str, home: Path | None, wishes: Wishes) -> None:
             home=home,
             rounds=wishes.rounds,
             seconds=wishes.seconds,
+            tokens=wishes.models.tokens,
+            usd=wishes.models.usd,
+            models=models,
             listener=listener,
             control=control,
             patience_s=wishes.patience_s,
@@ -112,7 +120,12 @@ def chosen_profile(name: str, wishes: Wishes) -> SearchProfile:
         profile = search_profile(name)
     except ValueError as error:
         raise Complaint(str(error)) from None
-    limits = {"rounds": wishes.rounds, "seconds": wishes.seconds}
+    limits = {
+        "rounds": wishes.rounds,
+        "seconds": wishes.seconds,
+        "tokens": wishes.models.tokens,
+        "usd": wishes.models.usd,
+    }
     return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
 
 
