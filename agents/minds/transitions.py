@@ -14,12 +14,6 @@ PAID, COST, FAILED = 6, 3, 3
 WORTH_SAYING = 1.03
 
 
-def moves_card(standings: Sequence[Standing], ideas: Iterable[Idea]) -> str:
-    """The moves of a search for a prompt."""
-    lines = moves(standings, ideas)
-    return "\n".join(f"- {line}" for line in lines) or "No move was measured yet."
-
-
 def moves(standings: Sequence[Standing], ideas: Iterable[Idea]) -> tuple[str, ...]:
     """One line a move: those that paid, the most first, then those that cost or never ran."""
     titles = {idea.id: idea.title for idea in ideas}

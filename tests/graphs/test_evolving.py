@@ -1,0 +1,223 @@
+"""Prompts that evolve in whole searches, by real minds but for the words that a model would say."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.coder import Answer, Coder, Failure, Order
+from agents.minds.evolution import current, trials, versions
+from agents.minds.strategist import ModelStrategist
+from agents.model.voice import VoiceError
+from agents.planner import Planner, Proposal, Situation
+from graphs.context import Circumstances, Minds
+from graphs.events import Event, Noted, StrategyEvolved
+from graphs.nodes.evolving import turn
+from graphs.run import resume_search, start_search
+from profiles.load import SearchProfile
+from tools.archive import Archive
+from tools.awaiting import AwaitingError
+from tools.nouns import Candidate, Prompt, Reply, TracePolicy, Verdict
+from tools.nouns.run import Summary
+
+Evolving = Callable[..., Awaitable[Summary]]
+
+
+class Under:
+    """The playbook's planner and coder, labelling what they write as a model's minds do."""
+
+    def __init__(self, planner: Planner, coder: Coder) -> None:
+        self._planner, self._coder = planner, coder
+
+    async def plan(self, situation: Situation) -> Proposal:
+        proposal = await self._planner.plan(situation)
+        id = situation.strategy.id if situation.strategy else ""
+        ideas = tuple(idea.model_copy(update={"strategy": id}) for idea in proposal.ideas)
+        return proposal.model_copy(update={"ideas": ideas})
+
+    async def write(self, order: Order) -> Answer:
+        return self._labelled(order, await self._coder.write(order))
+
+    async def repair(self, order: Order, failure: Failure) -> Answer:
+        return self._labelled(order, await self._coder.repair(order, failure))
+
+    def _labelled(self, order: Order, answer: Answer) -> Answer:
+        id = order.strategy.id if order.strategy else ""
+        written = tuple(item.model_copy(update={"strategy": id}) for item in answer.candidates)
+        return answer.model_copy(update={"candidates": written})
+
+
+class Scripted:
+    """Answers with points that name the question, or as it is told to."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.asked: list[str] = []
+        self._failures = list(failures)
+
+    async def say(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt.key)
+        if self._failures:
+            raise self._failures.pop(0)
+        points = [f"what {prompt.key} taught", "look elsewhere too"]
+        return Reply(text=json.dumps({"why": "outcomes", "points": points}))
+
+
+def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], Minds]:
+    def make(around: Circumstances) -> Minds:
+        behind = toy.toy_minds(toy.LOOPS)
+        under = Under(behind.planner, behind.coder)
+        return Minds(
+            planner=under,
+            coder=under,
+            profiler=behind.profiler,
+            critic=behind.critic,
+            strategist=ModelStrategist(voice, around.task, around.hardware),
+        )
+
+    return make
+
+
+@pytest.fixture
+def evolving(toy: ModuleType, tmp_path: Path) -> Evolving:
+    """Run a whole toy search whose prompts evolve."""
+
+    async def run(
+        voice: Scripted,
+        *,
+        events: list[Event] | None = None,
+        executor: object = None,
+        **profile: object,
+    ) -> Summary:
+        summary = await start_search(
+            Path("toy.py"),
+            TracePolicy(),
+            "cpu",
+            SearchProfile.model_validate(toy.PROFILE.model_dump() | profile),
+            home=tmp_path,
+            listener=events.append if events is not None else None,
+            executor=executor or toy.ToyExecutor(),
+            make_minds=minds(toy, voice),
+        )
+        assert isinstance(summary, Summary)
+        return summary
+
+    return run
+
+
+def evolved(events: list[Event]) -> list[StrategyEvolved]:
+    return [event for event in events if isinstance(event, StrategyEvolved)]
+
+
+async def test_without_a_strategist_nothing_evolves(
+    search: Callable[..., Awaitable[Summary]], tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    summary = await search(events=events)
+    assert Archive.open(summary.run, tmp_path).strategies() == ()
+    assert evolved(events) == []
+
+
+async def test_one_role_a_round_is_rewritten_and_nobody_is_asked_after_the_last(
+    evolving: Evolving, tmp_path: Path
+) -> None:
+    voice, events = Scripted(), list[Event]()
+    summary = await evolving(voice, events=events)
+    assert summary.rounds == 3
+    assert voice.asked == ["strategist:planner:1", "strategist:coder:2"]
+    archive = Archive.open(summary.run, tmp_path)
+    assert [item.id for item in versions(archive, "planner")] == ["planner:0", "planner:1"]
+    assert [item.id for item in versions(archive, "coder")] == ["coder:0", "coder:2"]
+    assert {idea.strategy for idea in archive.ideas(1)} == {"planner:0"}
+    assert {idea.strategy for idea in archive.ideas(2)} == {"planner:1"}
+    for round, expected in ((1, "coder:0"), (2, "coder:0"), (3, "coder:2")):
+        written = [item for item in archive.candidates(round) if item.author == "coder"]
+        assert {item.candidate.strategy for item in written} == {expected}
+    born = evolved(events)[0]
+    assert born.version.text == "- what strategist:planner:1 taught\n- look elsewhere too"
+    assert born.before == versions(archive, "planner")[0].text
+
+
+async def test_a_version_without_a_good_child_gives_way_to_its_parent(
+    evolving: Evolving, toy: ModuleType, tmp_path: Path
+) -> None:
+    def wrong(candidate: Candidate, effort: str) -> Verdict | None:
+        return Verdict.WRONG_RESULT if candidate.idea.startswith("r2") else None
+
+    events: list[Event] = []
+    executor = toy.ToyExecutor(wrong=wrong)
+    summary = await evolving(Scripted(), events=events, executor=executor)
+    told = [(event.round, event.version.id) for event in evolved(events)]
+    assert told == [(1, "planner:1"), (2, "planner:0"), (2, "coder:2")]
+    archive = Archive.open(summary.run, tmp_path)
+    assert {idea.strategy for idea in archive.ideas(3)} == {"planner:0"}
+    first, second = trials(archive, "planner")
+    assert first.rank == 0
+    assert second.children > 0
+    assert (second.correct, second.rank, second.best) == (0, None, "")
+
+
+async def test_a_model_that_does_not_answer_costs_one_note_and_no_version(
+    evolving: Evolving, tmp_path: Path
+) -> None:
+    voice, events = Scripted(VoiceError("it is away")), list[Event]()
+    summary = await evolving(voice, events=events)
+    assert voice.asked == ["strategist:planner:1", "strategist:planner:2"]
+    notes = [event.words for event in events if isinstance(event, Noted)]
+    assert "the planner's strategy stays as it is after round 1: it is away" in notes
+    archive = Archive.open(summary.run, tmp_path)
+    assert {idea.strategy for idea in archive.ideas(2)} == {"planner:0"}
+    assert {idea.strategy for idea in archive.ideas(3)} == {"planner:2"}
+
+
+async def test_an_ablation_of_prompts_asks_nobody(evolving: Evolving, tmp_path: Path) -> None:
+    voice = Scripted()
+    summary = await evolving(voice, without=("prompts",))
+    assert voice.asked == []
+    assert Archive.open(summary.run, tmp_path).strategies() == ()
+
+
+async def test_a_run_that_waits_for_the_strategist_goes_on_where_it_stood(
+    evolving: Evolving, toy: ModuleType, tmp_path: Path
+) -> None:
+    waits = Scripted(AwaitingError("the answer is not there yet"))
+    waiting = await evolving(waits)
+    assert waiting.status == "waiting"
+    archive = Archive.open(waiting.run, tmp_path)
+    assert archive.strategies() == ()
+    voice = Scripted()
+    summary = await resume_search(
+        waiting.run,
+        home=tmp_path,
+        executor=toy.ToyExecutor(),
+        make_minds=minds(toy, voice),
+    )
+    assert isinstance(summary, Summary)
+    assert voice.asked == ["strategist:planner:1", "strategist:coder:2"]
+    assert current(archive, "planner").id == "planner:1"
+    stored = archive.events(kind="strategy_evolved")
+    assert len(stored) == len({event.key for event in stored})
+
+
+async def test_a_step_taken_again_has_the_same_turn(evolving: Evolving, tmp_path: Path) -> None:
+    summary = await evolving(Scripted(), rounds=2)
+    archive = Archive.open(summary.run, tmp_path)
+    assert turn(archive, 1) == "planner"
+    assert turn(archive, 2) == "coder"
+
+
+async def test_a_finished_run_that_gets_more_rounds_evolves_on(
+    evolving: Evolving, toy: ModuleType, tmp_path: Path
+) -> None:
+    before = await evolving(Scripted(), rounds=1)
+    voice = Scripted()
+    await resume_search(
+        before.run,
+        home=tmp_path,
+        rounds=2,
+        executor=toy.ToyExecutor(),
+        make_minds=minds(toy, voice),
+    )
+    assert voice.asked == ["strategist:planner:1"]
+    assert {idea.strategy for idea in Archive.open(before.run, tmp_path).ideas(2)} == {"planner:1"}
