@@ -165,6 +165,10 @@ class SearchContext:
         """The budget of rounds as it stood when that round ended; a resume may have raised it."""
         return int(self.decide(f"rounds:{round}", lambda: str(self.profile.rounds)))
 
+    def seconds_allowed(self, round: int) -> float:
+        """The budget of seconds as it stood when that round ended."""
+        return float(self.decide(f"seconds:{round}", lambda: repr(self.profile.seconds)))
+
     def decide(self, key: str, now: Callable[[], str]) -> str:
         """What depends on more than the archive: decided once under that key, and kept."""
         if self.decisions is None:

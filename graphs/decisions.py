@@ -7,7 +7,7 @@ what it had decided, so a resumed run asks the same questions in the same words.
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tools.archive import Archive
+from tools.archive import Archive, NotRecordedError
 
 
 class Decisions(Protocol):
@@ -50,7 +50,3 @@ class PastDecisions:
         if key not in self._past:
             raise NotRecordedError(f"the decision {key!r}")
         return self._past[key]
-
-
-class NotRecordedError(Exception):
-    """A replay wants to know what the recorded run never found out; the message names it."""

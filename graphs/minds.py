@@ -7,6 +7,7 @@ and says so. Every call is kept in the archive before anyone acts upon it.
 from agents.coder import PlaybookCoder
 from agents.critic import PlaybookCritic
 from agents.model.purse import Purse, spent_words
+from agents.model.recorded import RecordedVoice
 from agents.model.voice import Voice
 from agents.model.voices import Surroundings, Voices, voices_for
 from agents.planner import PlaybookPlanner
@@ -35,6 +36,16 @@ def minds_for(models: Models | None) -> MakeMinds:
     if models is None:
         return playbook_minds
     return lambda around: _model_minds(around, _voices(models, around))
+
+
+def minds_by(voice: Voice) -> MakeMinds:
+    """Who thinks by one voice for all roles, whose calls are kept as a model's are."""
+
+    def make(around: Circumstances) -> Minds:
+        kept = RecordedVoice(voice, around.archive, lambda call: _tell(call, around))
+        return _model_minds(around, Voices(kept, kept, kept, kept, kept))
+
+    return make
 
 
 def models_of(archive: Archive) -> Models | None:

@@ -85,12 +85,19 @@ def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_ro
     if round >= (rounds := context.rounds_allowed(round)):
         return f"the budget of {rounds} rounds is used up"
     if context.is_out_of_time(f"round:{round}"):
-        return f"the budget of {profile.seconds:g} seconds is used up"
-    if spent := spent_on_models(context.archive, profile):
+        return f"the budget of {context.seconds_allowed(round):g} seconds is used up"
+    if spent := _spent(context, round):
         return spent
     if stale_rounds >= profile.patience:
         return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
     return ""
+
+
+def _spent(context: SearchContext, round: int) -> str:
+    """Why no model is asked any more; a resume may have filled the purse."""
+    return context.decide(
+        f"purse:{round}", lambda: spent_on_models(context.archive, context.profile)
+    )
 
 
 def _at_the_floor(context: SearchContext, best_ms: float) -> bool:

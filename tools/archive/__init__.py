@@ -6,7 +6,13 @@ as text, for what they mean is said in `graphs.events`.
 
 from tools.archive.behaviour import Behaviour, behaviour
 from tools.archive.elites import Elite, elites, parents, warm_up
-from tools.archive.errors import CorruptRunError, RunBusyError, RunError, UnknownRunError
+from tools.archive.errors import (
+    CorruptRunError,
+    NotRecordedError,
+    RunBusyError,
+    RunError,
+    UnknownRunError,
+)
 from tools.archive.islands import island, population
 from tools.archive.listing import list_runs
 from tools.archive.places import run_folders
@@ -33,6 +39,7 @@ __all__ = [
     "CorruptRunError",
     "Effort",
     "Elite",
+    "NotRecordedError",
     "RunBusyError",
     "RunError",
     "RunInfo",

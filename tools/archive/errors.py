@@ -13,5 +13,9 @@ class CorruptRunError(RunError):
     """The run's folder exists, but what is in it cannot be read."""
 
 
+class NotRecordedError(Exception):
+    """A replay wants to know what the recorded run never found out; the message names it."""
+
+
 class RunBusyError(RunError):
     """Another search works on this run right now."""

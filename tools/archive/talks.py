@@ -68,6 +68,10 @@ class Talks(Database):
                 row.on_conflict_do_update(index_elements=["name"], set_={"json": json})
             )
 
+    def terms(self) -> dict[str, str]:
+        """Every term by its name."""
+        return {str(row.name): str(row.json) for row in self._rows(select(schema.terms))}
+
     def term(self, name: str) -> str | None:
         """The JSON under that name; None where the run has none."""
         rows = self._rows(select(schema.terms).where(schema.terms.c.name == name))

@@ -1,0 +1,103 @@
+"""Judges as a recorded run did: every verdict and every time from its archive, nothing is run.
+
+For replays. Not here: making the calls in the same order, which is the graph's part.
+"""
+
+from pathlib import Path
+
+from profiles.load import Hardware
+from tools.archive import Archive, NotRecordedError
+from tools.evaluate.errand import Errand
+from tools.evaluate.executor import UNBUILT, Effort
+from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+
+
+class RecordedExecutor:
+    """The executor of a run that was evaluated on the machine it ran on.
+
+    Args:
+        past: The recorded run; it stays its owner's.
+        present: The replay of it so far.
+    """
+
+    def __init__(self, past: Archive, present: Archive) -> None:
+        self._past = past
+        self._present = present
+        self._record = past.record()
+
+    @property
+    def isolation(self) -> str:
+        """What was said of it in the run."""
+        summary = self._record.summary
+        return summary.isolation if summary else "as recorded"
+
+    @property
+    def together(self) -> bool:
+        """Whether trips were dear."""
+        return False
+
+    async def hardware(self) -> Hardware:
+        """The device of the run."""
+        return self._record.hardware
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """The task of the run, whatever lies at the path now."""
+        return self._record.task
+
+    async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
+        """What was measured; with `eager_only` no more than what was known at first."""
+        known = self._record.baselines
+        if known is None:
+            raise NotRecordedError("the baselines")
+        eager = tuple(item for item in known.items if item.name == "eager")
+        return Baselines(items=eager) if eager_only and not self.together else known
+
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Nothing that the run does not know."""
+
+    async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+        """What the judge said.
+
+        Raises:
+            NotRecordedError: When the run never asked for that.
+        """
+        found = self._past.evaluation(candidate.id, effort)
+        if found is None:
+            raise NotRecordedError(f"the judgement of {candidate.id} at the effort {effort!r}")
+        return found
+
+    async def aclose(self) -> None:
+        """Nothing runs."""
+
+
+class RecordedFarExecutor(RecordedExecutor):
+    """The executor of a run whose device was elsewhere."""
+
+    @property
+    def together(self) -> bool:
+        """Trips were dear."""
+        return True
+
+    def attach(self, run: str, folder: Path) -> None:
+        """Nothing is sent."""
+
+    def audited(self, task: Task) -> Task:
+        """The task with what the far audit had brought."""
+        return self._record.task
+
+    async def check(self, candidate: Candidate) -> Evaluation | None:
+        """What the compiler refused then."""
+        found = self._past.evaluation(candidate.id, "screen")
+        refused = found is not None and found.verification.isolation == UNBUILT
+        return found if refused else None
+
+    async def fetch(self, task: Task, errand: Errand) -> None:
+        """Everything is here already."""
+
+    def known(self, candidate: str, effort: Effort) -> Evaluation | None:
+        """What trips had brought by the round that the replay is in."""
+        now = max((idea.round for idea in self._present.ideas()), default=0)
+        then = any(
+            item.round <= now for item in self._past.candidates() if item.candidate.id == candidate
+        )
+        return self._past.evaluation(candidate, effort) if then else None
