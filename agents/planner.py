@@ -29,7 +29,8 @@ class Situation(Value):
     `best` is the fastest correct candidate so far; `parents` are the elites that the archive
     offers for refinement, the best first; `standings` everything that was judged. `strategy` is
     the evolving section of a model's prompt, None where none evolves; `moves` says in words which
-    moves between behaviours paid. Times in milliseconds.
+    moves between behaviours paid; `island` of `islands`, from 1, is the population that this
+    round grows and that `parents` come from. Times in milliseconds.
     """
 
     round: int
@@ -46,6 +47,8 @@ class Situation(Value):
     standings: tuple[Standing, ...] = ()
     strategy: StrategyVersion | None = None
     moves: tuple[str, ...] = ()
+    island: int = 1
+    islands: int = 1
 
 
 class Proposal(Value):

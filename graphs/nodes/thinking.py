@@ -9,7 +9,7 @@ from agents.planner import Situation
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted
 from graphs.state import SearchState, Update, Work
-from tools.archive import Author, Standing
+from tools.archive import Author, Standing, island
 from tools.nouns import Candidate, EvolvingRole, Idea, StrategyVersion, Symptom
 
 NOTHING_LEFT = "nothing is left to try"
@@ -143,6 +143,8 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         steering=context.wishes(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
+        island=island(round, context.profile.islands) + 1,
+        islands=context.profile.islands,
         moves=moves(judged, tried) if context.minds.strategist is not None else (),
     )
 

@@ -12,6 +12,7 @@ from agents.minds.cards import (
     symptoms_card,
     task_card,
 )
+from agents.minds.parents import parents_card
 from agents.minds.prompts import Words
 from agents.minds.standing import contract_summary, craft
 from agents.minds.tables import ledger_table, standings_table
@@ -43,7 +44,7 @@ class Question:
             "planner",
             "contract", "craft", "task", "hardware", "roofline", "progress", "round", "wanted",
             "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering", "options",
-            "strategy",
+            "strategy", "parents", "island", "islands",
         )  # fmt: skip
         self._turned_away = Words("planner-again", "accepted", "turned_away", "pins", "wanted")
         # What stays the same in every round is written once, and stands before what does not, so
@@ -62,7 +63,7 @@ class Question:
             situation: What the planner may look at.
             options: What the playbook would do, as P1, P2, ...
         """
-        best = situation.best
+        best, home = situation.best, _home(situation)
         messages = self._words.messages(
             **self._standing,
             roofline=roofline_card(self._task, self._hardware, situation.floor_ms),
@@ -71,13 +72,16 @@ class Question:
             wanted=situation.wanted,
             ledger=ledger_table(situation.tried, situation.ledger),
             standings=standings_table(situation.standings),
-            best=_source(best) if best else "",
+            best=_source(home) if home else "",
             symptoms=symptoms_card(situation.symptoms) if situation.best else "",
             analysis=analysis_card(situation.analysis) if situation.analysis else "",
             moves="\n".join(f"- {line}" for line in situation.moves),
             steering=steering_card(situation.steering) if _said(situation) else "",
             options="\n".join(_option(*item) for item in enumerate(options, start=1)),
             strategy=situation.strategy.text if situation.strategy else "",
+            parents=parents_card(situation.parents, situation.standings),
+            island=situation.island,
+            islands=situation.islands,
         )
         return Prompt(
             key=f"planner:{situation.round}",
@@ -105,6 +109,13 @@ class Question:
         own = Message(author="model", text=answered)
         update = {"key": f"{prompt.key}:differently", "messages": (*prompt.messages, own, *more)}
         return prompt.model_copy(update=update)
+
+
+def _home(situation: Situation) -> Standing | None:
+    """The best of the population that this round grows; of all, where there is but one."""
+    if situation.islands == 1:
+        return situation.best
+    return situation.parents[0] if situation.parents else None
 
 
 def _source(best: Standing) -> str:

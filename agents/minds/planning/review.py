@@ -119,10 +119,14 @@ def _tried_before(item: PlannedIdea, situation: Situation) -> str:
 def _parent(item: PlannedIdea, situation: Situation) -> str | None:
     """The candidate that an idea starts from, by the beginning of its id or as the best."""
     wanted = item.start_from.strip().strip("`'\"").lower()
+    parents = [standing.candidate.id for standing in situation.parents]
+    if situation.islands > 1 and wanted in _BEST:
+        return parents[0] if parents else None
     if wanted in _BEST:
         return situation.best.candidate.id if situation.best else None
     known = [standing.candidate.id for standing in situation.standings]
-    known += [standing.candidate.id for standing in situation.parents]
+    # Populations that are kept apart must not mix through the planner.
+    known = parents if situation.islands > 1 else known + parents
     found = {id for id in known if len(wanted) >= 4 and id.startswith(wanted)}
     return found.pop() if len(found) == 1 else None
 
