@@ -323,11 +323,12 @@ def ablate(
 
 
 @app.command()
-def doctor() -> None:
-    """Say what works here: device, compilers, profilers."""
+def doctor(model: Model = None, base_url: BaseUrl = None) -> None:
+    """Say what works here: device, compilers, profilers, the model."""
+    from ui.commands.models import Choice
     from ui.doctor import doctor
 
-    raise typer.Exit(doctor())
+    raise typer.Exit(doctor(Choice(model, base_url)))
 
 
 def main() -> None:

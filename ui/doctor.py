@@ -13,6 +13,8 @@ from typing import Literal
 
 from tools.evaluate.executor import EnvironmentLacksError
 from tools.nouns import Language, Value
+from ui.commands.models import Choice, chosen_models
+from ui.complaints import Complaint
 
 Outcome = Literal["works", "missing", "optional"]
 
@@ -31,9 +33,9 @@ class Row(Value):
     remedy: str = ""
 
 
-def doctor() -> int:
+def doctor(choice: Choice | None = None) -> int:
     """Print the table; the exit status says whether the main job can run here."""
-    rows = asyncio.run(examine())
+    rows = asyncio.run(examine(choice))
     _print(rows)
     return exit_status(rows)
 
@@ -46,8 +48,8 @@ def exit_status(rows: tuple[Row, ...]) -> int:
     return 0 if all(outcome == "works" for outcome in needed) else 3
 
 
-async def examine() -> tuple[Row, ...]:
-    """Try everything; a failed attempt is a row, not an exception."""
+async def examine(choice: Choice | None = None) -> tuple[Row, ...]:
+    """Try everything, a model where one is configured; what fails is a row, not an exception."""
     attempts: tuple[tuple[str, Callable[[], Awaitable[Row]]], ...] = (
         ("Python packages", _packages),
         ("GPU", _gpu),
@@ -56,12 +58,13 @@ async def examine() -> tuple[Row, ...]:
         ("CUDA compiler", lambda: _compile("CUDA compiler", Language.CUDA)),
         ("Nsight Compute", _ncu),
         ("isolation", _isolation),
+        ("model", lambda: _model(choice or Choice())),
     )
     rows = []
     for subject, attempt in attempts:
         try:
             rows.append(await attempt())
-        except EnvironmentLacksError as error:
+        except (EnvironmentLacksError, Complaint) as error:
             rows.append(Row(subject=subject, outcome="missing", words=str(error)))
         except Exception as error:  # a broken installation may raise anything; it is a finding
             words = f"{type(error).__name__}: {error}"
@@ -140,6 +143,25 @@ async def _ncu() -> Row:
         remedy = "install Nsight Compute for hardware counters; the search works without"
         return Row(subject="Nsight Compute", outcome="optional", words="not found", remedy=remedy)
     return Row(subject="Nsight Compute", outcome="works", words=f"found at {path}")
+
+
+async def _model(choice: Choice) -> Row:
+    """Ask the planner's model, where there is one, whether it is there."""
+    from agents.model.probe import probe
+
+    models = chosen_models(choice)
+    if models is None:
+        words = "none configured: the playbook thinks"
+        remedy = "--model NAME --base-url URL, or KERNELWRIGHT_MODEL and KERNELWRIGHT_BASE_URL"
+        return Row(subject="model", outcome="optional", words=words, remedy=remedy)
+    if models.planner.kind == "manual":
+        return Row(subject="model", outcome="works", words="you answer, by files")
+    found = await probe(models.planner)
+    if found.failure:
+        remedy = f"it serves {', '.join(found.served[:5])}" if found.served else ""
+        return Row(subject="model", outcome="missing", words=found.failure, remedy=remedy)
+    words = f"{models.planner.model} at {models.planner.base_url} said {found.said!r}"
+    return Row(subject="model", outcome="works", words=f"{words} in {found.seconds:.1f} s")
 
 
 async def _isolation() -> Row:

@@ -73,6 +73,16 @@ class EndpointVoice:
                 usd = price(self.profile, lost)
                 raise fault_of(error, self.profile).costing(lost, usd) from error
 
+    async def served(self) -> tuple[str, ...]:
+        """The models that the server lists; none where it does not say."""
+        try:
+            async with asyncio.timeout(self.profile.timeout_s):
+                return tuple(
+                    [item.id async for item in self._model().root_async_client.models.list()]
+                )
+        except Exception:  # many servers have no such list, and each fails in its own way
+            return ()
+
     async def _listen(self, prompt: Prompt, heard: Heard) -> None:
         """Ask, and take in what comes; nothing of it goes to a tracing service."""
         from langsmith import tracing_context
