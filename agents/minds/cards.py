@@ -139,15 +139,17 @@ def steering_card(steering: Steering) -> str:
     return "\n".join(lines) or "The person has said nothing."
 
 
-def candidate_card(candidate: Candidate, evaluation: Evaluation | None = None) -> str:
-    """A candidate in full: what is known of it, its kernel and its plan."""
+def candidate_card(
+    candidate: Candidate, evaluation: Evaluation | None = None, characters: int = 200_000
+) -> str:
+    """A candidate: what is known of it, its kernel and its plan, each of at most that length."""
     settings = ", ".join(f"{item.name}={item.value}" for item in candidate.settings)
     facts = [f"Candidate {candidate.id}", f"settings {settings}" if settings else ""]
     facts += [", ".join(candidate.strategies), _measured(evaluation) if evaluation else ""]
-    return "\n".join((
-        "; ".join(fact for fact in facts if fact), "",
-        fenced(candidate.language.value, candidate.kernel), "", fenced("python", candidate.plan),
-    ))  # fmt: skip
+    known = "; ".join(fact for fact in facts if fact)
+    kernel = fenced(candidate.language.value, shortened(candidate.kernel, characters))
+    plan = fenced("python", shortened(candidate.plan, characters))
+    return "\n\n".join((known, kernel, plan))
 
 
 def _measured(evaluation: Evaluation) -> str:
