@@ -230,6 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.STALLED:
             self.server.owner.closing.wait(self.server.owner.stall_s)
         if fault is Fault.RESET:  # a close that lingers for no time is a reset
+            time.sleep(0.05)  # else what was sent may be lost too
             linger = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.connection.close()
