@@ -6,7 +6,7 @@ from rich.console import Console
 from graphs.ablation import Outcome, Row
 from profiles.load import search_profile
 from ui.cli import run
-from ui.commands.ablate import _append, chosen_parts, read_outcomes, table_of
+from ui.commands.ablate import append_outcome, chosen_parts, read_outcomes, table_of
 from ui.complaints import Complaint
 
 
@@ -19,11 +19,11 @@ def outcome(task: str) -> Outcome:
 
 def test_outcomes_are_read_back_and_a_line_cut_off_by_a_kill_is_taken_out(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "out.jsonl"
-    _append(path, outcome("a.py"))
+    append_outcome(path, outcome("a.py"))
     with path.open("a") as file:
         file.write('{"task": "b.p')
     assert read_outcomes(path) == (outcome("a.py"),)
-    _append(path, outcome("b.py"))
+    append_outcome(path, outcome("b.py"))
     assert read_outcomes(path) == (outcome("a.py"), outcome("b.py"))
 
 

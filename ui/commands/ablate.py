@@ -123,7 +123,7 @@ async def _see_through(
     async for outcome in ablate(wanted, profile, search, minds=_minds(models), known=known):
         found.append(outcome)
         if out is not None and outcome not in known:
-            _append(out, outcome)
+            append_outcome(out, outcome)
         sys.stderr.write(f"{len(found)} of {len(wanted)}: {_told(outcome)}\n")
     return found
 
@@ -145,7 +145,7 @@ def _minds(models: Models | None) -> str:
     return ", ".join(dict.fromkeys(profile.model or profile.name for profile in profiles))
 
 
-def _append(path: Path, outcome: Outcome) -> None:
+def append_outcome(path: Path, outcome: Outcome) -> None:
     """Keep an outcome at once: the next trial may take an hour."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:

@@ -1,0 +1,100 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from agents.minds.critic import ModelCritic
+from agents.minds.profiler import ModelProfiler
+from graphs.context import Minds
+from graphs.events import Critiqued, Event, Noted, Profiled
+from graphs.run import resume_search, start_search
+from tools.archive import Archive
+from tools.nouns import Prompt, Reply, TracePolicy
+from tools.nouns.run import Summary
+
+
+class Reader:
+    """Answers from the tables of the prompts, as a careful reader would."""
+
+    def __init__(self, profiler: bool = True) -> None:
+        self.asked: list[Prompt] = []
+        self.profiler = profiler
+
+    async def say(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt)
+        text = prompt.messages[1].text
+        times = dict(re.findall(r"\| (K\d+)\.screen_ms \| ([\d.]+) \|", text))
+        if prompt.role == "profiler":
+            return Reply(text=json.dumps({
+                "words": "K1 is what it is.", "numbers": [f"K1.screen_ms={times['K1']}"],
+            }))  # fmt: skip
+        slowest = max(times, key=lambda name: float(times[name]))
+        claims = [
+            {
+                "words": words,
+                "faster": "K1",
+                "slower": slowest,
+                "numbers": [f"K1.screen_ms={fast}", f"{slowest}.screen_ms={times[slowest]}"],
+            }
+            for words, fast in (("It wins.", times["K1"]), ("It is magic.", "0.0001"))
+        ]
+        tried = {
+            "words": "More of it.", "attribute": "VECTOR", "value": "4", "below_ms": 100.0,
+        }  # fmt: skip
+        return Reply(text=json.dumps({"explains": claims, "implies": "So.", "next": [tried]}))
+
+
+def minds(toy: ModuleType, voice: Reader) -> Minds:
+    plain: Minds = toy.toy_minds(toy.LOOPS)
+    return replace(
+        plain,
+        critic=ModelCritic(voice, plain.critic),
+        profiler=ModelProfiler(voice, plain.profiler),
+    )
+
+
+async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    voice = Reader()
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
+        executor=toy.ToyExecutor(), make_minds=lambda around: minds(toy, voice),
+        listener=events.append,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    analyses = [event.analysis for event in events if isinstance(event, Critiqued)]
+    assert {claim.words for analysis in analyses for claim in analysis.claims} == {"It wins."}
+    noted = [event.words for event in events if isinstance(event, Noted)]
+    assert sum("It is magic." in words for words in noted) == len(analyses)
+    told = [event for event in events if isinstance(event, Profiled)]
+    assert any("is what it is. (screen_ms" in event.explanation for event in told)
+    assert any(not event.explanation for event in told)
+    scored = [p for p in analyses[1].predictions if p.made_in_round == 1]
+    assert [(p.attribute, p.held) for p in scored] == [("VECTOR", True)]
+    assert analyses[-1].predictions_held == analyses[-1].predictions_checked > 0
+    assert "is what it is" in voice.asked[-1].messages[1].text
+
+
+async def test_a_resumed_search_does_not_ask_again_what_is_known(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    first, second = Reader(), Reader()
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE.model_copy(update={"rounds": 2}),
+        home=tmp_path, executor=toy.ToyExecutor(), make_minds=lambda around: minds(toy, first),
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    await resume_search(
+        summary.run, home=tmp_path, rounds=3, executor=toy.ToyExecutor(),
+        make_minds=lambda around: minds(toy, second),
+    )  # fmt: skip
+    assert not {item.key for item in first.asked} & {item.key for item in second.asked}
+    archive = Archive.open(summary.run, tmp_path)
+    try:
+        assert [item.round for item in archive.analyses()] == [1, 2, 3]
+        assert {item.origin for item in archive.analyses()} == {"model"}
+    finally:
+        archive.close()
