@@ -172,10 +172,10 @@ async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusa
     checkpoints = context.archive.folder / CHECKPOINTS
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         graph = build_search(saver)
-        drive = asyncio.create_task(_drive(graph, context))
-        context.control.watch(drive)
+        driving = asyncio.create_task(drive(graph, context))
+        context.control.watch(driving)
         try:
-            await drive
+            await driving
         except (asyncio.CancelledError, GraphDrained):
             return await _stopped(graph, context)
         except AwaitingError as awaited:
@@ -193,7 +193,7 @@ async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusa
     return summary
 
 
-async def _drive(graph: SearchGraph, context: SearchContext) -> None:
+async def drive(graph: SearchGraph, context: SearchContext) -> None:
     """From the beginning, from the last checkpoint, or on from where it had finished."""
     config = _config(context)
     snapshot = await graph.aget_state(config)

@@ -1,0 +1,183 @@
+"""Recorded runs, run again without model, compiler or device."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.control import Control
+from graphs.events import Event
+from graphs.replay import Replay, replay
+from tools.archive import Archive, RunError
+from tools.awaiting import AwaitingError
+from tools.nouns import Candidate, Verdict
+from tools.nouns.run import Summary
+
+Search = Callable[..., Awaitable[Summary]]
+
+
+@pytest.fixture
+def replayed(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Replay]]:
+    """Replay a toy search; only the toy's minds think."""
+
+    async def run(name: str | Path) -> Replay:
+        return await replay(name, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS))
+
+    return run
+
+
+Replayed = Callable[..., Awaitable[Replay]]
+
+
+def change(home: Path, run: str, statement: str, *values: object) -> None:
+    """Alter a record, as a fault of ours in the past would have."""
+    with sqlite3.connect(home / "runs" / run / "run.db") as database:
+        database.execute(statement, values)
+
+
+async def test_a_finished_run_replays_to_the_same_decisions(
+    search: Search, replayed: Replayed, toy: ModuleType
+) -> None:
+    def sometimes_wrong(candidate: Candidate, effort: str) -> Verdict | None:
+        return Verdict.WRONG_RESULT if "rows=tiled" in candidate.strategies else None
+
+    summary = await search(executor=toy.ToyExecutor(wrong=sometimes_wrong), seed=3)
+    told = await replayed(summary.run)
+    assert told.difference is None
+    assert told.ended == ""
+    assert told.same > 40
+
+
+async def test_the_clock_decides_in_a_replay_what_it_decided_then(
+    search: Search, replayed: Replayed, toy: ModuleType
+) -> None:
+    summary = await search(rounds=9, seconds=1.0, executor=toy.ToyExecutor(pause_s=0.1))
+    assert summary.stopped_because == "the budget of 1 seconds is used up"
+    told = await replayed(summary.run)
+    assert told.difference is None
+
+
+async def test_runs_that_were_stopped_and_resumed_replay(
+    search: Search, resume: Search, replayed: Replayed
+) -> None:
+    control = Control()
+
+    def listener(event: Event) -> None:
+        if event.kind == "best_improved":
+            control.stop()
+
+    stopped = await search(control=control, listener=listener)
+    told = await replayed(stopped.run)
+    assert told.difference is None
+    assert told.ended  # as far as it came
+    await resume(stopped.run)
+    again = await replayed(stopped.run)
+    assert again.difference is None
+    assert again.ended == ""
+    assert again.same > told.same
+
+
+async def test_a_run_that_was_cancelled_in_the_middle_of_a_step_replays(
+    search: Search, resume: Search, replayed: Replayed, toy: ModuleType, tmp_path: Path
+) -> None:
+    task = asyncio.ensure_future(search(executor=toy.ToyExecutor(pause_s=0.03)))
+    await asyncio.sleep(0.6)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (await replayed(folder.name)).difference is None
+    await resume(folder.name)
+    told = await replayed(folder.name)
+    assert told.difference is None
+    assert told.ended == ""
+
+
+async def test_runs_that_went_on_after_their_end_replay(
+    search: Search, resume: Search, replayed: Replayed
+) -> None:
+    first = await search(rounds=1)
+    more = await resume(first.run, rounds=3)
+    assert more.rounds > 1
+    told = await replayed(first.run)
+    assert told.difference is None
+    assert told.ended == ""
+
+
+async def test_runs_that_waited_replay(
+    search: Search, resume: Search, replayed: Replayed, toy: ModuleType
+) -> None:
+    def far(candidate: Candidate, effort: str) -> None:
+        if effort == "precise":
+            raise AwaitingError("the other host")
+
+    waiting = await search(executor=toy.ToyExecutor(wrong=far))
+    assert waiting.status == "waiting"
+    assert (await replayed(waiting.run)).difference is None
+    await resume(waiting.run)
+    told = await replayed(waiting.run)
+    assert told.difference is None
+    assert told.ended == ""
+
+
+async def test_a_copied_folder_replays_anywhere(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    copy = tmp_path / "elsewhere" / "a-report"
+    shutil.copytree(tmp_path / "runs" / summary.run, copy)
+    shutil.rmtree(tmp_path / "runs")
+    told = await replayed(copy)
+    assert told.difference is None
+    assert told.same > 40
+
+
+async def test_a_verdict_that_was_another_is_a_difference(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    assert summary.best is not None
+    archive = Archive.open(summary.run, tmp_path)
+    judged = archive.evaluation(summary.best.candidate, "screen")
+    archive.close()
+    assert judged is not None
+    assert judged.screen is not None
+    slow = judged.screen.model_copy(update={"median_ms": 99.0})
+    other = judged.model_copy(update={"screen": slow, "comparisons": ()}).model_dump_json()
+    change(
+        tmp_path, summary.run,
+        "update evaluations set json = ? where candidate = ? and effort = 'screen'",
+        other, summary.best.candidate,
+    )  # fmt: skip
+    told = await replayed(summary.run)
+    assert told.difference is not None
+    assert told.same > 0
+
+
+async def test_a_decision_of_ours_that_would_be_another_now_is_the_first_difference(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    change(
+        tmp_path, summary.run,
+        "update analyses set json = replace(json, 'rather than', 'much rather than') "
+        "where round = 1",
+    )  # fmt: skip
+    told = await replayed(summary.run)
+    assert told.difference is not None
+    assert told.difference.key == "analysis:1"
+    assert "much rather" in told.difference.recorded
+    assert "much rather" not in told.difference.replayed
+
+
+async def test_a_run_without_decisions_is_refused_in_one_sentence(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    change(tmp_path, summary.run, "delete from decisions")
+    with pytest.raises(RunError, match="recorded before"):
+        await replayed(summary.run)
