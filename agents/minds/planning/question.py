@@ -16,14 +16,14 @@ from agents.minds.parents import parents_card
 from agents.minds.prompts import Words
 from agents.minds.standing import contract_summary, craft
 from agents.minds.tables import ledger_table, standings_table
-from agents.minds.text import milliseconds, shortened
+from agents.minds.text import milliseconds
 from agents.planner import Situation
 from profiles.load import Hardware
 from tools.archive import Standing
 from tools.nouns import Idea, Language, Message, Prompt, Task
 
 # Of the best candidate's source, this much is shown: structure matters here, not every line.
-_SOURCE_CHARACTERS = 14_000
+_SHOWN = 14_000
 
 
 class Question:
@@ -72,7 +72,7 @@ class Question:
             wanted=situation.wanted,
             ledger=ledger_table(situation.tried, situation.ledger),
             standings=standings_table(situation.standings),
-            best=_source(home) if home else "",
+            best=candidate_card(home.candidate, home.evaluation, _SHOWN) if home else "",
             symptoms=symptoms_card(situation.symptoms) if situation.best else "",
             analysis=analysis_card(situation.analysis) if situation.analysis else "",
             moves="\n".join(f"- {line}" for line in situation.moves),
@@ -116,10 +116,6 @@ def _home(situation: Situation) -> Standing | None:
     if situation.islands == 1:
         return situation.best
     return situation.parents[0] if situation.parents else None
-
-
-def _source(best: Standing) -> str:
-    return shortened(candidate_card(best.candidate, best.evaluation), _SOURCE_CHARACTERS)
 
 
 def _said(situation: Situation) -> bool:
