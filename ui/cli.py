@@ -240,6 +240,14 @@ def trace(run: Run, run_dir: RunDir = None) -> None:
 
 
 @app.command()
+def replay(run: Run, run_dir: RunDir = None) -> None:
+    """Run a recorded search again, without model or device, and compare every decision."""
+    from ui.commands.replaying import replay
+
+    raise typer.Exit(replay(run, run_dir))
+
+
+@app.command()
 def report(
     run: Run,
     output: Annotated[
