@@ -21,7 +21,7 @@ from agents.minds.standing import contract, craft
 from agents.minds.text import fenced
 from agents.minds.writing.answers import Draft
 from agents.minds.writing.failures import findings
-from agents.minds.writing.offers import Offers, find_source, offers, source_of
+from agents.minds.writing.offers import Offers, find_source, first_choices, offers, source_of
 from agents.minds.writing.rounds import Checked, Rounds
 from agents.model.voice import Voice, VoiceError
 from agents.playbook.ideas import Recipe, Repertoire
@@ -218,10 +218,7 @@ class ModelCoder:
 
     def _unwritten(self, order: Order) -> Recipe | None:
         """A recipe that no candidate has, the best by the roofline for the first idea."""
-        options = self._repertoire.options()
-        first: dict[str, str] = {}
-        for option in options:
-            first.setdefault(option.loop, option.strategy.name)
+        first, options = first_choices(self._repertoire), self._repertoire.options()
         if not first:
             return None
         written = [choices(item) for item in _settled(order)]

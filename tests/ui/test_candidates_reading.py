@@ -4,7 +4,7 @@ import pytest
 
 from tools.candidates import ContractError
 from tools.nouns import Language
-from ui.commands.candidates import read_candidate
+from ui.commands.candidates import read_candidate, read_start
 from ui.complaints import Complaint
 
 KERNEL = 'extern "C" void twice(const float* x, float* y, int n) {}\n'
@@ -71,3 +71,24 @@ def test_a_plan_that_breaks_the_contract_names_line_and_rule(tmp_path):
     (tmp_path / "plan.py").write_text("import os\n" + PLAN)
     with pytest.raises(ContractError, match="line 1"):
         read_candidate(tmp_path)
+
+
+def test_a_kernel_to_start_from_may_have_no_plan(tmp_path):
+    (tmp_path / "fast.cu").write_text("__global__ void mine() {}\n")
+    start = read_start(tmp_path / "fast.cu")
+    assert (start.language, start.plan, start.name) == (Language.CUDA, "", "fast.cu")
+
+
+def test_a_whole_candidate_to_start_from_keeps_its_plan_and_the_contract(tmp_path):
+    (tmp_path / "fast.cpp").write_text(KERNEL)
+    (tmp_path / "plan.py").write_text(PLAN)
+    assert read_start(tmp_path / "fast.cpp").plan == PLAN
+    assert read_start(tmp_path).plan == PLAN
+    (tmp_path / "plan.py").write_text("import os\n")
+    with pytest.raises(ContractError):
+        read_start(tmp_path / "fast.cpp")
+
+
+def test_nothing_to_start_from_is_a_complaint(tmp_path):
+    with pytest.raises(Complaint, match="there is no candidate"):
+        read_start(tmp_path / "fast.cu")

@@ -70,6 +70,14 @@ def source_of(candidate: Candidate) -> Source:
     return Source(kernel=candidate.kernel, plan=candidate.plan, labels=tuple(labels))
 
 
+def first_choices(repertoire: Repertoire) -> dict[str, str]:
+    """The most promising strategy of every loop; empty where the playbook knows no loop."""
+    first: dict[str, str] = {}
+    for option in repertoire.options():
+        first.setdefault(option.loop, option.strategy.name)
+    return first
+
+
 def _firm(order: Order) -> tuple[str, ...]:
     """What the idea itself says to start from."""
     return tuple(filter(None, (order.idea.parent, PERSON)))
@@ -115,11 +123,12 @@ def _offer(candidate: Candidate, title: str, text: str) -> Offer:
 
 def _draft(repertoire: Repertoire) -> Offer | None:
     """What the playbook would write first; it has not been judged."""
+    chosen = first_choices(repertoire)
     try:
-        draft = repertoire.draft({})
+        draft = repertoire.draft(chosen) if chosen else None
     except ValueError:
         return None
-    if not repertoire.options() or len(draft.kernel) > _CHARACTERS:
+    if draft is None or len(draft.kernel) > _CHARACTERS:
         return None
     language = repertoire.language.value
     text = f"{fenced(language, draft.kernel)}\n\n{fenced('python', draft.plan)}"

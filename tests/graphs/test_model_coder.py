@@ -1,0 +1,149 @@
+"""A model's coder in the whole graph: repairs are bounded, a person's kernel comes first."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.coder import PlaybookCoder
+from agents.minds.coder import ModelCoder
+from agents.planner import Proposal, Situation
+from agents.starting import Start
+from graphs.context import Circumstances, MakeMinds, Minds
+from graphs.run import resume_search, start_search
+from graphs.starting import start_of
+from tools.archive import Archive
+from tools.nouns import Candidate, Idea, Language, Prompt, Refusal, Reply, TracePolicy, Verdict
+from tools.nouns.run import Summary
+
+KERNEL = """// memory=streamed
+// tune: THREADS in 64, 128, 256
+// tune: VECTOR in 1, 2, 4
+extern "C" void run(const float* x, float* y) {{ /* {number} */ }}
+"""
+PLAN = "def forward(x):\n    y = empty_like(x)\n    launch('run', args=(x, y))\n    return y\n"
+
+
+class OneIdea:
+    async def plan(self, situation: Situation) -> Proposal:
+        idea = Idea(
+            id=f"r{situation.round}i1", title="Mine", mechanism="words", reason="words",
+            category="memory", metric="ms", round=situation.round, origin="model",
+        )  # fmt: skip
+        return Proposal(ideas=(idea,), reasoning="")
+
+
+class CountingVoice:
+    """Writes another kernel each time it is asked."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    async def say(self, prompt: Prompt) -> Reply:
+        self.keys.append(prompt.key)
+        kernel = KERNEL.format(number=len(self.keys))
+        return Reply(text=f"```cpp\n{kernel}```\n```python\n{PLAN}```")
+
+
+@pytest.fixture
+def voice() -> CountingVoice:
+    return CountingVoice()
+
+
+@pytest.fixture
+def model_minds(toy: ModuleType, voice: CountingVoice) -> MakeMinds:
+    def make(around: Circumstances) -> Minds:
+        repertoire = toy.ToyRepertoire(toy.LOOPS)
+        coder = ModelCoder(
+            voice, around.task, around.hardware, PlaybookCoder(repertoire), repertoire,
+            start_of(around.archive),
+        )  # fmt: skip
+        return replace(toy.toy_minds(toy.LOOPS), planner=OneIdea(), coder=coder)
+
+    return make
+
+
+def always(verdict: Verdict) -> Callable[[Candidate, str], Verdict]:
+    return lambda candidate, effort: verdict
+
+
+async def test_a_models_repairs_are_bounded_and_each_is_another_question(
+    toy: ModuleType, voice: CountingVoice, model_minds: MakeMinds, tmp_path: Path
+) -> None:
+    profile = toy.PROFILE.model_copy(
+        update={"rounds": 1, "repairs": 2, "candidates_per_idea": 1, "patience": 9}
+    )
+    executor = toy.ToyExecutor(wrong=always(Verdict.WRONG_RESULT))
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
+        make_minds=model_minds,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    assert voice.keys == ["coder:r1i1:0", "coder:r1i1:1", "coder:r1i1:2"]
+    archive = Archive.open(summary.run, tmp_path)
+    written = [item.candidate for item in archive.candidates()]
+    archive.close()
+    assert [item.parents for item in written] == [(), (written[0].id,), (written[1].id,)]
+
+
+async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    start = Start(language=Language.CPP, kernel=KERNEL.format(number=0), plan=PLAN, name="mine.cpp")
+    profile = toy.PROFILE.model_copy(update={"rounds": 1})
+
+    class Executor(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+        def cost(self, candidate: Candidate) -> float:
+            return 0.9 if candidate.origin == "person" else float(super().cost(candidate))
+
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=Executor(),
+        make_minds=lambda around: toy.toy_minds(toy.LOOPS), start=start,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    archive = Archive.open(summary.run, tmp_path)
+    ideas = [idea.id for idea in archive.ideas(1)]
+    assert start_of(archive) == start
+    assert ideas[0] == "r1i0"
+    assert len(set(ideas)) == len(ideas)
+    entry = next(item for item in archive.ledger() if item.idea == "r1i0")
+    assert entry.correct == entry.candidates >= 1
+    assert entry.measured_ms == 0.9
+    archive.close()
+    again = await resume_search(
+        summary.run, home=tmp_path, rounds=2, executor=Executor(),
+        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+    )  # fmt: skip
+    assert isinstance(again, Summary)
+    assert again.rounds == 2
+
+
+async def test_a_bare_kernel_is_wrapped_by_the_model(
+    toy: ModuleType, voice: CountingVoice, model_minds: MakeMinds, tmp_path: Path
+) -> None:
+    start = Start(language=Language.CPP, kernel="void mine() {}\n", name="mine.cpp")
+    profile = toy.PROFILE.model_copy(update={"rounds": 1, "repairs": 0, "candidates_per_idea": 1})
+    executor = toy.ToyExecutor(wrong=always(Verdict.WRONG_RESULT))
+    await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
+        make_minds=model_minds, start=start,
+    )  # fmt: skip
+    assert sorted(voice.keys) == ["coder:r1i0:0", "coder:r1i1:0"]
+
+
+@pytest.mark.parametrize(
+    ("language", "plan", "words"),
+    [(Language.CUDA, PLAN, "takes cpp"), (Language.CPP, "", "has no plan")],
+)
+async def test_a_kernel_that_cannot_be_used_is_refused_in_a_sentence(
+    toy: ModuleType, tmp_path: Path, language: Language, plan: str, words: str
+) -> None:
+    start = Start(language=language, kernel=KERNEL.format(number=0), plan=plan, name="mine")
+    answer = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
+        executor=toy.ToyExecutor(), start=start,
+    )  # fmt: skip
+    assert isinstance(answer, Refusal)
+    assert words in answer.sentence
