@@ -14,7 +14,7 @@ from typing import Protocol
 from agents.attributes import is_actionable
 from agents.contrast import Difference, Sample, differences, exemplars, samples
 from agents.facts import known, reading
-from agents.predictions import checked, score, trust
+from agents.predictions import DISTRUSTED, checked, score, trust
 from agents.steering import Steering
 from profiles.load import Hardware
 from tools.archive import Standing
@@ -111,7 +111,7 @@ def _telling(found: Sequence[Difference], trusted: dict[str, float]) -> list[Dif
 
     best: dict[str, Difference] = {}
     for item in sorted(found, key=weight, reverse=True):
-        if item.effect > WORTH_SAYING and trusted.get(item.name, 1.0) > 1 / 3:
+        if item.effect > WORTH_SAYING and trusted.get(item.name, 1.0) > DISTRUSTED:
             best.setdefault(item.name, item)
     return list(best.values())[:CLAIMS]
 

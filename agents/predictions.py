@@ -18,6 +18,9 @@ from tools.nouns import Analysis, Prediction
 # A reading of a candidate by name, None where there is none.
 Read = Callable[[Standing, str], float | None]
 
+# An attribute whose predictions failed twice and never held is believed no longer.
+DISTRUSTED = 1 / 3
+
 # A metric has to come at least this share of the predicted way.
 WAY = 0.5
 
@@ -74,18 +77,19 @@ def _words(text: str) -> set[str]:
 
 
 def _scored(prediction: Prediction, new: Sequence[Standing], read: Read) -> Prediction:
-    found = {
-        sample.candidate: sample.median_ms
-        for sample in samples(new)
-        if answers(sample, prediction.attribute, prediction.value)
-    }
+    found = [
+        sample for sample in samples(new) if answers(sample, prediction.attribute, prediction.value)
+    ]
+    if prediction.of == "kernels":
+        found = _fastest_of_each_kernel(found)
     if not found:
         return prediction
-    measured_ms = median(found.values())
+    measured_ms = median(sample.median_ms for sample in found)
+    counted = {sample.candidate for sample in found}
     readings = [
         value
         for item in new
-        if item.candidate.id in found
+        if item.candidate.id in counted
         and prediction.metric
         and (value := read(item, prediction.metric)) is not None
     ]
@@ -94,6 +98,14 @@ def _scored(prediction: Prediction, new: Sequence[Standing], read: Read) -> Pred
     return prediction.model_copy(
         update={"held": held, "measured_ms": measured_ms, "metric_measured": reading}
     )
+
+
+def _fastest_of_each_kernel(found: Sequence[Sample]) -> list[Sample]:
+    """What a kernel is labelled with is not refuted by settings that a tuner only tried."""
+    fastest: dict[str, Sample] = {}
+    for sample in sorted(found, key=lambda sample: sample.median_ms):
+        fastest.setdefault(sample.implementation, sample)
+    return list(fastest.values())
 
 
 def _came(prediction: Prediction, reading: float) -> bool:

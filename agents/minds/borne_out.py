@@ -6,6 +6,7 @@ critic reads in the next round.
 """
 
 import re
+from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
@@ -14,6 +15,7 @@ from agents.critic import Hearing
 from agents.facts import reading
 from agents.minds.exhibits import Contrast
 from agents.minds.grounding import citation, complaint, unfounded_ratios
+from agents.predictions import DISTRUSTED, checked, trust
 from tools.archive.behaviour import REGISTER_STEPS, SHARED_STEPS_BYTES
 from tools.nouns import Analysis, Claim, Prediction
 
@@ -67,6 +69,7 @@ def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: Hearing
     claims, notes = _claims(said, seen)
     predictions, open_words, more = _predictions(said, seen, hearing.round)
     old = tuple(p for p in known.predictions if p.made_in_round < hearing.round)
+    trusted = trust((*checked(hearing.analyses), *(p for p in old if p.held is not None)))
     implies = " ".join(seen.with_ids(said.implies).split())
     if open_words:
         implies = f"{implies} Also worth trying: {'; '.join(open_words)}."
@@ -74,8 +77,8 @@ def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: Hearing
         update={
             "claims": claims or known.claims,
             "implies": implies or known.implies,
-            "prefer": _attributes(said.prefer, seen) or known.prefer,
-            "avoid": tuple(dict.fromkeys((*_attributes(said.avoid, seen), *known.avoid))),
+            "prefer": _attributes(said.prefer, seen, trusted) or known.prefer,
+            "avoid": tuple(dict.fromkeys((*_attributes(said.avoid, seen, trusted), *known.avoid))),
             "predictions": (*old, *predictions),
             "origin": "model",
             "notes": (*known.notes, *notes, *more),
@@ -162,6 +165,7 @@ def _predictions(
                 metric=metric,
                 metric_from=reading(seen.exhibits[0].facts, metric) if metric else None,
                 metric_to=item.metric_to if metric else None,
+                of="kernels" if attribute in LABELS else "candidates",
             )
         )
     return tuple(predictions), tuple(words), tuple(notes)
@@ -198,13 +202,14 @@ def _uncheckable(attribute: str, value: str, below_ms: float | None, seen: Contr
     return f"candidates have no attribute {attribute!r}"
 
 
-def _attributes(words: list[str], seen: Contrast) -> tuple[str, ...]:
-    """What can be preferred or avoided, spelled as candidates spell it."""
+def _attributes(words: list[str], seen: Contrast, trusted: Mapping[str, float]) -> tuple[str, ...]:
+    """What can be preferred or avoided, spelled as candidates spell it; not what kept failing."""
     found = []
     for word in words[:MOST_WORDS]:
         name, equals, value = word.strip().partition("=")
         name, value = name.strip(), value.strip()
         named = name in LABELS or name in dict(seen.values) or name.isupper()
-        if equals and value and named and is_actionable(name):
+        believed = trusted.get(name, 1.0) > DISTRUSTED
+        if equals and value and named and believed and is_actionable(name):
             found.append(f"{name}={seen.spelled(name, value)}")
     return tuple(dict.fromkeys(found))

@@ -80,3 +80,16 @@ def test_a_metric_has_to_come_half_of_the_way(
     said = analysis(metric="registers", metric_from=96.0, metric_to=64.0)
     (scored,) = score((new,), (said,), read)
     assert (scored.held, scored.metric_measured) == (held, registers)
+
+
+def test_a_kernel_counts_once_by_its_fastest_settings(standing: MakeStanding) -> None:
+    new = (
+        standing(("memory=on chip",), 0.8, round=2, threads=64),
+        standing(("memory=on chip",), 5.0, round=2, threads=128),
+        standing(("memory=on chip",), 6.0, round=2, threads=256),
+        standing(("memory=on chip, wide",), 0.9, round=2),
+    )
+    (kernels,) = score(new, (analysis(of="kernels"),))
+    (candidates,) = score(new, (analysis(),))
+    assert (kernels.held, kernels.measured_ms) == (True, pytest.approx(0.85))
+    assert candidates.held is False

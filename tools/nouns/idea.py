@@ -1,5 +1,7 @@
 """Ideas before code, what they really brought, and the critic's contrast of candidates."""
 
+from typing import Literal
+
 from tools.nouns.value import Value
 
 
@@ -60,7 +62,8 @@ class Prediction(Value):
 
     The claim is that candidates whose `attribute` equals `value` have a median time below
     `below_ms`; and, where a `metric` is named, that their median of that reading goes from
-    `metric_from` towards `metric_to`, at least half of the way. `held` is None until checked.
+    `metric_from` towards `metric_to`, at least half of the way. `of` says who counts: every
+    candidate, or every kernel once, by its fastest settings. `held` is None until checked.
     """
 
     words: str
@@ -74,6 +77,7 @@ class Prediction(Value):
     metric_from: float | None = None
     metric_to: float | None = None
     metric_measured: float | None = None
+    of: Literal["candidates", "kernels"] = "candidates"
 
 
 class Analysis(Value):

@@ -9,7 +9,7 @@ from agents.minds.exhibits import contrast
 from agents.model.voice import VoiceError
 from tools.archive import Standing
 from tools.awaiting import AwaitingError
-from tools.nouns import Idea, Prompt, Reply
+from tools.nouns import Analysis, Idea, Prediction, Prompt, Reply
 
 MakeStanding = Callable[..., Standing]
 
@@ -198,3 +198,19 @@ def test_exhibits_that_are_alike_are_shown_by_their_difference(standing: MakeSta
     assert third.against in ("K1", "")
     assert seen.named(fast.candidate.id[:6]) == first
     assert seen.with_ids("K1 beats K3") == f"{first.candidate} beats {third.candidate}"
+
+
+async def test_an_attribute_whose_predictions_kept_failing_is_not_listened_to(
+    standings: tuple[Standing, ...],
+) -> None:
+    failed = tuple(
+        Prediction(
+            words="w", attribute="memory", value="v", below_ms=1.0, made_in_round=0, held=False
+        )
+        for _ in range(2)
+    )
+    earlier = Analysis(round=0, claims=(), implies="", predictions=failed)
+    voice = Said(answer(prefer=["memory=on chip", "rows=once"]))
+    hearing = Hearing(round=1, standings=standings, analyses=(earlier,))
+    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    assert analysis.prefer == ("rows=once",)
