@@ -1,0 +1,166 @@
+"""What our own code costs per question to a model, with a thousand candidates in the archive.
+
+The real graph, minds, archive and checkpoints go on for a few rounds after a run of that size;
+the model and the judge answer at once, so whatever time passes is ours. Of every role's question:
+writing the prompt, reading the answer; of every step of the graph: its whole time, the archive and
+the checkpoint included, and that time by the questions that were asked in it.
+What is not covered: the network, the tokenizer of a server, the compiler and the device.
+
+    python benchmarks/overhead.py --out benchmarks/results/cpu/overhead.json
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, median
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from instant import InstantExecutor, InstantVoice, TimedSaver, minds_of  # noqa: E402
+from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand  # noqa: E402
+
+from agents.playbook.repertoire import repertoire_for  # noqa: E402
+from graphs.context import SearchContext  # noqa: E402
+from graphs.search import build_search  # noqa: E402
+from graphs.state import START_STATE  # noqa: E402
+from profiles.load import Hardware, hardware_profile  # noqa: E402
+from tools.archive import Archive, warm_up  # noqa: E402
+from tools.evaluate.local import LocalExecutor  # noqa: E402
+from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402
+from tools.tasks import floor_ms  # noqa: E402
+
+BOUND_MS = 50.0
+
+
+async def traced(path: Path) -> Task:
+    """The task, traced as in any run."""
+    executor = LocalExecutor.create("cpu", Path(tempfile.mkdtemp()))
+    try:
+        task = await executor.trace(path, TracePolicy())
+    finally:
+        await executor.aclose()
+    if isinstance(task, Refusal):
+        raise SystemExit(task.sentence)
+    return task
+
+
+async def go_on(
+    archive: Archive, task: Task, hardware: Hardware, crowd: Thousand, rounds: int
+) -> dict:
+    """Some more rounds; the times of each step and of each question in milliseconds."""
+    voice = InstantVoice(crowd.repertoire)
+    context = SearchContext(
+        archive=archive, executor=InstantExecutor(crowd), task=task, hardware=hardware,
+        make_minds=lambda around: minds_of(around, voice, crowd.repertoire),
+        profile=archive.record().profile.model_copy(update={
+            "ideas_per_round": IDEAS_A_ROUND, "patience": 10_000, "tuning_trials": TUNED_A_ROUND,
+        }),
+        floor_ms=floor_ms(task.bytes_moved, task.flops, hardware),
+    )  # fmt: skip
+    best = archive.best()
+    last = max(item.round for item in archive.candidates())
+    state = START_STATE | {
+        "round": last, "best": best.candidate.id, "best_ms": best.evaluation.median_ms,
+        "parents": [best.candidate.id],
+    }  # fmt: skip
+    config = {"configurable": {"thread_id": archive.id}, "recursion_limit": 10_000}
+    steps = defaultdict(list)
+    questions = []
+    async with TimedSaver.from_conn_string(str(archive.folder / "checkpoints.db")) as saver:
+        graph = build_search(saver)
+        await graph.aupdate_state(config, state, as_node="select")
+        saver.spent_s.clear()
+        began, asked, names = time.perf_counter(), 0, []
+        stream = graph.astream(
+            None, config, context=context, durability="sync", stream_mode=["updates", "values"]
+        )
+        async for mode, chunk in stream:
+            if mode == "updates":
+                names += [name for name in chunk if not name.startswith("__")]
+            elif names:
+                now = time.perf_counter()
+                step = " + ".join(dict.fromkeys(names))
+                steps[step].append((1e3 * (now - began), len(voice.asked) - asked))
+                if "select" in names and chunk["round"] >= last + rounds:
+                    break
+                began, asked, names = time.perf_counter(), len(voice.asked), []
+        await stream.aclose()
+        saved = saver.spent_s
+        questions = voice.asked
+    return {
+        "steps": {name: _step(found) for name, found in steps.items()},
+        "questions": _questions(questions),
+        "checkpoint": {
+            "median_ms": 1e3 * median(saved),
+            "bytes": (archive.folder / "checkpoints.db").stat().st_size,
+        },
+        "per_question_ms": sum(ms for of in steps.values() for ms, _ in of) / len(questions),
+    }
+
+
+def _step(found: list[tuple[float, int]]) -> dict:
+    asked = sum(count for _, count in found)
+    return {
+        "median_ms": median(ms for ms, _ in found),
+        "questions": asked / len(found),
+        "per_question_ms": sum(ms for ms, _ in found) / asked if asked else None,
+    }
+
+
+def _questions(asked: list) -> dict:
+    by_role = defaultdict(list)
+    for item in asked:
+        by_role[item.role].append(item)
+    return {
+        role: {
+            "count": len(of),
+            "prompt_characters": round(mean(item.characters for item in of)),
+            "writing_the_prompt_ms": median(1e3 * item.prompt_s for item in of),
+            "reading_the_answer_ms": median(1e3 * item.parse_s for item in of),
+        }
+        for role, of in by_role.items()
+    }
+
+
+def main() -> int:
+    """Measure, print, write; 1 where a question costs more than it may."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--candidates", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--hardware", default="H200")
+    parser.add_argument("--example", default="examples/softmax.py")
+    parser.add_argument("--out", type=Path, default=None)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["KERNELWRIGHT_HOME"] = home
+        warm_up()
+        hardware = hardware_profile(arguments.hardware)
+        task = asyncio.run(traced(ROOT / arguments.example))
+        crowd = Thousand(task, hardware, repertoire_for(task, hardware), random.Random(1))
+        archive = crowd.write(Path(home), arguments.candidates)
+        archive.claim()
+        before = {"candidates": len(archive.candidates()), "ideas": len(archive.ideas()),
+                  "calls": len(archive.calls())}  # fmt: skip
+        found = before | asyncio.run(go_on(archive, task, hardware, crowd, arguments.rounds))
+        found["archive_bytes"] = (archive.folder / "run.db").stat().st_size
+        archive.close()
+    found["load_average"] = os.getloadavg()[0]
+    print(json.dumps(found, indent=1))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    dearest = max(step["per_question_ms"] or 0.0 for step in found["steps"].values())
+    print(f"the dearest question costs {dearest:.1f} ms of our own; the bound is {BOUND_MS:g} ms")
+    return 0 if dearest < BOUND_MS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
