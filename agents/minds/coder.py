@@ -69,7 +69,7 @@ class ModelCoder:
         )  # fmt: skip
         self._repair = Words(
             "repair", "contract", "fence", "task", "hardware", "idea", "steering", "failed",
-            "candidate", "verdict", "reason", "errors", "places", "resources", "passed",
+            "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
         )  # fmt: skip
         self._standing: dict[str, object] = {
             "contract": contract(self._language, hardware.architecture),
@@ -98,7 +98,7 @@ class ModelCoder:
         made = [self._candidate(draft, order, checked.said) for draft in checked.drafts]
         candidates = _new(made, order)
         filled = (*candidates, *self._variants(candidates, order))
-        return Answer(candidates=filled, notes=_notes(checked, order))
+        return Answer(candidates=filled, notes=_notes(checked, order, len(made) - len(candidates)))
 
     async def repair(self, order: Order, failure: Failure) -> Answer:
         """A corrected candidate, from the compiler's or the judge's own words."""
@@ -121,7 +121,9 @@ class ModelCoder:
             )
             for draft in checked.drafts
         ]
-        return Answer(candidates=_new(made, order), notes=_notes(checked, order))
+        candidates = _new(made, order)
+        notes = _notes(checked, order, len(made) - len(candidates))
+        return Answer(candidates=candidates, notes=notes)
 
     def _prompt(self, order: Order, messages: tuple[Message, ...]) -> Prompt:
         return Prompt(
@@ -162,6 +164,7 @@ class ModelCoder:
             places=fenced("", found.places) if found.places else "",
             resources=found.resources,
             passed=found.passed,
+            before=_attempts(order, failure.candidate),
         )
 
     def _candidate(
@@ -237,14 +240,27 @@ def _knowing(order: Order, failed: Candidate) -> Order:
     return order.model_copy(update={"written": (*order.written, failed)})
 
 
+def _attempts(order: Order, failed: Candidate) -> tuple[str, ...]:
+    """What was tried on the way to a candidate that failed, the first attempt first."""
+    written = {item.id: item for item in order.written}
+    notes: list[str] = []
+    at: Candidate | None = failed
+    while at is not None and at.idea == failed.idea and len(notes) <= order.attempt:
+        notes.append(at.note)
+        at = next((written[id] for id in at.parents if id in written), None)
+    return tuple(note for note in reversed(notes) if note)
+
+
 def _new(made: list[Candidate], order: Order) -> tuple[Candidate, ...]:
     """Each candidate once, and none that was written before."""
     known = {item.id for item in order.written}
     return tuple({item.id: item for item in made if item.id not in known}.values())
 
 
-def _notes(checked: Checked, order: Order) -> tuple[str, ...]:
+def _notes(checked: Checked, order: Order, known: int) -> tuple[str, ...]:
     notes = [f"idea {order.idea.id}: {words}" for words in checked.notes]
+    if known:
+        notes.append(f"idea {order.idea.id}: {known} of the model's candidates are written already")
     if checked.gave_up:
         notes.append(f"idea {order.idea.id}: the model gave up: {checked.gave_up}")
     elif not checked.drafts:

@@ -6,20 +6,23 @@ as the candidate's note, shortened.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agents.attributes import LABELS
 from agents.minds.writing.edits import EditError, apply, has_edits, read_edits
 from agents.model.blocks import Block, blocks, without_thinking
 from tools.nouns import Language, Value
 
-KERNEL_WORDS = {
+KERNEL_WORDS: Mapping[str, Language | None] = {
     "cuda": Language.CUDA, "cu": Language.CUDA, "cuh": Language.CUDA,
-    "cpp": Language.CPP, "c++": Language.CPP, "cc": Language.CPP, "c": Language.CPP,
+    "cpp": Language.CPP, "c++": Language.CPP, "cc": Language.CPP, "cxx": Language.CPP,
+    "c": Language.CPP, "kernel": None,
 }  # fmt: skip
-PLAN_WORDS = frozenset({"python", "py", "python3"})
+PLAN_WORDS = frozenset({"python", "py", "python3", "plan"})
 _LABEL = re.compile(r"\b(memory|compute|parallel)\s*[=:]\s*", re.IGNORECASE)
 _BASE = re.compile(r"^\W*base\s*[:=]\s*`?([\w.-]+)`?\W*$", re.IGNORECASE)
+_PLAN = re.compile(r"^def (?:forward|prepare)\b", re.MULTILINE)
+_FORWARD = re.compile(r"^def forward\b", re.MULTILINE)
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 # Labels stand in a header: far below, a comment that says `memory: ...` means something else.
 _HEADER_LINES = 16
@@ -79,8 +82,8 @@ def read_answer(text: str, base: str, find: Callable[[str], Source | None]) -> R
         parts = [part for part in parts if part.role != "kernel" or _exports(part.text)]
     drafts = [_draft(group, base, find) for group in _groups(parts)]
     plans = [part.text for part in parts if part.role == "plan"]
-    if len(plans) == 1:
-        drafts = [_with_plan(draft, plans[0]) for draft in drafts]
+    if sum(map(_is_whole, plans)) == 1:
+        drafts = [_with_plan(draft, _plan(plans)) for draft in drafts]
     return Reading(drafts=tuple(drafts), said=_outside(text))
 
 
@@ -102,13 +105,13 @@ def _part(block: Block) -> _Part | None:
     word = block.language.lower()
     if has_edits(block.text):
         return _Part(role="edit", text=block.text)
-    if word in KERNEL_WORDS:
-        return _Part(role="kernel", text=_ended(block.text), language=KERNEL_WORDS[word])
-    if word in PLAN_WORDS or not word:
-        if re.search(r"^def forward\b", block.text, re.MULTILINE):
-            return _Part(role="plan", text=_ended(block.text))
-        if not word and _exports(block.text):
-            return _Part(role="kernel", text=_ended(block.text))
+    if word in KERNEL_WORDS or (not word and _exports(block.text)):
+        # What it is counts for more than what the fence calls it.
+        cuda = "__global__" in block.text
+        language = Language.CUDA if cuda else KERNEL_WORDS.get(word)
+        return _Part(role="kernel", text=_ended(block.text), language=language)
+    if (word in PLAN_WORDS or not word) and _PLAN.search(block.text):
+        return _Part(role="plan", text=_ended(block.text))
     return None
 
 
@@ -138,7 +141,7 @@ def _draft(group: Sequence[_Part], base: str, find: Callable[[str], Source | Non
     sections = [part.text for part in group if part.role == "edit"]
     base = next(filter(None, map(_named_base, sections)), base)
     known = find(base) if base else None
-    plan = plans[-1] if plans else (known.plan if known else "")
+    plan = _plan(plans) if plans else (known.plan if known else "")
     if kernels:
         kernel = kernels[0]
         labels = read_labels(kernel.text)
@@ -151,9 +154,22 @@ def _draft(group: Sequence[_Part], base: str, find: Callable[[str], Source | Non
         kernel_text, edited = apply(edits, known.kernel, known.plan)
     except EditError as error:
         return Draft(base=base, problem=str(error))
-    text = plans[-1] if plans else edited
+    text = _plan(plans) if plans else edited
     labels = _header_labels(sections) or read_labels(kernel_text) or known.labels
     return Draft(kernel=kernel_text, plan=text, labels=labels, base=base)
+
+
+def _plan(plans: Sequence[str]) -> str:
+    """The last plan; a `prepare` in a block of its own belongs before its `forward`."""
+    last = next((n for n, text in reversed(list(enumerate(plans))) if _is_whole(text)), None)
+    if last is None:
+        return plans[-1]
+    apart = [text for text in plans if not _is_whole(text)]
+    return "\n\n".join((*apart[-1:], plans[last]))
+
+
+def _is_whole(plan: str) -> bool:
+    return _FORWARD.search(plan) is not None
 
 
 def _with_plan(draft: Draft, plan: str) -> Draft:

@@ -4,7 +4,7 @@ The second question shows the model its own answer and what is wrong with it; dr
 fine the first time stay as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from agents.minds.prompts import Words
 from agents.minds.writing.answers import Draft, Source, read_answer
@@ -91,7 +91,7 @@ class Rounds:
         if not later.good and not later.bad and (why := _given_up(second.text)):
             notes += (f"the model gave up: {why}",)
         notes += tuple(f"still not judged: {_line(why)}" for _, why in later.bad)
-        drafts = (*first.good, *later.good)[:count]
+        drafts = (*first.good, *(_traced(draft, names) for draft in later.good))[:count]
         return Checked(drafts=drafts, said=first.said or later.said, notes=notes)
 
     def _sorted(self, reply: Reply, base: str, find: Find, count: int) -> _Sorted:
@@ -127,6 +127,12 @@ def _as_source(draft: Draft) -> Source | None:
     if not draft.kernel:
         return None
     return Source(kernel=draft.kernel, plan=draft.plan, labels=draft.labels)
+
+
+def _traced(draft: Draft, names: Mapping[str, Draft]) -> Draft:
+    """A corrected draft with the candidate that the first version of it was an edit of."""
+    first = names.get(draft.base)
+    return draft if first is None else draft.model_copy(update={"base": first.base})
 
 
 def _given_up(text: str) -> str:

@@ -58,6 +58,19 @@ def test_blocks_without_a_language_are_told_by_what_is_in_them() -> None:
     assert (draft.kernel, draft.plan) == (KERNEL, PLAN)
 
 
+def test_what_a_kernel_is_counts_for_more_than_its_fence() -> None:
+    kernel = KERNEL.replace("void", "__global__ void")
+    assert read_answer(whole(kernel), "", find).drafts[0].language is Language.CUDA
+    assert read_answer(whole(word="kernel"), "", find).drafts[0].language is None
+
+
+def test_a_prepare_in_a_block_of_its_own_belongs_to_the_plan() -> None:
+    prepare = "def prepare(weights):\n    return {}\n"
+    text = f"```cpp\n{KERNEL}```\n```python\n{prepare}```\n```python\n{PLAN}```"
+    (draft,) = read_answer(text, "", find).drafts
+    assert draft.plan == f"{prepare}\n\n{PLAN}"
+
+
 def test_snippets_and_thinking_are_no_candidates() -> None:
     text = f"<think>{whole()}</think>\n```cpp\nint i;\n```\n```python\nprint()\n```\n{whole()}"
     assert len(read_answer(text, "", find).drafts) == 1

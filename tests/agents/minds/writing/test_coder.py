@@ -173,6 +173,23 @@ async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
     assert ">    7" in texts(prompt)
 
 
+async def test_a_second_repair_knows_what_was_said_before_the_first(
+    make_coder: MakeCoder, order: Order, answer: str
+) -> None:
+    coder, voice = make_coder(answer)
+    (first,) = (await coder.write(order)).candidates
+    voice.script = [EDIT.format(base=first.id), EDIT.format(base=first.id)]
+    failed = failure(first, Verdict.WRONG_RESULT, "off by one")
+    once = order.model_copy(update={"attempt": 1, "written": (first,)})
+    (second,) = (await coder.repair(once, failed)).candidates
+    failed = failure(second, Verdict.WRONG_RESULT, "off by two")
+    twice = order.model_copy(update={"attempt": 2, "written": (first, second)})
+    again = await coder.repair(twice, failed)
+    assert f"- after {first.id} (wrong result): The bound was wrong." in texts(voice.asked[-1])
+    assert again.candidates == ()
+    assert "written already" in again.notes[0]
+
+
 async def test_a_model_may_give_up_and_says_why(
     make_coder: MakeCoder, order: Order, answer: str
 ) -> None:
