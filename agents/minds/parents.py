@@ -3,10 +3,10 @@
 Which they are is for the archive of elites to say; their sources go to whoever writes code.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.minds.text import milliseconds, shortened
-from tools.archive import Standing, behaviour, improvements
+from tools.archive import Standing, behaviour, gain, origin
 
 _NOTE_CHARACTERS = 160
 
@@ -15,16 +15,21 @@ def parents_card(parents: Sequence[Standing], standings: Sequence[Standing]) -> 
     """The parents, the fastest first; "" where there are none."""
     if not parents:
         return ""
-    gains = improvements(standings)
-    return "\n".join(f"- {_line(item, gains.get(item.candidate.id))}" for item in parents)
+    known = {item.candidate.id: item for item in standings}
+    return "\n".join(f"- {_line(item, _brought(item, known))}" for item in parents)
 
 
-def _line(item: Standing, gain: float | None) -> str:
+def _brought(item: Standing, known: Mapping[str, Standing]) -> float | None:
+    source = origin(item, known)
+    return gain(source.evaluation, item.evaluation) if source else None
+
+
+def _line(item: Standing, brought: float | None) -> str:
     candidate, cell = item.candidate, behaviour(item.candidate, item.evaluation)
     parts = [
         f"`{candidate.id}` ({candidate.idea}): {milliseconds(item.evaluation.median_ms)}",
         f"memory '{cell.memory}', compute '{cell.compute}', parallel '{cell.parallel}'",
-        f"{gain:.2f} times as fast as what it set out from" if gain else "",
+        f"{brought:.2f} times as fast as what it set out from" if brought else "",
         shortened(" ".join(candidate.note.split()), _NOTE_CHARACTERS),
     ]
     return "; ".join(part for part in parts if part)

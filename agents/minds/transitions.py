@@ -6,7 +6,7 @@ for `tools.archive.transitions` to say.
 
 from collections.abc import Iterable, Sequence
 
-from tools.archive import Behaviour, Standing, Transition, transitions
+from tools.archive import UNKNOWN, Behaviour, Standing, Transition, transitions
 from tools.nouns import Idea
 
 PAID, COST, FAILED = 6, 3, 3
@@ -59,4 +59,5 @@ def _path(before: Behaviour, after: Behaviour) -> str:
     changed = [f"{name} '{one}' -> '{other}'" for name, one, other in axes if one != other]
     if changed:
         return "; ".join(changed)
-    return "within " + ", ".join(f"{name} '{one}'" for name, one, _ in axes)
+    known = [f"{name} '{one}'" for name, one, _ in axes if one != UNKNOWN]
+    return f"within {', '.join(known) or 'one behaviour'}"

@@ -4,7 +4,7 @@
 as text, for what they mean is said in `graphs.events`.
 """
 
-from tools.archive.behaviour import Behaviour, behaviour
+from tools.archive.behaviour import UNKNOWN, Behaviour, behaviour
 from tools.archive.elites import Elite, elites, parents, warm_up
 from tools.archive.errors import (
     CorruptRunError,
@@ -33,6 +33,7 @@ from tools.archive.transitions import Transition, gain, improvements, origin, tr
 from tools.home import home as default_home
 
 __all__ = [
+    "UNKNOWN",
     "Archive",
     "Author",
     "Behaviour",

@@ -5,6 +5,8 @@ from its report, and only where a language has no such report does the declared 
 alone. Nothing here reads source text.
 """
 
+from functools import lru_cache
+
 from tools.nouns import Candidate, CompileReport, Evaluation, Value
 
 UNKNOWN = "unknown"
@@ -23,12 +25,18 @@ class Behaviour(Value):
 
 def declared(candidate: Candidate) -> dict[str, str]:
     """The `name=value` words that the writer of a candidate gave it."""
-    return dict(text.split("=", 1) for text in candidate.strategies if "=" in text)
+    return _words(candidate.strategies)
 
 
 def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:
     """The cell that an evaluated candidate falls into."""
-    words, measured = declared(candidate), outcomes(evaluation.reports)
+    return _cell(candidate.strategies, evaluation.reports)
+
+
+@lru_cache(maxsize=4096)
+def _cell(strategies: tuple[str, ...], reports: tuple[CompileReport, ...]) -> Behaviour:
+    """Asked again and again for the same candidates, in every round of a long search."""
+    words, measured = _words(strategies), outcomes(reports)
     memory = [words.get("memory", UNKNOWN)]
     if measured.get("shared", "<= 0") != "<= 0":
         memory.append(f"shared {measured['shared']} bytes")
@@ -57,6 +65,10 @@ def outcomes(reports: tuple[CompileReport, ...]) -> dict[str, str]:
     if shared:
         found["shared"] = _step(max(shared), SHARED_STEPS_BYTES)
     return found
+
+
+def _words(strategies: tuple[str, ...]) -> dict[str, str]:
+    return dict(text.split("=", 1) for text in strategies if "=" in text)
 
 
 def _step(value: int, limits: tuple[int, ...]) -> str:
