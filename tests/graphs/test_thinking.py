@@ -1,0 +1,145 @@
+"""What planner and coder are told in a whole search, by minds that keep what they were given."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.coder import Answer, Coder, Failure, Order
+from agents.planner import Planner, Proposal, Situation
+from agents.steering import Steering
+from agents.strategist import Retrospect, Rewriting, Strategist
+from graphs.context import Circumstances, Minds
+from graphs.control import Control
+from graphs.events import Event, Noted
+from graphs.run import start_search
+from profiles.load import SearchProfile
+from tools.nouns import TracePolicy, Verdict
+from tools.nouns.run import Summary
+
+
+class Silent:
+    """A strategist that never rewrites: with it the minds have evolving sections to read."""
+
+    async def rewrite(self, retrospect: Retrospect) -> Rewriting:
+        return Rewriting()
+
+
+class Listening:
+    """The playbook's planner and coder, keeping every situation and order."""
+
+    def __init__(self, planner: Planner, coder: Coder) -> None:
+        self._planner, self._coder = planner, coder
+        self.situations: list[Situation] = []
+        self.orders: list[Order] = []
+
+    async def plan(self, situation: Situation) -> Proposal:
+        self.situations.append(situation)
+        proposal = await self._planner.plan(situation)
+        return proposal.model_copy(update={"notes": ("the first said no", "the second too")})
+
+    async def write(self, order: Order) -> Answer:
+        self.orders.append(order)
+        return await self._coder.write(order)
+
+    async def repair(self, order: Order, failure: Failure) -> Answer:
+        self.orders.append(order)
+        return await self._coder.repair(order, failure)
+
+
+@pytest.fixture
+def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
+    async def run(
+        *,
+        wrong: Callable[..., Verdict | None] = lambda candidate, effort: None,
+        strategist: Strategist | None = None,
+        control: Control | None = None,
+        events: list[Event] | None = None,
+        **profile: object,
+    ) -> Listening:
+        heard: list[Listening] = []
+
+        def make(around: Circumstances) -> Minds:
+            behind = toy.toy_minds(toy.LOOPS)
+            ears = Listening(behind.planner, behind.coder)
+            heard.append(ears)
+            return Minds(ears, ears, behind.profiler, behind.critic, strategist)
+
+        summary = await start_search(
+            Path("toy.py"),
+            TracePolicy(),
+            "cpu",
+            SearchProfile.model_validate(toy.PROFILE.model_dump() | profile),
+            home=tmp_path,
+            executor=toy.ToyExecutor(wrong=wrong),
+            make_minds=make,
+            control=control,
+            listener=events.append if events is not None else None,
+        )
+        assert isinstance(summary, Summary)
+        return heard[0]
+
+    return run
+
+
+async def test_a_planner_sees_every_candidate_that_was_judged(listen) -> None:
+    heard = await listen(rounds=2)
+    first, second = heard.situations
+    assert first.standings == ()
+    assert second.standings
+    assert second.best in second.standings
+    assert {item.candidate.id for item in second.parents} <= {
+        item.candidate.id for item in second.standings
+    }
+    assert len(second.ledger) == len(first.ledger) + 2
+
+
+async def test_a_coder_sees_where_to_start_from_and_what_was_learnt(listen) -> None:
+    heard = await listen(rounds=2)
+    early = [order for order in heard.orders if order.round == 1]
+    late = [order for order in heard.orders if order.round == 2]
+    assert all(order.parents == () and order.ledger == () for order in early)
+    assert late
+    for order in late:
+        assert order.parents
+        assert order.parents[0].candidate.id == order.idea.parent
+        assert order.ledger
+        assert order.attempt == 0
+    assert {item.candidate.id for item in heard.situations[1].parents} <= {
+        item.candidate.id for order in late for item in order.parents
+    }
+
+
+async def test_repairs_of_an_idea_are_counted(listen) -> None:
+    heard = await listen(wrong=lambda candidate, effort: Verdict.WRONG_RESULT, rounds=1, repairs=2)
+    attempts: dict[str, list[int]] = {}
+    for order in heard.orders:
+        attempts.setdefault(order.idea.id, []).append(order.attempt)
+    assert attempts
+    assert all(of == list(range(len(of))) for of in attempts.values())
+    assert max(map(len, attempts.values())) == 3
+
+
+async def test_evolving_sections_and_moves_are_for_models_only(listen) -> None:
+    plain = await listen(rounds=1)
+    assert plain.situations[0].strategy is None
+    assert {order.strategy for order in plain.orders} == {None}
+    heard = await listen(rounds=3, strategist=Silent())
+    assert heard.situations[0].strategy.id == "planner:0"
+    assert {order.strategy.id for order in heard.orders} == {"coder:0"}
+    assert any("from" in line for line in heard.situations[2].moves)
+
+
+async def test_what_the_person_wishes_reaches_the_coder_too(listen) -> None:
+    control = Control()
+    control.steering = Steering(hints=("keep it simple",))
+    heard = await listen(rounds=1, control=control)
+    assert {order.steering.hints for order in heard.orders} == {("keep it simple",)}
+
+
+async def test_notes_of_a_proposal_are_told_once_and_in_order(listen) -> None:
+    events: list[Event] = []
+    await listen(rounds=1, events=events)
+    told = [event.words for event in events if isinstance(event, Noted)]
+    assert told[:2] == ["the first said no", "the second too"]
