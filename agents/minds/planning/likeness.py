@@ -6,6 +6,7 @@ entirely other words, which the ledger in the prompt is there to prevent.
 """
 
 import re
+from functools import lru_cache
 
 from tools.nouns import Idea
 
@@ -35,7 +36,8 @@ def _plain(text: str) -> str:
     return " ".join(_WORD.findall(text.lower()))
 
 
+@lru_cache(maxsize=4096)
 def _telling(text: str) -> frozenset[str]:
-    """Stems of the words that tell ideas apart."""
+    """Stems of the words that tell ideas apart; every idea is asked about again each round."""
     words = (word for word in _WORD.findall(text.lower()) if word not in _COMMON)
     return frozenset(re.sub(r"(?:ings?|ed|es|s)$", "", word) for word in words if len(word) > 2)
