@@ -31,6 +31,10 @@ async def evaluate_afar(state: SearchState, context: SearchContext, far: FarExec
         return {**update, "failed": hopeless}
     tuned = await _trip(context, far, [item for item in queue if item.id not in refused], state)
     judged = [await judge(context, item, "screen", round) for item in (*queue, *tuned)]
+    # What was measured is kept, even where no time would be left to ask for it now.
+    for item in (*queue, *tuned):
+        if far.known(item.id, "precise") is not None:
+            await judge(context, item, "precise", round)
     best = await promote(context, judged, best, round)
     owed = _owed(context, without_success(context, state, judged), refused)
     return {**update, "owed": owed, "best": best.id, "best_ms": best.ms}
@@ -40,8 +44,11 @@ async def certify_afar(
     context: SearchContext, far: FarExecutor, finalists: list[Candidate]
 ) -> None:
     """Have finalists certified in one trip; the far host ends where the search would."""
-    unknown = [item for item in finalists if not context.archive.evaluation(item.id, "certify")]
-    if unknown and len(unknown) == len(finalists):
+    known = (
+        context.archive.evaluation(item.id, "certify") or far.known(item.id, "certify")
+        for item in finalists
+    )
+    if finalists and not any(known):
         errand = Errand(certify=tuple(finalists))
         await patiently(context, lambda: far.fetch(context.task, errand))
 

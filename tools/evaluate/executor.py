@@ -95,7 +95,7 @@ class FarExecutor(Executor, Protocol):
         ...
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
-        """What earlier trips of this session brought."""
+        """What earlier trips of the run brought."""
         ...
 
 

@@ -5,6 +5,7 @@ else is written into a bundle. While its results are missing `AwaitingError` say
 the folder is filled in, the same question is answered from it.
 """
 
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -49,8 +50,12 @@ class BatchExecutor:
         return True
 
     def attach(self, run: str, folder: Path) -> None:
-        """Say which run asks, and in which folder its bundles live."""
+        """Say which run asks, and in which folder its bundles live; take in what is there."""
         self._run, self._folder = run, folder
+        for path in sorted(folder.glob("[0-9]*-*")):
+            # One that cannot be read is refused when it is wanted.
+            with suppress(BundleError):
+                self._take_in(Bundle(path))
 
     async def hardware(self) -> Hardware:
         """The device: what the far host said, or a profile before it did."""
@@ -115,7 +120,7 @@ class BatchExecutor:
         self._known |= bundle.evaluations(done)
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
-        """What trips of this session brought."""
+        """What trips of the run brought."""
         return self._known.get((candidate, effort))
 
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
@@ -134,6 +139,11 @@ class BatchExecutor:
     async def aclose(self) -> None:
         """End the worker that traces."""
         await self._here.aclose()
+
+    def _take_in(self, bundle: Bundle) -> None:
+        done = bundle.done
+        if done is not None and bundle.manifest.run == self._run:
+            self._known |= bundle.evaluations(done)
 
     def _trip(self, task: Task, errand: Errand) -> tuple[Bundle, Done]:
         bundle = self._posted(task, errand)
