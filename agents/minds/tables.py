@@ -5,23 +5,30 @@ kind, the last failures.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from agents.minds.text import milliseconds, row, shortened, table
 from tools.archive import Standing, ranked
 from tools.nouns import Idea, LedgerEntry, Verdict
 
 LEDGER_ROWS = 40
+OLD_LEDGER_ROWS = 10
 STANDING_ROWS = 12
 FAILURES = 5
 _REASON_CHARACTERS = 240
 
 
 def ledger_table(ideas: Sequence[Idea], ledger: Sequence[LedgerEntry]) -> str:
-    """Every idea tried, the newest last, with what it really did."""
+    """Every idea tried, the newest last, with what it really did.
+
+    Of many, the newest are shown, and of the older ones those that were fastest.
+    """
     if not ideas:
         return "Nothing was tried yet."
     entries = {entry.idea: entry for entry in ledger}
-    shown = ideas[-LEDGER_ROWS:]
+    older, newer = ideas[:-LEDGER_ROWS], ideas[-LEDGER_ROWS:]
+    fast = sorted(older, key=lambda idea: _reached_ms(entries.get(idea.id)))[:OLD_LEDGER_ROWS]
+    shown = [*(idea for idea in older if idea in fast), *newer]
     rows = [_ledger_row(idea, entries.get(idea.id)) for idea in shown]
     cut = [f"({len(ideas) - len(shown)} older ideas are not shown.)"] * (len(shown) < len(ideas))
     return "\n".join((*cut, table("idea|what|category|predicted|measured|gain", rows)))
@@ -43,6 +50,10 @@ def standings_table(standings: Sequence[Standing]) -> str:
     if failed:
         parts += ["The last that failed:", *(f"- {_failure(item)}" for item in failed[-FAILURES:])]
     return "\n".join(parts)
+
+
+def _reached_ms(entry: LedgerEntry | None) -> float:
+    return entry.measured_ms if entry and entry.measured_ms is not None else inf
 
 
 def _ledger_row(idea: Idea, entry: LedgerEntry | None) -> str:

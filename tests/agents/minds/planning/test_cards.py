@@ -8,7 +8,13 @@ from agents.minds.cards import (
     task_card,
 )
 from agents.minds.graph_card import graph_lines
-from agents.minds.tables import STANDING_ROWS, ledger_table, standings_table
+from agents.minds.tables import (
+    LEDGER_ROWS,
+    OLD_LEDGER_ROWS,
+    STANDING_ROWS,
+    ledger_table,
+    standings_table,
+)
 from agents.minds.text import fenced, row
 from agents.steering import Steering
 from profiles.load import hardware_profile
@@ -87,6 +93,24 @@ def test_the_ledger_tells_what_failed_from_what_was_not_measured() -> None:
     assert lines[2] == "| r1i1 | Idea 1 / with a bar: m n | memory | 0.5 ms | 0.4 ms | 2x |"
     assert "failed: 0 of 2 candidates correct" in lines[3]
     assert "not measured yet" in lines[4]
+
+
+def test_a_long_ledger_shows_the_newest_and_the_fastest_of_the_others() -> None:
+    ideas = [
+        Idea(id=f"r{n}i1", title=f"t{n}", mechanism="m", reason="", category="memory", metric="")
+        for n in range(200)
+    ]
+    ledger = [
+        LedgerEntry(
+            idea=idea.id, category="memory", predicted_ms=None, measured_ms=1 + n,
+            best_before_ms=9, candidates=1, correct=1, round=n,
+        )
+        for n, idea in enumerate(ideas)
+    ]  # fmt: skip
+    lines = ledger_table(ideas, ledger).splitlines()
+    assert lines[0] == f"({200 - LEDGER_ROWS - OLD_LEDGER_ROWS} older ideas are not shown.)"
+    assert [line.split(" |")[0] for line in lines[3:5]] == ["| r0i1", "| r1i1"]
+    assert lines[-1].startswith("| r199i1 ")
 
 
 def test_one_row_an_implementation_the_fastest_first_and_failures_with_reasons(standing) -> None:
