@@ -3,6 +3,8 @@
 from hashlib import sha256
 from typing import Literal
 
+from pydantic import field_validator
+
 from tools.nouns.run import TokenCounts
 from tools.nouns.value import Value
 
@@ -56,6 +58,12 @@ class Reply(Value):
     seconds: float = 0.0
     attempts: int = 1
     finish: str = "stop"
+
+    @field_validator("text", "reasoning", "model", "finish")
+    @classmethod
+    def _encodable(cls, value: str) -> str:
+        """Servers send halves of surrogate pairs; whole pairs are joined, lone ones replaced."""
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Call(Value):
