@@ -12,14 +12,17 @@ class ReplayedVoice:
 
     A question that failed and was asked again has several calls; the last one is what the run went
     on with. A question whose words have changed since is answered by its key, and remembered in
-    `reworded`: prompts may be rewritten, and a run still be replayed.
+    `reworded`: prompts may be rewritten, and a run still be replayed. Before the round in which
+    models joined the run nobody answers, so that the playbook thinks, as it did.
     """
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.reworded: list[str] = []
         self._by_words: dict[tuple[str, str], Call] = {}
         self._by_key: dict[str, Call] = {}
-        for call in calls:
+        self._joined = 0
+        for number, call in enumerate(calls):
+            self._joined = min(self._joined, call.prompt.round) if number else call.prompt.round
             self._by_words[call.prompt.key, call.prompt.sha256] = call
             self._by_key[call.prompt.key] = call
 
@@ -33,6 +36,8 @@ class ReplayedVoice:
         call = self._by_words.get((prompt.key, prompt.sha256))
         if call is None:
             call = self._by_key.get(prompt.key)
+            if call is None and prompt.round < self._joined:
+                raise VoiceError("no model was asked then")
             if call is None:
                 raise NotRecordedError(f"the answer to {prompt.key}")
             self.reworded.append(prompt.key)

@@ -4,17 +4,21 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from agents.coder import Answer, Coder, Failure, Order
+from graphs.context import Circumstances, Minds
 from graphs.control import Control
 from graphs.events import Event
 from graphs.replay import Replay, replay
+from graphs.run import start_search
 from tools.archive import Archive, RunError
 from tools.awaiting import AwaitingError
-from tools.nouns import Candidate, Verdict
+from tools.nouns import Candidate, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
@@ -122,6 +126,40 @@ async def test_runs_that_waited_replay(
     told = await replayed(waiting.run)
     assert told.difference is None
     assert told.ended == ""
+
+
+class SlowerFirst:
+    """A coder of which the first one asked is the last one done, as servers have it."""
+
+    def __init__(self, inner: Coder) -> None:
+        self._inner = inner
+
+    async def write(self, order: Order) -> Answer:
+        answer = await self._inner.write(order)
+        await asyncio.sleep(0.3 if order.idea.id.endswith("i1") else 0.0)
+        return answer
+
+    async def repair(self, order: Order, failure: Failure) -> Answer:
+        return await self._inner.repair(order, failure)
+
+
+async def test_writers_take_the_turns_that_they_took(
+    replayed: Replayed, toy: ModuleType, tmp_path: Path
+) -> None:
+    def minds(around: Circumstances) -> Minds:
+        of: Minds = toy.toy_minds(toy.LOOPS)
+        return replace(of, coder=SlowerFirst(of.coder))
+
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE,
+        home=tmp_path, executor=toy.ToyExecutor(), make_minds=minds,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    archive = Archive.open(summary.run, tmp_path)
+    assert archive.candidates()[0].candidate.idea == "r1i2"
+    archive.close()
+    told = await replayed(summary.run)
+    assert told.difference is None
 
 
 async def test_a_copied_folder_replays_anywhere(
