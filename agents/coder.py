@@ -41,7 +41,8 @@ class Order(Value):
 
     `written` are the candidates there are already, so that none is written twice. `parents` are
     the standings worth starting from, the best first; `attempt` counts repairs of this idea in
-    this round; `strategy` is the evolving section of a model's prompt.
+    this round; `strategy` is the evolving section of a model's prompt; `moves` says in words
+    which moves between behaviours paid.
     """
 
     idea: Idea
@@ -56,6 +57,7 @@ class Order(Value):
     symptoms: tuple[Symptom, ...] = ()
     steering: Steering = Steering()
     strategy: StrategyVersion | None = None
+    moves: tuple[str, ...] = ()
 
 
 class Failure(Value):

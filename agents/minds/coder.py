@@ -35,6 +35,7 @@ from tools.tasks import floor_ms
 
 _NOTE_CHARACTERS = 600
 _LABELS_SHOWN = 8
+_MOVES_SHOWN = 6
 
 
 class ModelCoder:
@@ -292,9 +293,12 @@ def _wishes(steering: Steering) -> str:
 
 
 def _learnt(order: Order) -> str:
-    """The critic's contrast and what bounds the best, where there is either."""
+    """The critic's contrast, what bounds the best, which moves paid: whatever there is of it."""
     parts = [analysis_card(order.analysis)] if order.analysis else []
     parts += [symptoms_card(order.symptoms)] if order.symptoms else []
+    if order.moves:
+        lines = (f"- {line}" for line in order.moves[:_MOVES_SHOWN])
+        parts.append("\n".join(("Moves between behaviours, and what they brought:", *lines)))
     parts += [words] if (words := _labels_in_use(order)) else []
     return "\n\n".join(parts)
 

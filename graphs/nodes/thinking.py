@@ -95,6 +95,7 @@ def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -
         symptoms=_symptoms(context, work.get("best", "")),
         steering=context.wishes(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
+        moves=() if work["failed"] else _moves(context),
     )
 
 
@@ -145,13 +146,20 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         strategy=_strategy(context, "planner"),
         island=island(round, context.profile.islands) + 1,
         islands=context.profile.islands,
-        moves=moves(judged, tried) if context.minds.strategist is not None else (),
+        moves=_moves(context),
     )
 
 
 def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
     profiled = context.archive.profile(candidate) if candidate else None
     return profiled[1] if profiled else ()
+
+
+def _moves(context: SearchContext) -> tuple[str, ...]:
+    """Which moves between behaviours paid; the playbook reads none."""
+    if context.minds.strategist is None:
+        return ()
+    return moves(context.archive.standings(), context.archive.ideas())
 
 
 def _strategy(context: SearchContext, role: EvolvingRole) -> StrategyVersion | None:
