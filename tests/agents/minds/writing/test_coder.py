@@ -1,5 +1,7 @@
 from collections.abc import Callable
 
+import pytest
+
 from agents.coder import Failure, Order
 from agents.model.voice import VoiceError
 from agents.starting import Start, StartingCoder
@@ -235,3 +237,29 @@ async def test_a_bare_kernel_of_a_persons_is_wrapped_by_the_model(
     assert written.candidates[0].idea == "r1i0"
     assert "void mine(float* x) {}" in texts(voice.asked[0])
     assert "has no plan yet" in texts(voice.asked[0])
+
+
+JUNK = (
+    "",
+    "```",
+    "```cpp\n```\n```python\n```",
+    '```cpp\nextern "C" void f(\n```\n```python\ndef forward(x:\n```',
+    '```cpp\nextern "C" void f(const float* x) {}\n// tune: A in ' + "1, " * 9999 + "\n```",
+    '```cpp\nextern "C" void f(const float* x) {}\n// require: 1 << 99999999 > 0\n```',
+    "```python\ndef forward(x):\n    return " + "(" * 4000 + "\n```",
+    "```edit\nbase: draft-1\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n```",
+    "```edit\nbase: playbook\n<<<<<<< SEARCH\nfloat\n=======\n>>>>>>> REPLACE\n```",
+    "<think>" * 1000,
+    "\0\ufffd```cpp\n\0\n```",
+    '```cpp\nextern "C" void f(const float* x) ' + "{" * 20000 + "\n```\n```python\nx\n```",
+)
+
+
+@pytest.mark.parametrize("first", range(len(JUNK)))
+async def test_no_answer_whatever_it_holds_is_more_than_a_note(
+    make_coder: MakeCoder, order: Order, first: int
+) -> None:
+    coder, _ = make_coder(JUNK[first], JUNK[first - 1])
+    written = await coder.write(order)
+    assert written.candidates == ()
+    assert written.notes
