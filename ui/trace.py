@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphs.events import (
+    Awaited,
     BaselinesMeasured,
     BestImproved,
     CandidateJudged,
@@ -94,6 +95,8 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
             )
         case Noted():
             yield "search", one_line(event.words, 400), []
+        case Awaited():
+            yield "search", one_line(event.words, 600), []
         case RunFinished():
             summary = event.summary
             yield "search", f"{STATUS[summary.status]}, after {seconds(summary.seconds)}", []

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from graphs.events import (
+    Awaited,
     BaselinesMeasured,
     BestImproved,
     CandidateJudged,
@@ -112,6 +113,8 @@ class Board:
                 self.stage = "contrasting fast and slow"
             case RoundFinished():
                 self.stage = "certifying the best" if event.why_stop else "thinking of ideas"
+            case Awaited():
+                self.stage = "waiting for somebody outside"
             case Noted():
                 self.notes.append(one_line(event.words, 200))
             case RunFinished():

@@ -13,7 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from graphs.events import BestImproved, Event, Noted
+from graphs.events import Awaited, BestImproved, Event, Noted
 from tools.nouns import Verdict
 from ui.progress.board import Board
 from ui.progress.plain import sentence
@@ -47,7 +47,7 @@ class LiveProgress:
         """Take in an event; the next frame shows it."""
         self.board.fold(event)
         self._shown_at = time.monotonic()
-        if isinstance(event, BestImproved | Noted):
+        if isinstance(event, BestImproved | Noted | Awaited):
             style = "green" if isinstance(event, BestImproved) else "yellow"
             self._console.print(Text(sentence(event, self.board), style=style))
 

@@ -3,6 +3,7 @@
 from typing import Self, TextIO
 
 from graphs.events import (
+    Awaited,
     BaselinesMeasured,
     BestImproved,
     Critiqued,
@@ -74,6 +75,8 @@ def sentence(event: Event, board: Board) -> str:
             correct = sum(n for v, n in board.by_verdict.items() if v.value == "correct")
             end = f"; stopping: {one_line(event.why_stop)}" if event.why_stop else ""
             return f"round {event.round} done: {judged} judged, {correct} correct{end}"
+        case Awaited():
+            return one_line(event.words, 400)
         case Noted():
             return f"note: {one_line(event.words, 200)}"
         case RunFinished():
