@@ -1,7 +1,8 @@
 """The tuner: explores the declared tunables of one implementation.
 
 An optuna study over the tunables is asked for settings and told times; every measurement made
-before is told first. It is seeded and asked one question at a time, so the same measurements
+before is told first. What it suggests may be invalid or known: the nearest open settings are taken
+then. It is seeded and asked one question at a time, so the same measurements
 lead to the same questions. It belongs to no role of its own: it needs no mind, only a sampler.
 """
 
@@ -11,15 +12,13 @@ from math import log
 import optuna
 
 from agents.attributes import agreement
-from tools.candidates import complete_settings, parse_kernel, valid_settings, with_settings
+from tools.candidates import parse_kernel, valid_settings, with_settings
 from tools.nouns import Analysis, Candidate, Setting
 
 Settings = tuple[Setting, ...]
 
 # What a failed setting is told as: worse than anything that ran, on the scale of log times.
 FAILED = log(1e6)
-# The sampler may suggest what is invalid or known; after this many, take any that is left.
-PATIENCE = 32
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -87,24 +86,19 @@ class Tuning:
             wished = self._wishes.pop(0)
             if wished in self._open:
                 return wished
-        for attempt in range(PATIENCE):
-            trial = self._study.ask(self._distributions)
-            chosen = [Setting(name=name, value=int(v)) for name, v in trial.params.items()]
-            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            settings = self._valid(chosen)
-            shunned = attempt < PATIENCE // 2 and self._is_shunned(settings)
-            if settings in self._open and not shunned:
-                return settings
-        return next(iter(self._open), None)
-
-    def _valid(self, chosen: Iterable[Setting]) -> Settings | None:
-        try:
-            return complete_settings(self._source, chosen)
-        except ValueError:
+        if not self._open:
             return None
+        trial = self._study.ask(self._distributions)
+        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return min(self._open, key=lambda settings: self._distance(settings, trial.params))
 
-    def _is_shunned(self, settings: Settings | None) -> bool:
-        return agreement({s.name: str(s.value) for s in settings or ()}, self._shunned) > 0
+    def _distance(self, settings: Settings, suggested: dict[str, int]) -> tuple[bool, int]:
+        """How far settings are from the sampler's; what the critic advises against comes last."""
+        differing = sum(item.value != suggested.get(item.name, item.value) for item in settings)
+        return self._is_shunned(settings), differing
+
+    def _is_shunned(self, settings: Settings) -> bool:
+        return agreement({s.name: str(s.value) for s in settings}, self._shunned) > 0
 
 
 def _wishes(valid: Iterable[Settings], analysis: Analysis | None) -> list[Settings]:

@@ -19,11 +19,12 @@ def enter(context: SearchContext, best_before_ms: float | None) -> None:
     for item in archive.standings():
         of[item.candidate.idea].append(item)
     known = {entry.idea: entry for entry in archive.ledger()}
+    entries = []
     for idea in archive.ideas():
         held = known.get(idea.id)
-        entry = _entry(idea, of[idea.id], held.best_before_ms if held else best_before_ms)
-        if entry != held:
-            archive.record_ledger(entry)
+        before_ms = held.best_before_ms if held else best_before_ms
+        entries.append(_entry(idea, of[idea.id], before_ms))
+    archive.record_ledger(*entries)
 
 
 def of_idea(idea: Idea, standings: Sequence[Standing]) -> list[Standing]:

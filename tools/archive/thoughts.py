@@ -24,6 +24,7 @@ class Thoughts(Database):
         proposing, contrasting = schema.ideas, schema.analyses
         self._ideas = Shelf(self, proposing, proposing.c.seq, _idea)
         self._analyses = Shelf(self, contrasting, contrasting.c.round, _analysis)
+        # By their JSON: lines may change, and what did not need not be parsed again.
         self._entries: dict[str, LedgerEntry] = {}
         self._entering = Watch(self)
 
@@ -39,21 +40,29 @@ class Thoughts(Database):
         every = self._ideas.items()
         return every if round is None else tuple(idea for idea in every if idea.round == round)
 
-    def record_ledger(self, entry: LedgerEntry) -> None:
-        """Keep what an idea really did, instead of what was known of it before."""
-        self.ledger()
-        if self._entries.get(entry.idea) == entry:
+    def record_ledger(self, *entries: LedgerEntry) -> None:
+        """Keep what ideas really did, instead of what was known of them before."""
+        known = {entry.idea: entry for entry in self.ledger()}
+        changed = [entry for entry in entries if known.get(entry.idea) != entry]
+        if not changed:
             return
-        values = {"idea": entry.idea, "round": entry.round, "json": entry.model_dump_json()}
-        row = insert(schema.ledger).values(values)
         with self._engine.begin() as connection:
-            connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
+            for entry in changed:
+                values = {
+                    "idea": entry.idea,
+                    "round": entry.round,
+                    "json": entry.model_dump_json(),
+                }
+                row = insert(schema.ledger).values(values)
+                connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What every idea really did, in order of rounds."""
         if self._entering.look():
-            rows = self._rows(select(schema.ledger).order_by("round", "idea"))
-            self._entries = {row.idea: LedgerEntry.model_validate_json(row.json) for row in rows}
+            rows = self._rows(select(schema.ledger.c.json).order_by("round", "idea"))
+            known = self._entries
+            texts = [str(row.json) for row in rows]
+            self._entries = {text: known.get(text) or _entry(text) for text in texts}
         return tuple(self._entries.values())
 
     def record_analysis(self, analysis: Analysis) -> None:
@@ -86,6 +95,10 @@ class Thoughts(Database):
 
 def _idea(row: Row[tuple[object, ...]]) -> Idea:
     return Idea.model_validate_json(row.json)
+
+
+def _entry(json: str) -> LedgerEntry:
+    return LedgerEntry.model_validate_json(json)
 
 
 def _analysis(row: Row[tuple[object, ...]]) -> Analysis:

@@ -6,7 +6,7 @@ out, not made by a macro.
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 import tree_sitter_cuda
 from tree_sitter import Language as Grammar
@@ -23,6 +23,7 @@ _MAX_BYTES = 1 << 20
 _CLUSTER_DIMS = re.compile(rb"__cluster_dims__\s*\([^()]*\)")
 
 
+@lru_cache(maxsize=128)  # the coder, the tuner and the judge all read the same few sources
 def parse_kernel(text: str, language: Language) -> KernelSource:
     """What a kernel exports and declares.
 

@@ -37,6 +37,7 @@ def _plain(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # what was tried is compared with every new idea, round after round
 def _telling(text: str) -> frozenset[str]:
     """Stems of the words that tell ideas apart; every idea is asked about again each round."""
     words = (word for word in _WORD.findall(text.lower()) if word not in _COMMON)
