@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agents.model.blocks import without_thinking
 from agents.model.counting import price, tokens_in, tokens_of
+from agents.model.faults import TWICE, ServerFaultError
 from agents.model.hearing import Heard
 from profiles.models import ModelProfile
 from tools.nouns import Prompt, Reply
@@ -56,7 +57,7 @@ class EndpointVoice:
         Raises:
             ServerFaultError: There is no answer; it says whether to ask again.
         """
-        from agents.model.faults import fault_of, said_by
+        from agents.model.raised import fault_of, said_by
 
         began = asyncio.get_running_loop().time()
         while True:
@@ -108,7 +109,7 @@ class EndpointVoice:
     def _options(self, prompt: Prompt) -> dict[str, object]:
         """The parameters of the request, without those that the server refused."""
         profile = self.profile
-        most = prompt.reply_tokens or profile.reply_tokens
+        most = self._longest(prompt)
         options: dict[str, object] = {
             "max_completion_tokens": most,
             "temperature": profile.temperature,
@@ -121,6 +122,15 @@ class EndpointVoice:
         body = {k: v for k, v in extra.items() if k not in self._refused}
         return {**kept, "extra_body": body} if body else kept
 
+    def _longest(self, prompt: Prompt) -> int:
+        """How long the answer may be; half of what is wanted where the context gets tight.
+
+        Not less, since the prompt's length is an estimate and many a context only a guess.
+        """
+        wanted = prompt.reply_tokens or self.profile.reply_tokens
+        room = self.profile.context_tokens - tokens_in(prompt)
+        return wanted if room >= wanted else max(room, wanted // 2, 1)
+
     def _refuses(self, words: str) -> bool:
         """Whether the server refused a parameter that it can be asked without."""
         for name in _OPTIONAL:
@@ -130,8 +140,6 @@ class EndpointVoice:
         return False
 
     def _reply(self, prompt: Prompt, heard: Heard, seconds: float) -> Reply:
-        from agents.model.faults import TWICE, ServerFaultError
-
         text, thoughts = without_thinking(heard.answer)
         if not text:
             why = f" before its {heard.finish} ended it" if heard.finish == "length" else ""

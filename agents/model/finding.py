@@ -49,17 +49,21 @@ def broken_off(text: str) -> Iterator[JsonValue]:
 
 
 def _values(text: str) -> Iterator[JsonValue]:
-    """The objects and lists of a text, outermost only."""
+    """The objects and lists of a text, outermost only; as it stands, then without comments."""
     whole_text = _decoded(text.strip())
     if isinstance(whole_text, dict | list):
         yield whole_text
         return
-    plain = _plain(text)
+    for version in dict.fromkeys((_plain(text), text)):
+        yield from _embedded(version)
+
+
+def _embedded(text: str) -> Iterator[JsonValue]:
     position = found = 0
-    while found < _MOST and (begin := re.search(r"[{\[]", plain[position:])):
+    while found < _MOST and (begin := re.search(r"[{\[]", text[position:])):
         start = position + begin.start()
-        end = _end(plain, start)
-        value = _decoded(plain[start:end]) if end else None
+        end = _end(text, start)
+        value = _decoded(text[start:end]) if end else None
         if value is None:
             position = start + 1
         else:

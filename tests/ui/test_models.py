@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from profiles.load import all_models, model_profile
+from ui.cli import run
 from ui.commands.models import Choice, chosen_models, other_models
 from ui.complaints import Complaint
 
@@ -118,3 +119,17 @@ def test_every_profile_says_its_source_and_no_price_without_a_date() -> None:
         priced = profile.usd_per_million_input is not None
         assert priced == (profile.priced_on is not None)
         assert "key" not in json.dumps(profile.extra_body)
+
+
+def test_a_model_without_an_address_is_status_2_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://somewhere/v1")
+    file = tmp_path / "module.py"
+    file.write_text("raise SystemExit('nobody runs this')")
+    home = tmp_path / "home"
+    assert run(["optimize", str(file), "--model", "x", "--run-dir", str(home)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kernelwright: where is the model 'x'?")
+    assert said.count("\n") == 1
+    assert not list((home / "runs").iterdir())

@@ -73,6 +73,7 @@ async def ask(*texts: str, schema: type[BaseModel] = Thoughts) -> Answered[BaseM
         f"<function=answer>{TEXT}</function>",
         json.dumps({"answer": GOOD}),
         json.dumps([GOOD]),
+        f"As https://example.org says: {TEXT} and so on",
         f"{json.dumps({'thoughts': [], 'why': 'a first try'})}\nNo, better:\n{TEXT}",
     ],
 )

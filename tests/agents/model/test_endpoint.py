@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from agents.model.answers import answer
 from agents.model.chat import ReasoningChat
 from agents.model.endpoint import EndpointVoice
-from agents.model.faults import ServerFaultError, retry_after_s
+from agents.model.faults import ServerFaultError
+from agents.model.raised import retry_after_s
 from agents.model.voice import VoiceError
 from agents.model.voices import endpoint_voice
 from profiles.models import ModelProfile
@@ -230,6 +231,20 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
         await voice.say(prompt)
         assert len(server.requests) == 6
         assert "max_completion_tokens" in server.requests[-1]
+
+
+async def test_an_answer_gets_shorter_where_the_context_is_tight(
+    serve: Serve, profile_for: ProfileFor
+) -> None:
+    server = serve(TEXT)
+    voice = endpoint_voice(profile_for(server, context_tokens=4000, reply_tokens=2000))
+    for characters in (100, 8000, 30_000):
+        words = Message(author="person", text="x" * characters)
+        await voice.say(PROMPT.model_copy(update={"messages": (words,)}))
+    allowed = [request["max_completion_tokens"] for request in server.requests]
+    assert allowed[0] == 2000
+    assert 1000 < allowed[1] < 2000
+    assert allowed[2] == 1000
 
 
 async def test_a_request_that_is_refused_for_good_is_not_repeated(profile_for: ProfileFor) -> None:
