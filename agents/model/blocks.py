@@ -10,7 +10,10 @@ from tools.nouns import Value
 
 _OPENING = re.compile(r"(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _LANGUAGE = re.compile(r"[A-Za-z][\w+#.-]*")
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_THOUGHT = re.compile(
+    rf"<(?:think|thinking|reasoning)>(.*?){_END.pattern}", re.DOTALL | re.IGNORECASE
+)
 _ENDED = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _BEGUN = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
 # Fences of these are around an answer, not around code.
@@ -29,8 +32,10 @@ def without_thinking(text: str) -> tuple[str, str]:
 
     Thinking that never ended is left in the answer: there is nothing else to read.
     """
-    thoughts = [match[2].strip() for match in _THOUGHT.finditer(text)]
-    rest = _THOUGHT.sub("", text)
+    # Behind the last end nothing can match, and looking for it there would take quadratic time.
+    last = max((match.end() for match in _END.finditer(text)), default=0)
+    thoughts = [match[1].strip() for match in _THOUGHT.finditer(text[:last])]
+    rest = _THOUGHT.sub("", text[:last]) + text[last:]
     if ended := _ENDED.match(rest):  # the server's template had opened the tag
         thoughts.append(_BEGUN.sub("", ended[0]).rsplit("</", 1)[0].strip())
         rest = rest[ended.end() :]
