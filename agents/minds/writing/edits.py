@@ -19,6 +19,8 @@ _ALIKE = 0.9
 _MARGIN = 0.05
 # At least this share of a section's lines must be there as written before likeness is looked at.
 _ANCHORED = 0.5
+# Of longer sections only the most promising places are compared letter by letter.
+_COMPARED = 8
 
 
 class EditError(ValueError):
@@ -122,14 +124,16 @@ def _loose(text: str, search: str) -> list[_Place]:
 def _alike(text: str, search: str) -> list[_Place]:
     """The one run of lines that is much like the search; none where two are."""
     lines, wanted = _numbered(text), [line for _, line in _numbered(search)]
+    count = len(wanted)
+    starts: Sequence[int] = range(len(lines) - count + 1)
+    if count > 2:
+        same = {n: sum(lines[n + i][1] == wanted[i] for i in range(count)) for n in starts}
+        anchored = (n for n in starts if same[n] >= _ANCHORED * count)
+        starts = sorted(anchored, key=lambda n: -same[n])[:_COMPARED]
     places = []
-    for start in range(len(lines) - len(wanted) + 1):
-        window = lines[start : start + len(wanted)]
-        same = sum(line == other for (_, line), other in zip(window, wanted, strict=True))
-        if len(wanted) > 2 and same < _ANCHORED * len(wanted):
-            continue
-        pairs = zip(window, wanted, strict=True)
-        likeness = sum(_likeness(line, other) for (_, line), other in pairs) / len(wanted)
+    for start in starts:
+        window = lines[start : start + count]
+        likeness = sum(map(_likeness, (line for _, line in window), wanted)) / count
         places.append(_Place(first=window[0][0], end=window[-1][0] + 1, likeness=likeness))
     places.sort(key=lambda place: -place.likeness)
     if not places or places[0].likeness < _ALIKE:
