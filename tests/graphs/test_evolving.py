@@ -28,16 +28,19 @@ Evolving = Callable[..., Awaitable[Summary]]
 class Under:
     """The playbook's planner and coder, labelling what they write as a model's minds do."""
 
-    def __init__(self, planner: Planner, coder: Coder) -> None:
+    def __init__(self, planner: Planner, coder: Coder, heard: dict[str, tuple[str, ...]]) -> None:
         self._planner, self._coder = planner, coder
+        self._heard = heard
 
     async def plan(self, situation: Situation) -> Proposal:
+        self._heard[f"planner:{situation.round}"] = situation.moves
         proposal = await self._planner.plan(situation)
         id = situation.strategy.id if situation.strategy else ""
         ideas = tuple(idea.model_copy(update={"strategy": id}) for idea in proposal.ideas)
         return proposal.model_copy(update={"ideas": ideas})
 
     async def write(self, order: Order) -> Answer:
+        self._heard[f"coder:{order.round}"] = order.moves
         return self._labelled(order, await self._coder.write(order))
 
     async def repair(self, order: Order, failure: Failure) -> Answer:
@@ -54,6 +57,7 @@ class Scripted:
 
     def __init__(self, *failures: Exception) -> None:
         self.asked: list[str] = []
+        self.heard: dict[str, tuple[str, ...]] = {}
         self._failures = list(failures)
 
     async def say(self, prompt: Prompt) -> Reply:
@@ -67,7 +71,7 @@ class Scripted:
 def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], Minds]:
     def make(around: Circumstances) -> Minds:
         behind = toy.toy_minds(toy.LOOPS)
-        under = Under(behind.planner, behind.coder)
+        under = Under(behind.planner, behind.coder, voice.heard)
         return Minds(
             planner=under,
             coder=under,
@@ -94,7 +98,7 @@ def evolving(toy: ModuleType, tmp_path: Path) -> Evolving:
             Path("toy.py"),
             TracePolicy(),
             "cpu",
-            SearchProfile.model_validate(toy.PROFILE.model_dump() | profile),
+            SearchProfile.model_validate(toy.PROFILE.model_dump() | {"tuning_trials": 0} | profile),
             home=tmp_path,
             listener=events.append if events is not None else None,
             executor=executor or toy.ToyExecutor(),
@@ -156,6 +160,14 @@ async def test_a_version_without_a_good_child_gives_way_to_its_parent(
     assert first.rank == 0
     assert second.children > 0
     assert (second.correct, second.rank, second.best) == (0, None, "")
+
+
+async def test_planner_and_coder_hear_which_moves_paid(evolving: Evolving) -> None:
+    voice = Scripted()
+    await evolving(voice)
+    assert (voice.heard["planner:1"], voice.heard["coder:1"]) == ((), ())
+    assert voice.heard["planner:3"] == voice.heard["coder:3"]
+    assert any("times as fast" in line and "r2i" in line for line in voice.heard["planner:3"])
 
 
 async def test_a_model_that_does_not_answer_costs_one_note_and_no_version(
