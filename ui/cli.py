@@ -240,6 +240,14 @@ def trace(run: Run, run_dir: RunDir = None) -> None:
 
 
 @app.command()
+def questions(run_dir: RunDir = None) -> None:
+    """List the questions that wait for a person's answer, with --model manual."""
+    from ui.commands.questions import questions
+
+    questions(run_dir)
+
+
+@app.command()
 def replay(run: Run, run_dir: RunDir = None) -> None:
     """Run a recorded search again, without model or device, and compare every decision."""
     from ui.commands.replaying import replay
