@@ -191,6 +191,11 @@ class SearchContext:
         return self.archive.waiting() if self.executor.together else nullcontext()
 
     @property
+    def islands(self) -> int:
+        """How many populations there are; without an archive of elites there is nothing to part."""
+        return 1 if "archive" in self.profile.without else self.profile.islands
+
+    @property
     def width(self) -> int:
         """How many candidates may be in flight: on a CPU compiling would disturb the timing."""
         return 4 if self.hardware.kind == "cuda" else 1

@@ -144,8 +144,8 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         steering=context.wishes(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
-        island=island(round, context.profile.islands) + 1,
-        islands=context.profile.islands,
+        island=island(round, context.islands) + 1,
+        islands=context.islands,
         moves=_moves(context),
     )
 
