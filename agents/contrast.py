@@ -120,49 +120,60 @@ def differences(found: Sequence[Sample], chosen: Sequence[Sample]) -> list[Diffe
     A tunable means something only within one kernel, so its two sides are compared inside the
     kernels that have both, and the medians are taken over those.
     """
+    index = _by_value(found)
     known: dict[tuple[str, str, str], Difference] = {}
-    for index, fast in enumerate(chosen):
-        for slow in chosen[index + 1 :]:
+    for number, fast in enumerate(chosen):
+        for slow in chosen[number + 1 :]:
+            others = dict(slow.attributes)
             for name, value in fast.attributes:
-                other = slow.value(name)
-                if other is not None and other != value:
-                    difference = _difference(found, name, value, other, fast, slow)
-                    if difference is not None:
-                        known.setdefault((name, value, other), difference)
+                other = others.get(name, value)
+                if other == value or (name, value, other) in known:
+                    continue
+                difference = _difference(index[name], name, value, other, fast, slow)
+                if difference is not None:
+                    known[name, value, other] = difference
     return sorted(known.values(), key=lambda item: -item.effect)
 
 
+def _by_value(found: Sequence[Sample]) -> dict[str, dict[str, list[Sample]]]:
+    """Samples by attribute and value, so that no comparison has to look at all of them."""
+    index: dict[str, dict[str, list[Sample]]] = {}
+    for sample in found:
+        for name, value in sample.attributes:
+            index.setdefault(name, {}).setdefault(value, []).append(sample)
+    return index
+
+
 def _difference(
-    found: Sequence[Sample], name: str, faster: str, slower: str, fast: Sample, slow: Sample
+    by_value: Mapping[str, list[Sample]],
+    name: str,
+    faster: str,
+    slower: str,
+    fast: Sample,
+    slow: Sample,
 ) -> Difference | None:
-    sides = _sides(found, name, (faster, slower))
-    if not sides[faster] or not sides[slower]:
+    fast_times, slow_times = _times(name, by_value.get(faster, []), by_value.get(slower, []))
+    if not fast_times or not slow_times:
         return None
     return Difference(
         name=name,
         faster=faster,
         slower=slower,
-        faster_ms=median(sides[faster]),
-        slower_ms=median(sides[slower]),
-        faster_count=len(sides[faster]),
-        slower_count=len(sides[slower]),
+        faster_ms=median(fast_times),
+        slower_ms=median(slow_times),
+        faster_count=len(fast_times),
+        slower_count=len(slow_times),
         fast_exemplar=fast.candidate,
         slow_exemplar=slow.candidate,
     )
 
 
-def _sides(
-    found: Sequence[Sample], name: str, values: tuple[str, str]
-) -> Mapping[str, list[float]]:
-    """Times by value; for a tunable, only of kernels in which both values were tried."""
-    having = [sample for sample in found if sample.value(name) in values]
-    if any(name in sample.tunables for sample in having):
-        first, second = (
-            {sample.implementation for sample in having if sample.value(name) == value}
-            for value in values
-        )
-        having = [sample for sample in having if sample.implementation in first & second]
-    return {
-        value: [sample.median_ms for sample in having if sample.value(name) == value]
-        for value in values
-    }
+def _times(
+    name: str, one: Sequence[Sample], other: Sequence[Sample]
+) -> tuple[list[float], list[float]]:
+    """Times on either side; for a tunable, only of kernels in which both values were tried."""
+    if any(name in sample.tunables for side in (one, other) for sample in side):
+        both = {s.implementation for s in one} & {s.implementation for s in other}
+        one = [sample for sample in one if sample.implementation in both]
+        other = [sample for sample in other if sample.implementation in both]
+    return [sample.median_ms for sample in one], [sample.median_ms for sample in other]

@@ -8,6 +8,7 @@ predictions, and an attribute whose predictions failed counts for less from then
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from math import exp, sqrt
 from typing import Protocol
 
@@ -42,7 +43,8 @@ FAILURES = 2
 class Hearing(Value):
     """Everything the critic may look at: all judged candidates and its own earlier words.
 
-    `task` and `hardware` give readings beside the times; `explained` is what the profiler said of
+    `best` is the fastest by its most trusted time, None where the samples alone tell. `task` and
+    `hardware` give readings beside the times; `explained` is what the profiler said of
     candidates, by their id. Times in milliseconds, None where they are not known.
     """
 
@@ -51,6 +53,7 @@ class Hearing(Value):
     analyses: tuple[Analysis, ...] = ()
     symptoms: tuple[Symptom, ...] = ()
     seed: int = 0
+    best: Standing | None = None
     task: Task | None = None
     hardware: Hardware | None = None
     floor_ms: float | None = None
@@ -59,6 +62,22 @@ class Hearing(Value):
     ledger: tuple[LedgerEntry, ...] = ()
     explained: tuple[tuple[str, str], ...] = ()
     steering: Steering = Steering()
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The correct and timed candidates as they are contrasted."""
+        return tuple(samples(self.standings))
+
+    @cached_property
+    def exemplars(self) -> tuple[Sample, ...]:
+        """Samples from distinct buckets, the fastest first; the same hearing has the same."""
+        dice = random.Random(f"{self.seed}:critic:{self.round}")
+        return tuple(exemplars(self.samples, EXEMPLARS, dice))
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """What sets the faster exemplars apart, the largest difference first."""
+        return tuple(differences(self.samples, self.exemplars))
 
     def facts(self, standing: Standing) -> tuple[Evidence, ...]:
         """Every number that is known of a candidate."""
@@ -84,10 +103,8 @@ class PlaybookCritic:
         """See the class; the same hearing gives the same analysis."""
         scored = score(hearing.standings, hearing.analyses, hearing.reading)
         record = (*checked(hearing.analyses), *(item for item in scored if item.held is not None))
-        found = samples(hearing.standings)
-        dice = random.Random(f"{hearing.seed}:critic:{hearing.round}")
-        chosen = exemplars(found, EXEMPLARS, dice)
-        telling = _telling(differences(found, chosen), trust(record))
+        found = hearing.samples
+        telling = _telling(hearing.differences, trust(record))
         steerable = [item for item in telling if is_actionable(item.name)]
         failing = _always_fail(hearing.standings)
         return Analysis(

@@ -20,7 +20,6 @@ from agents.minds.prompts import Words
 from agents.minds.tables import ledger_table
 from agents.model.answers import answer
 from agents.model.voice import Voice, VoiceError
-from tools.archive import ranked
 from tools.nouns import Analysis, Prediction, Prompt, Verdict
 
 FAILURES, RECORD = 5, 6
@@ -82,7 +81,7 @@ def ask(hearing: Hearing, seen: Contrast, known: Analysis) -> Prompt:
         judged=len(hearing.standings),
         task=task_card(hearing.task) if hearing.task else "",
         hardware=hardware_card(hearing.hardware) if hearing.hardware else "",
-        limits=_limits(hearing),
+        limits=_limits(hearing, seen),
         steering=steering_card(hearing.steering),
         ledger=ledger_table(hearing.ideas, hearing.ledger),
         symptoms=symptoms_card(hearing.symptoms),
@@ -101,14 +100,14 @@ def ask(hearing: Hearing, seen: Contrast, known: Analysis) -> Prompt:
     )
 
 
-def _limits(hearing: Hearing) -> str:
+def _limits(hearing: Hearing, seen: Contrast) -> str:
     """How fast it could be, how fast PyTorch is, and the best there is."""
     from_roofline = (
         roofline_card(hearing.task, hearing.hardware, hearing.floor_ms)
         if hearing.task and hearing.hardware and hearing.floor_ms is not None
         else ""
     )
-    best = next(iter(ranked(hearing.standings)), None)
+    best = hearing.best or seen.exhibits[0].standing
     progress = progress_card(hearing.floor_ms or 0.0, hearing.baseline_ms, best)
     return f"{from_roofline}\n{progress}".strip()
 

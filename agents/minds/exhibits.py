@@ -5,13 +5,12 @@ shorter. Names (`K1` is the fastest) are easier to copy than ids of twelve digit
 says of them is turned back into ids before anyone else reads it.
 """
 
-import random
 import re
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 
-from agents.contrast import Difference, Sample, differences, exemplars, samples
-from agents.critic import EXEMPLARS, Hearing
+from agents.contrast import Difference, Sample
+from agents.critic import Hearing
 from agents.minds.text import fenced
 from tools.archive import Standing
 from tools.nouns import Candidate, Evidence, Value
@@ -77,15 +76,12 @@ class Contrast(Value):
 
 
 def contrast(hearing: Hearing) -> Contrast:
-    """Choose exemplars from distinct buckets, and lay out everything that is known of them."""
-    found = samples(hearing.standings)
-    dice = random.Random(f"{hearing.seed}:critic:{hearing.round}")
-    chosen = exemplars(found, EXEMPLARS, dice)
+    """Lay out everything that is known of a hearing's exemplars."""
     standings = {item.candidate.id: item for item in hearing.standings}
     ideas = {idea.id: f"{idea.title}: {idea.mechanism}" for idea in hearing.ideas}
     told = dict(hearing.explained)
     shown: list[Exhibit] = []
-    for number, sample in enumerate(chosen, start=1):
+    for number, sample in enumerate(hearing.exemplars, start=1):
         standing = standings[sample.candidate]
         source, against = _source(standing.candidate, shown)
         shown.append(
@@ -102,8 +98,8 @@ def contrast(hearing: Hearing) -> Contrast:
         )
     return Contrast(
         exhibits=tuple(shown),
-        differences=tuple(differences(found, chosen)[:TABLE_ROWS]),
-        values=_values(found),
+        differences=hearing.differences[:TABLE_ROWS],
+        values=_values(hearing.samples),
     )
 
 

@@ -7,6 +7,7 @@ which travels in fenced blocks (`agents.model.blocks`).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -81,6 +82,7 @@ def _with_shape(prompt: Prompt, schema: type[BaseModel]) -> Prompt:
     return prompt.model_copy(update={"messages": messages, "answer_schema": described})
 
 
+@cache
 def _json(schema: type[BaseModel]) -> str:
     import json
 

@@ -5,6 +5,7 @@ validators in code; what they demand belongs into the fields' descriptions.
 """
 
 import json
+from functools import cache
 
 from pydantic import BaseModel, JsonValue
 
@@ -22,6 +23,7 @@ _LIMITS = {
 Schema = dict[str, JsonValue]
 
 
+@cache
 def shape(model: type[BaseModel]) -> str:
     """A skeleton of the JSON object that `model` reads."""
     schema: Schema = model.model_json_schema()

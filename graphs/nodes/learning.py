@@ -138,9 +138,11 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
 def _hearing(context: SearchContext, state: SearchState) -> Hearing:
     archive, round = context.archive, state["round"]
     profiled = archive.profile(state["best"]) if state["best"] else None
+    standings = archive.standings()
     return Hearing(
         round=round,
-        standings=archive.standings(),
+        standings=standings,
+        best=next((item for item in standings if item.candidate.id == state["best"]), None),
         analyses=tuple(item for item in archive.analyses() if item.round < round),
         symptoms=profiled[1] if profiled else (),
         seed=context.seed,
