@@ -8,6 +8,7 @@ the order in which they deserve to be tried; whether one fits is for its reader 
 import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator
 
 from pydantic import JsonValue
@@ -22,6 +23,8 @@ _TRAILING = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)  # a raw line break in a string is no reason to fail
 # Objects in one text that are looked at: a listing of code has braces without end.
 _MOST = 64
+# Wrappers around one answer: a list of calls, a call, its function, its arguments.
+_DEEPEST = 5
 
 
 def whole(text: str) -> Iterator[JsonValue]:
@@ -74,7 +77,7 @@ def _embedded(text: str) -> Iterator[JsonValue]:
 
 def _decoded(text: str) -> JsonValue:
     """The value that a text is; None if it is none."""
-    for read in (_DECODER.decode, ast.literal_eval):
+    for read in (_DECODER.decode, _literal):
         try:
             value: JsonValue = read(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -82,6 +85,14 @@ def _decoded(text: str) -> JsonValue:
         if isinstance(value, dict | list):
             return value
     return None
+
+
+def _literal(text: str) -> JsonValue:
+    """A value written as Python's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model's odd escapes are not ours to warn of
+        value: JsonValue = ast.literal_eval(text)
+    return value
 
 
 def _plain(text: str) -> str:
@@ -133,11 +144,13 @@ def _closed(text: str) -> Iterator[str]:
         yield text[:position] + closing
 
 
-def _unwrapped(value: JsonValue) -> Iterator[JsonValue]:
+def _unwrapped(value: JsonValue, depth: int = 0) -> Iterator[JsonValue]:
     """The value, and what it holds if it is a tool call or a list of one."""
     yield value
+    if depth >= _DEEPEST:
+        return
     if isinstance(value, list) and len(value) == 1:
-        yield from _unwrapped(value[0])
+        yield from _unwrapped(value[0], depth + 1)
     if not isinstance(value, dict):
         return
     inner = [value[name] for name in _ARGUMENTS if name in value]
@@ -145,4 +158,4 @@ def _unwrapped(value: JsonValue) -> Iterator[JsonValue]:
     for item in inner:
         held = _decoded(item) if isinstance(item, str) else item
         if isinstance(held, dict | list):
-            yield from _unwrapped(held)
+            yield from _unwrapped(held, depth + 1)

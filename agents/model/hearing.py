@@ -25,8 +25,8 @@ class Heard:
 
     def take(self, message: "BaseMessage") -> str:
         """Take in a message or a piece of one; what it adds, thinking included."""
-        text = str(message.text)
-        thought = str(message.additional_kwargs.get("reasoning_content", ""))
+        text = _proper(str(message.text))
+        thought = _proper(str(message.additional_kwargs.get("reasoning_content", "")))
         self._text.append(text)
         self.thinking += thought
         self._take_call(message)
@@ -51,9 +51,14 @@ class Heard:
     def _take_call(self, message: "BaseMessage") -> None:
         pieces = getattr(message, "tool_call_chunks", None)
         if pieces is not None:
-            self._arguments += [str(piece.get("args") or "") for piece in pieces]
+            self._arguments += [_proper(str(piece.get("args") or "")) for piece in pieces]
             return
         calls = getattr(message, "tool_calls", None) or []
         wrong = getattr(message, "invalid_tool_calls", None) or []
         self._arguments += [json.dumps(call["args"]) for call in calls[:1]]
         self._arguments += [str(call.get("args") or "") for call in wrong[:1] if not calls]
+
+
+def _proper(text: str) -> str:
+    """Text that can be kept: half a character, which JSON can carry, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,6 +1,9 @@
+import asyncio
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agents.model.answers import Answered, answer
@@ -134,6 +137,31 @@ async def test_a_model_is_told_that_it_was_cut_off() -> None:
 async def test_two_unreadable_answers_are_a_voice_error(texts: tuple[str, str]) -> None:
     with pytest.raises(VoiceError, match=r"parrot did not answer planner:1 in the form"):
         await ask(*texts)
+
+
+PIECES = st.sampled_from(
+    [
+        TEXT, TEXT[:60], TEXT[60:], "```json\n", "```", "\n", "<think>", "</think>", "{", "}", "[",
+        "]", '"', "'", ",", ":", "\\", '{"thoughts":', '{"arguments":', "[[[[", "]]]]", "//", "/*",
+        "*/", "null", "None", "1e999", "NaN", "9" * 5000, "\x00", "\ud83d", "(", "b'", "{1: 2}",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES | st.text(max_size=8), max_size=14).map("".join))
+def test_whatever_a_model_writes_is_an_answer_or_a_voice_error(text: str) -> None:
+    try:
+        found = asyncio.run(ask(text, text))
+    except VoiceError:
+        return
+    assert isinstance(found.value, Thoughts)
+
+
+@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900])
+async def test_deep_nesting_is_unreadable_and_nothing_worse(text: str) -> None:
+    with pytest.raises(VoiceError):
+        await ask(text, text)
 
 
 async def test_the_shape_is_in_the_prompt_and_the_schema_beside_it() -> None:

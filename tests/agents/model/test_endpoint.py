@@ -72,6 +72,14 @@ async def test_every_kind_of_fault_is_survived(
         assert len(server.requests) == (2 if asked_again else 1), fault
 
 
+async def test_half_a_character_does_not_spoil_the_rest(
+    serve: Serve, profile_for: ProfileFor
+) -> None:
+    for stream in (True, False):
+        reply = await endpoint_voice(profile_for(serve("fast \ud83d"), stream=stream)).say(PROMPT)
+        assert reply.text == "fast ?"
+
+
 async def test_a_fault_that_stays_is_one_sentence_and_a_bounded_number_of_requests(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
