@@ -240,6 +240,20 @@ def trace(run: Run, run_dir: RunDir = None) -> None:
 
 
 @app.command()
+def prompts(
+    run: Run,
+    key: Annotated[
+        str | None, typer.Argument(help="A question, as the list names it; all in a list if none.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """List what models were asked in a run, or show one question and its answer in full."""
+    from ui.commands.talks import prompts
+
+    prompts(run, key, run_dir)
+
+
+@app.command()
 def questions(run_dir: RunDir = None) -> None:
     """List the questions that wait for a person's answer, with --model manual."""
     from ui.commands.questions import questions

@@ -6,10 +6,19 @@ Reading needs no lock: a run can be looked at while it goes on.
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphs.events import EVENT, BaselinesMeasured, Event, RunFinished, RunStarted
+from graphs.events import EVENT, BaselinesMeasured, Event, Profiled, RunFinished, RunStarted
 from tools.archive import Archive, RunRecord, Standing, Written
 from tools.archive.ranking import ranked
-from tools.nouns import Analysis, Baselines, Evidence, Idea, LedgerEntry, Symptom
+from tools.nouns import (
+    Analysis,
+    Baselines,
+    Call,
+    Evidence,
+    Idea,
+    LedgerEntry,
+    StrategyVersion,
+    Symptom,
+)
 from tools.nouns.run import Summary
 
 
@@ -27,6 +36,8 @@ class Story:
     analyses: tuple[Analysis, ...]
     profiles: dict[str, tuple[tuple[Evidence, ...], tuple[Symptom, ...]]]
     best: Standing | None
+    calls: tuple[Call, ...] = ()
+    strategies: tuple[StrategyVersion, ...] = ()
 
     @property
     def summary(self) -> Summary | None:
@@ -61,6 +72,19 @@ class Story:
         """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
         return tuple(ranked(self.standings))
 
+    def strategy(self, id: str | None) -> StrategyVersion | None:
+        """The version of that id of an evolving prompt, or None."""
+        return next((version for version in self.strategies if version.id == id), None)
+
+    def explanation(self, candidate: str) -> str:
+        """What the profiler said of a candidate in words; empty where it said nothing."""
+        told = (
+            event.explanation
+            for event in self.events
+            if isinstance(event, Profiled) and event.candidate == candidate and event.explanation
+        )
+        return next(told, "")
+
     def idea(self, id: str) -> Idea | None:
         """The idea of that id, or None."""
         return next((idea for idea in self.ideas if idea.id == id), None)
@@ -92,6 +116,8 @@ def load(run: str, home: Path | None = None) -> Story:
             analyses=archive.analyses(),
             profiles={name: profile for name, profile in profiles.items() if profile is not None},
             best=_best(record, standings) or archive.best(),
+            calls=archive.calls(),
+            strategies=archive.strategies(),
         )
     finally:
         archive.close()

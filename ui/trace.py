@@ -16,14 +16,17 @@ from graphs.events import (
     Critiqued,
     Event,
     IdeasProposed,
+    ModelCalled,
     Noted,
     Profiled,
     RoundFinished,
     RunFinished,
     RunStarted,
+    StrategyEvolved,
 )
 from tools.nouns import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
 from ui.story import Story
+from ui.talk import asked_lines, asked_words, evolved_lines, evolved_words, prediction_words
 from ui.words import STATUS, VERDICT, amount, milliseconds, one_line, plain, ratio, seconds
 
 # Who speaks, and what they say: a headline and the lines under it.
@@ -36,6 +39,7 @@ STYLES = {
     "judge": "cyan",
     "profiler": "yellow",
     "critic": "red",
+    "strategist": "green",
     "search": "bold",
 }
 
@@ -76,7 +80,7 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
                 yield "planner", f"idea: {one_line(idea.title)}", _idea_lines(idea)
         case CandidateWritten():
             who = "tuner" if event.by == "tuner" else "coder"
-            yield who, _written(event, story), []
+            yield who, _written(event, story), _written_lines(event)
         case CandidateJudged():
             yield "judge", _judged(event.evaluation), _judged_lines(event.evaluation)
         case BestImproved():
@@ -85,6 +89,10 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
             yield "profiler", f"what bounds {event.candidate}", _profile_lines(event)
         case Critiqued():
             yield "critic", one_line(event.analysis.implies, 3000), _analysis_lines(event.analysis)
+        case ModelCalled():
+            yield event.role, asked_words(event), asked_lines(event)
+        case StrategyEvolved():
+            yield "strategist", evolved_words(event), evolved_lines(event, story)
         case RoundFinished():
             why = f"; stopping because {event.why_stop}" if event.why_stop else ""
             best = milliseconds(event.best_ms)
@@ -131,9 +139,13 @@ def _baseline(item: tuple[str, float | None, float | None, str]) -> str:
 
 
 def _idea_lines(idea: Idea) -> list[str]:
-    lines = [f"how: {one_line(idea.mechanism, 300)}", f"why: {one_line(idea.reason, 300)}"]
+    # A playbook's mechanism is a sentence; a model's is the plan that the coder follows.
+    limit = 300 if idea.origin == "playbook" else 1200
+    lines = [f"how: {one_line(idea.mechanism, limit)}", f"why: {one_line(idea.reason, limit)}"]
     if idea.predicted_ms is not None:
         lines.append(f"predicts {milliseconds(idea.predicted_ms)}; watch {one_line(idea.metric)}")
+    if idea.risk:
+        lines.append(f"risk: {one_line(idea.risk, 300)}")
     return lines
 
 
@@ -141,6 +153,19 @@ def _written(event: CandidateWritten, story: Story) -> str:
     candidate = event.candidate
     what = {"coder": "wrote", "tuner": "set", "repair": f"repaired (attempt {event.repairs})"}
     return f"{what[event.by]} {_named(candidate)} for: {one_line(story.title(candidate.idea))}"
+
+
+def _written_lines(event: CandidateWritten) -> list[str]:
+    """What a model said of its candidate, and which way it went; the tuner says nothing new."""
+    candidate = event.candidate
+    if event.by == "tuner" or candidate.origin == "playbook":
+        return []
+    lines = [f"it says: {one_line(candidate.note, 400)}"] if candidate.note else []
+    if candidate.strategies:
+        lines.append(f"labels: {one_line(', '.join(candidate.strategies), 240)}")
+    if candidate.parents:
+        lines.append(f"starts from {', '.join(candidate.parents)}")
+    return lines
 
 
 def _named(candidate: Candidate) -> str:
@@ -174,7 +199,8 @@ def _improved(event: BestImproved) -> str:
 
 
 def _profile_lines(event: Profiled) -> list[str]:
-    lines = [f"{symptom.name}: {one_line(symptom.words, 300)}" for symptom in event.symptoms]
+    lines = [f"says: {one_line(event.explanation, 1200)}"] if event.explanation else []
+    lines += [f"{symptom.name}: {one_line(symptom.words, 300)}" for symptom in event.symptoms]
     return lines + [_reading(item) for item in event.evidence]
 
 
@@ -190,7 +216,7 @@ def _analysis_lines(analysis: Analysis) -> list[str]:
     for claim in analysis.claims:
         lines.append(f"{claim.faster} beats {claim.slower}: {one_line(claim.words, 300)}")
         lines += [f"  {one_line(number, 160)}" for number in claim.numbers]
-    lines += [f"predicts: {one_line(item.words, 240)}" for item in analysis.predictions]
+    lines += [prediction_words(item) for item in analysis.predictions]
     if analysis.predictions_checked:
         held, checked = analysis.predictions_held, analysis.predictions_checked
         lines.append(f"earlier predictions: {held} of {checked} held")

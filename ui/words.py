@@ -7,7 +7,7 @@ for a terminal.
 import re
 
 from tools.nouns import Verdict
-from tools.nouns.run import Status
+from tools.nouns.run import Status, TokenCounts
 
 STATUS: dict[Status, str] = {
     "improved": "faster than every baseline",
@@ -81,3 +81,15 @@ def count(number: int, noun: str) -> str:
 def shape(sizes: tuple[int, ...]) -> str:
     """A tensor's shape: `4096 x 1024`; `scalar` for none."""
     return " x ".join(str(size) for size in sizes) or "scalar"
+
+
+def tokens(counts: TokenCounts) -> str:
+    """Tokens of a model, in and out."""
+    return f"{amount(counts.input, '').strip()} tokens in, {amount(counts.output, '').strip()} out"
+
+
+def dollars(usd: float | None) -> str:
+    """Money; empty where no price is known, so that nothing is claimed to be free."""
+    if usd is None:
+        return ""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
