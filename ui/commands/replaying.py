@@ -36,6 +36,7 @@ def _tell(key: str, recorded: str, replayed: str, same: int) -> None:
     at = _first(recorded, replayed)
     for name, text in (("recorded", recorded), ("replayed", replayed)):
         out.print(Text(f"  {name}: {_excerpt(text, at)}"), soft_wrap=True)
+    sys.stderr.write("this version decides otherwise than the one that recorded the run\n")
 
 
 def _first(left: str, right: str) -> int:
