@@ -1,6 +1,7 @@
 import pytest
 
 from ui import doctor
+from ui.commands.models import Choice
 from ui.doctor import Row, examine, exit_status
 
 
@@ -23,6 +24,24 @@ async def test_a_missing_compiler_is_a_row_with_its_remedy(monkeypatch, tmp_path
     found = {row.subject: row for row in await examine()}
     assert found["C++ compiler"].outcome == "missing"
     assert "apt" in found["C++ compiler"].words
+
+
+@pytest.mark.parametrize(
+    ("choice", "outcome", "words"),
+    [
+        (Choice(), "optional", "none configured"),
+        (Choice("manual"), "works", "you answer"),
+        (Choice("tiny", "http://127.0.0.1:9/v1"), "missing", "cannot be reached"),
+        (Choice("tiny"), "missing", "where is the model 'tiny'"),
+    ],
+)
+async def test_a_configured_model_is_asked(choice, outcome, words, monkeypatch):
+    for name in ("MODEL", "BASE_URL"):
+        monkeypatch.delenv(f"KERNELWRIGHT_{name}", raising=False)
+    monkeypatch.setattr(doctor, "_compile", lambda subject, language: doctor._cpu())
+    row = (await examine(choice))[-1]
+    assert (row.subject, row.outcome) == ("model", outcome)
+    assert words in row.words
 
 
 @pytest.mark.parametrize(
