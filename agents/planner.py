@@ -30,7 +30,8 @@ class Situation(Value):
     offers for refinement, the best first; `standings` everything that was judged. `strategy` is
     the evolving section of a model's prompt, None where none evolves; `moves` says in words which
     moves between behaviours paid; `island` of `islands`, from 1, is the population that this
-    round grows and that `parents` come from. Times in milliseconds.
+    round grows and that `parents` come from; `explanation` is what the profiler said of the best
+    in words. Times in milliseconds.
     """
 
     round: int
@@ -47,6 +48,7 @@ class Situation(Value):
     standings: tuple[Standing, ...] = ()
     strategy: StrategyVersion | None = None
     moves: tuple[str, ...] = ()
+    explanation: str = ""
     island: int = 1
     islands: int = 1
 

@@ -7,7 +7,7 @@ from agents.minds.evolution import current
 from agents.minds.transitions import moves
 from agents.planner import Situation
 from graphs.context import SearchContext
-from graphs.events import CandidateWritten, IdeasProposed, Noted
+from graphs.events import CandidateWritten, IdeasProposed, Noted, Profiled
 from graphs.state import SearchState, Update, Work
 from tools.archive import Author, Standing, island
 from tools.nouns import Candidate, EvolvingRole, Idea, StrategyVersion, Symptom
@@ -141,6 +141,7 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         ledger=archive.ledger(),
         analysis=analyses[-1] if analyses else None,
         symptoms=_symptoms(context, state["best"]),
+        explanation=_explanation(context, state["best"]),
         steering=context.wishes(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
@@ -160,6 +161,12 @@ def _moves(context: SearchContext) -> tuple[str, ...]:
     if context.minds.strategist is None:
         return ()
     return moves(context.archive.standings(), context.archive.ideas())
+
+
+def _explanation(context: SearchContext, candidate: str) -> str:
+    """What the profiler said of a candidate in words, which only its event keeps."""
+    stored = context.archive.event(f"profiled:{candidate}") if candidate else None
+    return Profiled.model_validate_json(stored.payload).explanation if stored else ""
 
 
 def _strategy(context: SearchContext, role: EvolvingRole) -> StrategyVersion | None:

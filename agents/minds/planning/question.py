@@ -73,7 +73,7 @@ class Question:
             ledger=ledger_table(situation.tried, situation.ledger),
             standings=standings_table(situation.standings),
             best=candidate_card(home.candidate, home.evaluation, _SHOWN) if home else "",
-            symptoms=symptoms_card(situation.symptoms) if situation.best else "",
+            symptoms=_profiled(situation) if situation.best else "",
             analysis=analysis_card(situation.analysis) if situation.analysis else "",
             moves="\n".join(f"- {line}" for line in situation.moves),
             steering=steering_card(situation.steering) if _said(situation) else "",
@@ -116,6 +116,11 @@ def _home(situation: Situation) -> Standing | None:
     if situation.islands == 1:
         return situation.best
     return situation.parents[0] if situation.parents else None
+
+
+def _profiled(situation: Situation) -> str:
+    """Symptoms, and what the profiler made of them where it spoke."""
+    return "\n\n".join(filter(None, (situation.explanation, symptoms_card(situation.symptoms))))
 
 
 def _said(situation: Situation) -> bool:

@@ -168,6 +168,16 @@ async def test_an_idea_starts_from_a_candidate_by_its_id_or_as_the_best(
     assert other.candidate.id in voice.asked[0].messages[1].text
 
 
+async def test_what_the_profiler_said_stands_before_the_symptoms(
+    planner_of, scripted, situation, standing
+) -> None:
+    update = {"best": standing(("rows=once",), 0.04), "explanation": "It waits for memory."}
+    voice = scripted(said(TILES))
+    await planner_of(voice).plan(situation.model_copy(update=update))
+    text = voice.asked[0].messages[1].text
+    assert "of the best candidate\n\nIt waits for memory.\n\nNothing telling" in text
+
+
 async def test_a_candidate_that_does_not_exist_is_noted_and_left_out(
     planner_of, scripted, situation
 ) -> None:
