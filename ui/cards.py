@@ -9,6 +9,7 @@ from tools.archive import Standing
 from tools.nouns import Comparison, LedgerEntry, Task
 from tools.nouns.run import BestSummary, Summary
 from ui.story import Story
+from ui.talk import by_role, spending
 from ui.words import (
     STATUS,
     VERDICT,
@@ -27,13 +28,15 @@ LEADERS = 10
 
 
 def show(story: Story, console: Console) -> None:
-    """Print all four cards."""
+    """Print all cards."""
     console.print(task_card(story))
     console.print(result_card(story))
     if story.leaders:
         console.print(leaderboard(story))
     if story.ledger:
         console.print(ledger_table(story))
+    if story.calls:
+        console.print(models_table(story))
 
 
 def task_card(story: Story) -> Panel:
@@ -111,9 +114,19 @@ def result_grid(story: Story, summary: Summary) -> Table:
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
         f"{made.timed} timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}",
     )
+    if summary.models:
+        grid.add_row("models", Text(one_line(", ".join(summary.models), 120)))
+    if story.calls:
+        grid.add_row("asked", spending(story.calls).words)
+    checked = story.analyses[-1].predictions_checked if story.analyses else 0
+    if checked:
+        held = story.analyses[-1].predictions_held
+        grid.add_row("critic", f"{held} of {count(checked, 'checked prediction')} held")
     if summary.stopped_because:
-        grid.add_row("stopped", Text(one_line(summary.stopped_because, 120)))
+        grid.add_row("stopped", Text(one_line(summary.stopped_because, 600)))
     grid.add_row("isolation", Text(plain(summary.isolation)))
+    if summary.status in {"waiting", "stopped"}:
+        grid.add_row("go on with", f"kernelwright resume {summary.run}")
     if summary.export:
         grid.add_row("export", Text(plain(summary.export)))
     return grid
@@ -181,6 +194,24 @@ def ledger_table(story: Story) -> Table:
             milliseconds(entry.measured_ms),
             gain_words(entry),
             f"{entry.correct} of {entry.candidates}",
+        )
+    return table
+
+
+def models_table(story: Story) -> Table:
+    """What each role asked, and what that took."""
+    table = Table(title="models", title_justify="left", title_style="bold", box=None)
+    for name in ("role", "questions", "no answer", "tokens in", "out", "USD", "waited"):
+        table.add_column(name, header_style="dim")
+    for item in by_role(story.calls):
+        table.add_row(
+            item.role,
+            str(item.calls),
+            str(item.failed),
+            amount(item.tokens.input, "").strip(),
+            amount(item.tokens.output, "").strip(),
+            f"{item.usd:.4f}" if item.usd is not None else "-",
+            seconds(item.seconds),
         )
     return table
 

@@ -13,14 +13,16 @@ from graphs.events import (
     Critiqued,
     Event,
     IdeasProposed,
+    ModelCalled,
     Noted,
     Profiled,
     RoundFinished,
     RunFinished,
     RunStarted,
+    StrategyEvolved,
 )
 from tools.nouns import Baselines, Verdict
-from tools.nouns.run import Summary
+from tools.nouns.run import Summary, TokenCounts
 from ui.words import one_line
 
 
@@ -56,6 +58,9 @@ class Board:
     idea_of: dict[str, str] = field(default_factory=dict)
     trail_ms: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    questions: int = 0
+    tokens: TokenCounts = field(default_factory=TokenCounts)
+    usd: float | None = None
     finished: Summary | None = None
 
     @property
@@ -113,6 +118,10 @@ class Board:
                 self.stage = "contrasting fast and slow"
             case RoundFinished():
                 self.stage = "certifying the best" if event.why_stop else "thinking of ideas"
+            case ModelCalled():
+                self._asked(event)
+            case StrategyEvolved():
+                self.stage = f"rewriting what the {event.version.role} is told"
             case Awaited():
                 self.stage = "waiting for somebody outside"
             case Noted():
@@ -148,3 +157,13 @@ class Board:
         if name not in self.judged:  # the promising are judged again, more precisely
             self.judged.add(name)
             self.by_verdict[event.evaluation.verdict] += 1
+
+    def _asked(self, event: ModelCalled) -> None:
+        self.questions += 1
+        self.stage = f"the {event.role} thinks with {one_line(event.model or 'a model', 40)}"
+        self.tokens = TokenCounts(
+            input=self.tokens.input + event.tokens.input,
+            output=self.tokens.output + event.tokens.output,
+        )
+        if event.usd is not None:
+            self.usd = (self.usd or 0.0) + event.usd

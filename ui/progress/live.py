@@ -17,7 +17,17 @@ from graphs.events import Awaited, BestImproved, Event, Noted
 from tools.nouns import Verdict
 from ui.progress.board import Board
 from ui.progress.plain import sentence
-from ui.words import VERDICT, count, milliseconds, one_line, percent, ratio, seconds
+from ui.words import (
+    VERDICT,
+    count,
+    dollars,
+    milliseconds,
+    one_line,
+    percent,
+    ratio,
+    seconds,
+    tokens,
+)
 
 BAR = 28
 
@@ -116,4 +126,12 @@ def counts(board: Board) -> Text:
     for verdict, number in board.by_verdict.most_common():
         if verdict is not Verdict.CORRECT:
             line.append(f"  {number} {VERDICT[verdict]}", style="yellow")
+    if board.questions:
+        line.append(f"  {asked(board)}", style="dim")
     return line
+
+
+def asked(board: Board) -> str:
+    """How much was asked of models, and what it cost."""
+    cost = f", {dollars(board.usd)}" if board.usd is not None else ""
+    return f"{count(board.questions, 'question')}, {tokens(board.tokens)}{cost}"

@@ -9,12 +9,15 @@ from graphs.events import (
     Critiqued,
     Event,
     IdeasProposed,
+    ModelCalled,
     Noted,
     RoundFinished,
     RunFinished,
     RunStarted,
+    StrategyEvolved,
 )
 from ui.progress.board import Board
+from ui.talk import asked_words, evolved_words
 from ui.words import count, milliseconds, one_line, percent, ratio, seconds
 
 
@@ -77,6 +80,11 @@ def sentence(event: Event, board: Board) -> str:
             return f"round {event.round} done: {judged} judged, {correct} correct{end}"
         case Awaited():
             return one_line(event.words, 400)
+        case ModelCalled():
+            why = f": {one_line(event.failure, 200)}" if event.failure else ""
+            return f"{event.role} {asked_words(event)}{why}"
+        case StrategyEvolved():
+            return evolved_words(event)
         case Noted():
             return f"note: {one_line(event.words, 200)}"
         case RunFinished():
