@@ -7,14 +7,15 @@ critic reads in the next round.
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from agents.attributes import LABELS, is_actionable
 from agents.critic import Hearing
 from agents.facts import reading
 from agents.minds.exhibits import Contrast
-from agents.minds.grounding import citation, complaint, unfounded_ratios
+from agents.minds.grounding import Citation, citations, complaint, unfounded_ratios
 from agents.predictions import DISTRUSTED, checked, trust
 from tools.archive.behaviour import REGISTER_STEPS, SHARED_STEPS_BYTES
 from tools.nouns import Analysis, Claim, Prediction
@@ -28,13 +29,35 @@ STEPS = {
 MOST_CLAIMS, MOST_PREDICTIONS, MOST_WORDS = 4, 4, 4
 
 
+def _number(given: object) -> object:
+    """`"0.9 ms"` means 0.9, and a word without a number says nothing."""
+    if not isinstance(given, str):
+        return given
+    found = re.search(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", given)
+    return float(found[0]) if found else None
+
+
+def _texts(given: object) -> object:
+    """Citations as texts, also where they came as an object or a single one."""
+    if isinstance(given, dict):
+        return [f"{name}={value}" for name, value in given.items()]
+    if isinstance(given, list):
+        parts = (_texts(item) if isinstance(item, dict) else [str(item)] for item in given)
+        return [text for part in parts if isinstance(part, list) for text in part]
+    return [given] if isinstance(given, str) else given or []
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+Texts = Annotated[list[str], BeforeValidator(_texts)]
+
+
 class Explained(BaseModel):
     """One difference that explains part of the gap."""
 
     words: str = Field(description="one or two sentences: the difference and its mechanism")
     faster: str = Field(description="the faster exhibit, as K1")
     slower: str = Field(description="the slower exhibit, as K3")
-    numbers: list[str] = Field(
+    numbers: Texts = Field(
         description="at least one for each of the two, copied from the tables, as K1.screen_ms=0.41"
     )
 
@@ -47,11 +70,11 @@ class Worth(BaseModel):
         default="", description="the name by which such a candidate will be known: memory, TILE"
     )
     value: str = Field(default="", description="the value of that attribute, as in memory=VALUE")
-    below_ms: float | None = Field(
+    below_ms: Number = Field(
         default=None, description="the median screen_ms of such candidates will be below this"
     )
     metric: str = Field(default="", description="one more reading that will change: registers")
-    metric_to: float | None = Field(default=None, description="what that reading will become")
+    metric_to: Number = Field(default=None, description="what that reading will become")
 
 
 class CriticAnswer(BaseModel):
@@ -60,8 +83,8 @@ class CriticAnswer(BaseModel):
     explains: list[Explained]
     implies: str = Field(description="two or three sentences that hold beyond these candidates")
     next: list[Worth] = Field(description="the most promising first")
-    prefer: list[str] = Field(default=[], description="attributes to keep, as name=value")
-    avoid: list[str] = Field(default=[], description="attributes to stay away from, as name=value")
+    prefer: Texts = Field(default=[], description="attributes to keep, as name=value")
+    avoid: Texts = Field(default=[], description="attributes to stay away from, as name=value")
 
 
 def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: Hearing) -> Analysis:
@@ -110,14 +133,13 @@ def _claim(item: Explained, seen: Contrast) -> tuple[Claim | None, list[str]]:
     if faster.sample.median_ms >= slower.sample.median_ms:
         return None, [f"{faster.name} is not faster than {slower.name}"]
     wrong = [f"the exhibits do not give {it!r}" for it in unfounded_ratios(item.words, seen.facts)]
-    fatal, numbers = bool(wrong), []
+    fatal = bool(wrong)
+    numbers: list[Citation] = []
     for text in item.numbers:
-        cited = citation(text)
-        problem = complaint(cited, seen.facts) if cited else f"{text[:60]!r} cites no reading"
-        if problem:
-            wrong.append(problem)
-        elif cited is not None:
-            numbers.append(cited)
+        found = citations(text)
+        problems = [problem for cited in found if (problem := complaint(cited, seen.facts))]
+        numbers += [cited for cited in found if not complaint(cited, seen.facts)]
+        wrong += problems if found else [f"{text[:60]!r} cites no reading"]
     if fatal or not {faster.name, slower.name} <= {cited.exhibit for cited in numbers}:
         return None, wrong or ["it cites no number of both exhibits"]
     return Claim(

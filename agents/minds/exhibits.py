@@ -57,7 +57,8 @@ class Contrast(Value):
 
     def named(self, word: str) -> Exhibit | None:
         """The exhibit of that name, or of the candidate whose id begins so."""
-        wanted = word.strip().strip("`")
+        called = re.search(r"\bK\d+\b", word)
+        wanted = called[0] if called else word.strip().strip("`")
         for item in self.exhibits:
             if item.name == wanted or (len(wanted) >= 4 and item.candidate.startswith(wanted)):
                 return item

@@ -39,26 +39,24 @@ class Citation(Value):
     name: str
     value: float
     places: int
-    words: str
 
 
 Facts = Mapping[str, tuple[Evidence, ...]]
 
 
-def citation(text: str) -> Citation | None:
-    """What a piece of text cites; None when it has not the form `K1.name=value`."""
-    found = _CITATION.search(text)
-    if found is None:
-        return None
+def citations(text: str) -> tuple[Citation, ...]:
+    """Everything in a text that has the form `K1.name=value`, or nearly so."""
+    return tuple(_cited(found) for found in _CITATION.finditer(text))
+
+
+def _cited(found: re.Match[str]) -> Citation:
     digits = found["value"].replace(",", "")
     behind = re.search(r"\.(\d+)", digits)
     places = len(behind[1]) if behind else 0
     value = float(digits)
     if found["percent"]:
         value, places = value / 100.0, places + 2
-    return Citation(
-        exhibit=found["exhibit"], name=found["name"], value=value, places=places, words=text.strip()
-    )
+    return Citation(exhibit=found["exhibit"], name=found["name"], value=value, places=places)
 
 
 def complaint(cited: Citation, facts: Facts) -> str:

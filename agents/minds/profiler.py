@@ -7,8 +7,9 @@ closely; its explanation stays if it cites readings that are there, as they were
 from pydantic import BaseModel, Field
 
 from agents.facts import known, reading
+from agents.minds.borne_out import Texts
 from agents.minds.cards import candidate_card, hardware_card, symptoms_card, task_card
-from agents.minds.grounding import citation, complaint
+from agents.minds.grounding import citations, complaint
 from agents.minds.prompts import Words
 from agents.model.answers import answer
 from agents.model.voice import Voice, VoiceError
@@ -28,7 +29,7 @@ class ProfilerAnswer(BaseModel):
         description="two to four sentences: what bounds the kernel now, by which mechanism, and "
         "which change would move that bound"
     )
-    numbers: list[str] = Field(
+    numbers: Texts = Field(
         description="the readings that show it, copied from the table, as K1.registers=64"
     )
 
@@ -99,12 +100,14 @@ def _explained(
     """The words with the numbers that hold; no words where none does."""
     numbers, wrong = [], []
     for text in said.numbers:
-        cited = citation(text if EXHIBIT in text else f"{EXHIBIT}.{text}")
-        problem = complaint(cited, {EXHIBIT: facts}) if cited else f"{text[:60]!r} is no reading"
-        if problem or cited is None:
-            wrong.append(problem)
-        else:
-            numbers.append(f"{cited.name} {reading(facts, cited.name):.6g}")
+        found = citations(text if EXHIBIT in text else f"{EXHIBIT}.{text}")
+        wrong += [] if found else [f"{text[:60]!r} is no reading"]
+        for cited in found:
+            problem = complaint(cited, {EXHIBIT: facts})
+            if problem:
+                wrong.append(problem)
+            else:
+                numbers.append(f"{cited.name} {reading(facts, cited.name):.6g}")
     notes = (f"of the explanation of {candidate}: {'; '.join(wrong)}",) if wrong else ()
     if not numbers:
         return "", (*notes, f"an explanation of {candidate} cited no reading and was left out")

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.facts import reading
-from agents.minds.grounding import citation, complaint, unfounded_ratios
+from agents.minds.grounding import citations, complaint, unfounded_ratios
 from tools.nouns import Evidence, Rank
 
 
@@ -29,8 +29,7 @@ FACTS = {
     ],
 )
 def test_a_number_that_was_measured_is_believed_however_it_is_cited(text: str) -> None:
-    cited = citation(text)
-    assert cited is not None
+    (cited,) = citations(text)
     assert complaint(cited, FACTS) == ""
 
 
@@ -44,13 +43,20 @@ def test_a_number_that_was_measured_is_believed_however_it_is_cited(text: str) -
     ],
 )
 def test_a_number_that_was_not_measured_is_told(text: str, problem: str) -> None:
-    cited = citation(text)
-    assert cited is not None
+    (cited,) = citations(text)
     assert complaint(cited, FACTS) == problem
 
 
 def test_words_are_no_citation() -> None:
-    assert citation("the fast one has fewer registers") is None
+    assert citations("the fast one has fewer registers") == ()
+
+
+def test_one_text_may_cite_several_numbers() -> None:
+    found = citations("K1.screen_ms=0.412 against K2.screen_ms=0.825, K2.registers 96")
+    assert [(item.exhibit, item.name) for item in found] == [
+        ("K1", "screen_ms"), ("K2", "screen_ms"), ("K2", "registers"),
+    ]  # fmt: skip
+    assert [complaint(item, FACTS) for item in found] == ["", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +79,8 @@ def test_any_rounding_to_three_digits_is_believed_and_a_tenth_more_never(
     value: float, digits: int
 ) -> None:
     facts = {"K1": (fact("screen_ms", value),)}
-    rounded, more = (citation(f"K1.screen_ms={v:.{digits}g}") for v in (value, value * 1.12))
-    assert rounded is not None
-    assert more is not None
+    texts = (f"K1.screen_ms={shown:.{digits}g}" for shown in (value, value * 1.12))
+    rounded, more = (citations(text)[0] for text in texts)
     assert complaint(rounded, facts) == ""
     assert complaint(more, facts)
 

@@ -92,6 +92,29 @@ async def test_a_claim_that_the_numbers_do_not_bear_out_is_left_out_and_told(
     assert "left out" in analysis.notes[0]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": {"K1.screen_ms": 1.0, "K2.screen_ms": 3.2}},
+        {"numbers": [{"K1.screen_ms": 1.0}, {"K2.screen_ms": "3.2 ms"}]},
+        {"numbers": "K1.screen_ms=1.0, K2.screen_ms=3.2"},
+        {"numbers": ["K1.screen_ms=1.0 against K2.screen_ms=3.2"]},
+        {"faster": "exhibit K1", "slower": "`K2`"},
+    ],
+)
+async def test_a_right_claim_in_another_form_stays(
+    standings: tuple[Standing, ...], change: dict[str, object]
+) -> None:
+    more = {"prefer": None, "next": [TRY | {"below_ms": "0.9 ms"}]}
+    voice = Said(answer(explains=[CLAIM | change], **more))
+    hearing = Hearing(round=1, standings=standings)
+    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    assert analysis.notes == ()
+    assert "3.2x as fast" in analysis.claims[0].words
+    assert [item.below_ms for item in analysis.predictions] == [0.9]
+    assert len(voice.asked) == 1
+
+
 async def test_what_was_left_out_is_in_the_next_prompt(
     standings: tuple[Standing, ...], standing: MakeStanding
 ) -> None:
