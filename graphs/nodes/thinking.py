@@ -158,7 +158,7 @@ def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
 
 def _moves(context: SearchContext) -> tuple[str, ...]:
     """Which moves between behaviours paid; the playbook reads none."""
-    if context.minds.strategist is None:
+    if context.minds.strategist is None or "archive" in context.profile.without:
         return ()
     return moves(context.archive.standings(), context.archive.ideas())
 
