@@ -15,8 +15,8 @@ _LIMITS = {
     "exclusiveMinimum": "above {}",
     "maximum": "at most {}",
     "exclusiveMaximum": "below {}",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
+    "minItems": "at least {} of them",
+    "maxItems": "at most {} of them",
     "maxLength": "at most {} characters",
 }
 

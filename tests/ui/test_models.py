@@ -27,6 +27,7 @@ def test_without_a_model_the_playbook_thinks(monkeypatch: pytest.MonkeyPatch) ->
         (Choice("some-model"), "where is the model 'some-model'"),
         (Choice(base_url="http://here/v1"), "but not which model"),
         (Choice("m", "ftp://here"), "is no address"),
+        (Choice("m", "http://me:secret@here/v1"), "put the key into KERNELWRIGHT_API_KEY"),
         (Choice("vllm"), "which model of vllm"),
         (Choice("m", "http://here/v1", ("poet=x",)), "--model-for wants ROLE=NAME"),
         (Choice("m", "http://here/v1", ("coder",)), "--model-for wants ROLE=NAME"),

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
+from urllib.parse import urlsplit
 
 from profiles.load import all_models, model_profile, read_model_profile
 from profiles.models import ModelProfile, Models
@@ -111,6 +112,8 @@ def _check(profile: ModelProfile, choice: Choice) -> None:
         return
     if not profile.base_url.startswith(("http://", "https://")):
         raise Complaint(f"{profile.base_url!r} is no address: it begins with http:// or https://")
+    if urlsplit(profile.base_url).username:
+        raise Complaint(f"an address is kept with the run: put the key into {API_KEY} instead")
     named = profile.api_key_env
     if named and named != API_KEY and not os.environ.get(named):
         raise Complaint(f"{profile.name} needs a key: export {named}=...", LACKING)

@@ -172,6 +172,6 @@ async def test_the_shape_is_in_the_prompt_and_the_schema_beside_it() -> None:
     assert words.startswith("Which ideas?")
     assert '"title": string,  // a few words' in words
     assert '"predicted_ms": number or null,  // may be left out' in words
-    assert "at least 1 items" in words
+    assert "at least 1 of them" in words
     assert json.loads(asked.answer_schema)["properties"]["why"]["type"] == "string"
     assert asked.key == PROMPT.key
