@@ -6,10 +6,11 @@ from markupsafe import Markup
 
 from graphs.events import CandidateJudged, RoundFinished, RunStarted
 from tools.archive import Standing
-from tools.nouns import Candidate, Conditions, OutputError, Prediction, Verdict
+from tools.nouns import Candidate, Conditions, OutputError, Prediction, StrategyVersion, Verdict
 from ui.report.charts import Dot, Line, Point, dumbbell, roofline, trajectory
 from ui.report.scale import Scale, around
 from ui.story import Story
+from ui.talk import Spending, by_role, changes, spending
 from ui.words import VERDICT, milliseconds, one_line
 
 
@@ -164,3 +165,18 @@ def warnings(story: Story) -> tuple[str, ...]:
     """What the audit of the task warned of."""
     told = [event.warnings for event in story.events if isinstance(event, RunStarted)]
     return told[-1] if told and told[-1] else story.record.task.warnings
+
+
+def spending_rows(story: Story) -> list[Spending]:
+    """What each role's questions came to, and all of them."""
+    roles = by_role(story.calls)
+    return [*roles, spending(story.calls)] if roles else []
+
+
+def strategies(story: Story) -> list[tuple[StrategyVersion, list[str]]]:
+    """Versions of the evolving prompts, each with what changed since its parent."""
+    found = []
+    for version in story.strategies:
+        parent = story.strategy(version.parent)
+        found.append((version, list(changes(parent.text if parent else "", version.text))))
+    return found

@@ -7,7 +7,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
-from ui import cards, words
+from ui import cards, talk, words
 from ui.report import facts, source
 from ui.story import Story
 
@@ -44,6 +44,8 @@ def render(story: Story) -> str:
         conditions=facts.conditions(story),
         verdicts=facts.verdict_rows(story),
         warnings=facts.warnings(story),
+        spending=facts.spending_rows(story),
+        strategies=facts.strategies(story),
         style=_style(),
     )
 
@@ -60,6 +62,7 @@ def _template() -> Template:
         "plain": words.plain,
         "count": words.count,
     }
+    environment.globals["answered_by"] = talk.answered_by
     environment.globals["amount"] = words.amount
     environment.globals["input_words"] = cards.input_words
     environment.globals["verdict_words"] = words.VERDICT
