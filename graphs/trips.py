@@ -11,7 +11,9 @@ from agents.tuner import Tuning
 from graphs.context import SearchContext
 from tools.candidates import ContractError, parse_kernel, valid_settings, with_settings
 from tools.evaluate.errand import Errand, Variants
-from tools.nouns import Candidate
+from tools.nouns import Candidate, Setting
+
+Settings = tuple[Setting, ...]
 
 # Of a round's candidates, so many are tuned on the far host, with so many settings in all at
 # most: every one costs seconds of a device that somebody else waits for.
@@ -37,34 +39,52 @@ def round_errand(
     """
     wanted = min(context.profile.tuning_trials, SETTINGS)
     share = wanted // (TUNED + (tuning is not None))
-    more = [candidate for _ in range(share) if tuning and (candidate := tuning.ask())]
+    asked = [candidate for _ in range(share) if tuning and (candidate := tuning.ask())]
+    here = {item.id for item in queue}
+    more = [item for item in asked if item.id not in here]
     held = context.archive.evaluation(best.id, "screen") if best else None
-    groups = [
-        Variants(of=item.id, candidates=_others(context, item, share, round)) for item in queue
-    ]
     return Errand(
         screen=(*queue, *more),
-        variants=tuple(group for group in groups if group.candidates),
+        variants=_variants(context, queue, more, share, round),
         tuned=TUNED,
         finalists=context.profile.finalists,
         to_beat_ms=held.median_ms if held else None,
     )
 
 
-def _others(
-    context: SearchContext, candidate: Candidate, count: int, round: int
-) -> tuple[Candidate, ...]:
-    """Settings of a candidate that are far apart and that nobody tried before this round."""
+def _variants(
+    context: SearchContext,
+    queue: Sequence[Candidate],
+    more: Sequence[Candidate],
+    count: int,
+    round: int,
+) -> tuple[Variants, ...]:
+    """Other settings for each, that are far apart and that nobody tried before this round.
+
+    Candidates that differ in settings only get different ones.
+    """
+    used: dict[str, set[Settings]] = {}
+    for item in context.archive.candidates():
+        if not (item.author == "tuner" and item.round == round):
+            used.setdefault(item.candidate.kernel, set()).add(item.candidate.settings)
+    for tuned in more:
+        used[tuned.kernel].add(tuned.settings)
+    groups = []
+    for candidate in queue:
+        chosen = _far_apart(candidate, count, used[candidate.kernel], context.seed)
+        used[candidate.kernel].update(chosen)
+        made = (with_settings(candidate, settings, note="tuned settings") for settings in chosen)
+        parents = {"parents": (candidate.id,)}
+        others = tuple(item.model_copy(update=parents) for item in made)
+        groups.append(Variants(of=candidate.id, candidates=others))
+    return tuple(group for group in groups if group.candidates)
+
+
+def _far_apart(
+    candidate: Candidate, count: int, used: set[Settings], seed: int
+) -> Sequence[Settings]:
     try:
         source = parse_kernel(candidate.kernel, candidate.language)
     except ContractError:
         return ()
-    used = {
-        item.candidate.settings
-        for item in context.archive.candidates()
-        if item.candidate.kernel == candidate.kernel
-        and not (item.author == "tuner" and item.round == round)
-    }
-    chosen = spread(valid_settings(source), count, used, seed=context.seed)
-    made = (with_settings(candidate, settings, note="tuned settings") for settings in chosen)
-    return tuple(item.model_copy(update={"parents": (candidate.id,)}) for item in made)
+    return spread(valid_settings(source), count, used, seed=seed)

@@ -148,6 +148,17 @@ async def test_settings_tried_far_away_are_the_tuners(trips: Callable[..., Trips
     assert all(item.candidate.parents for item in tuned)
 
 
+async def test_no_setting_is_sent_twice_in_a_bundle(trips: Callable[..., Trips]) -> None:
+    away = trips(rounds=2, tuning_trials=8)
+    await away.to_the_end()
+    rounds = [errand for errand in away.errands if errand.screen]
+    assert len(rounds) == 2
+    for errand in rounds:
+        sent = [item.id for item in errand.candidates()]
+        assert len(sent) > 8
+        assert len(sent) == len(set(sent))
+
+
 async def test_what_does_not_compile_is_repaired_before_the_trip(
     trips: Callable[..., Trips], compiler: list[Refuse]
 ) -> None:

@@ -127,6 +127,10 @@ class Bundle:
         """How many results there are so far."""
         return len(list((self.folder / RESULTS).glob("*.json")))
 
+    def is_whole(self, done: Done) -> bool:
+        """Whether every result that is listed is there."""
+        return all(self._place(entry.job).exists() for entry in done.entries)
+
     def put(self, job: str, payload: Value) -> None:
         """Keep the outcome of a job."""
         text = payload.model_dump_json()

@@ -149,7 +149,7 @@ class BatchExecutor:
         bundle = self._posted(task, errand)
         done = bundle.done
         # Copied file by file, the list may arrive before what it lists.
-        if done is None or bundle.results < len(done.entries):
+        if done is None or not bundle.is_whole(done):
             raise self._awaiting(bundle)
         return bundle, done
 
