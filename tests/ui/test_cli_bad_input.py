@@ -48,6 +48,8 @@ def is_one_sentence(text):
         (["optimize", EXAMPLE, "--json", "examples"], "it is a folder"),
         (["optimize", EXAMPLE, "--json", f"{EXAMPLE}/x.json"], "not writable"),
         (["optimize", EXAMPLE, "--run-dir", EXAMPLE], "cannot keep runs in"),
+        (["optimize", EXAMPLE, "--start-from", "no.cu"], "there is no candidate at no.cu"),
+        (["optimize", EXAMPLE, "--start-from", EXAMPLE], "is a foreign ModelNew file"),
         (["resume", "nothing"], "there is no run 'nothing'"),
         (["show", "nothing"], "there is no run 'nothing'"),
         (["trace", "nothing"], "there is no run 'nothing'"),
