@@ -97,6 +97,107 @@ def test_every_helper_of_the_plans_language_is_listed() -> None:
     assert all(f"`{name}`" in words(Language.CUDA) for name in HELPERS)
 
 
+# Everything that the tables of the preludes offer, used as they say.
+USES = {
+    Language.CUDA: """#include "kernelwright.cuh"
+struct Own {
+    float a = 0.0f;
+    __device__ void combine(const Own& other) { a += other.a; }
+};
+extern "C" __global__ void __launch_bounds__(128)
+uses(const float* x, const __half* h, float* y, unsigned int* counter) {
+    float* s = reinterpret_cast<float*>(kw::dynamic_shared());
+    kw::copy_async<16>(s + threadIdx.x * 4, x + threadIdx.x * 4);
+    kw::copy_commit();
+    kw::copy_wait<0>();
+    __syncthreads();
+    const kw::Vec<float, 4> v = kw::load<kw::STREAM, 4>(x);
+    const float values[4] = {v[0], v[1], kw::to<float>(h[0]), s[threadIdx.x]};
+    const int positions[4] = {0, 1, 2, 3};
+    kw::Sum<float> sum;
+    kw::Product<float> product;
+    kw::Maximum<float> most;
+    kw::Minimum<float> least;
+    kw::Moments<float> moments;
+    kw::OnlineSoftmax<float> online;
+    kw::ArgMaximum<float, int> where;
+    sum.template add<4>(values);
+    product.template add<4>(values);
+    most.template add<4>(values);
+    least.template add<4>(values);
+    moments.template add<4>(values);
+    online.template add<4>(values);
+    where.template add<4>(values, positions);
+    sum = kw::block_reduce<128>(sum);
+    most = kw::warp_reduce<32>(most);
+    moments = kw::cluster_reduce<128, 2>(moments);
+    kw::cluster_sync();
+    const Own own = kw::block_reduce<128>(Own{});
+    kw::Sum<float> columns[2];
+    kw::column_reduce<32, 4, 2>(columns, threadIdx.x % 32, threadIdx.x / 32);
+    float total, carry = 0.0f, batch[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    const float before = kw::warp_exclusive<32, kw::ScanSum<float>>(values[0], total);
+    kw::scan_batch<32, 128, 2, 2, kw::ScanMaximum<float>>(batch, carry);
+    if (kw::is_last(counter, gridDim.x)) y[4] = kw::load_shared_with_others(y);
+    const float* far = kw::of_block(s, kw::cluster_rank() ^ 1);
+    kw::cluster_sync();
+    y[0] = sum.value() + product.value() + most.value() + least.value() + where.value() + before;
+    y[1] = moments.value() + moments.second() + online.value() + online.second() + own.a + *far;
+    y[2] = kw::divide_by_row(columns[0].value(), 3.0f) + batch[3] + kw::acquire(counter);
+    y[3] = kw::multiply_add(kw::exp2(total), kw::sigmoid(carry), kw::round(kw::log1p(values[1])));
+    kw::store<kw::DEFAULT>(y + 8, v);
+}
+""",
+    Language.CPP: """#include "kernelwright.hpp"
+extern "C" void uses(const float* x, const uint16_t* h, float* y, int64_t n) {
+    kw::Sum<float, 16> sum;
+    kw::Max<float, 16> most;
+    kw::ArgMax<float, 16> where;
+    kw::Moments<float, 16> moments;
+    kw::Softmax<float, 16> softmax;
+    kw::lanes<16>(n, [&](int64_t j, int l) {
+        sum.add(l, x[j] + kw::half_to_float(h[j]));
+        most.add(l, x[j]);
+        where.add(l, x[j], j);
+        moments.add(l, x[j]);
+        softmax.add(l, x[j]);
+    });
+    sum.fold();
+    most.fold();
+    where.fold(0);
+    moments.settle(n);
+    softmax.settle(n);
+    kw::lanes<16>(n, [&](int64_t j, int l) {
+        moments.spread(l, x[j]);
+        softmax.spread(l, x[j]);
+    });
+    moments.fold(n);
+    softmax.fold(n);
+    kw::Sum<float, 16> other;
+    sum.total.merge(other.total);
+    kw::ColumnSum<float, 16> columns;
+    for (int l = 0; l < 16; ++l) columns.add(l, x[l]);
+    float part[16] = {};
+    double carry = 0;
+    kw::scan<kw::SumOf>(part, 16, carry);
+    kw::stream(y + 16, part, 16);
+    kw::fence();
+    y[0] = float(sum.total.value()) + most.total.value() + float(where.total.value());
+    y[1] = float(moments.total.value() + moments.total.m2() + softmax.total.sum());
+    y[3] = float(columns.value(3));
+    y[2] = softmax.total.value() + kw::exp_below(-x[0]) + kw::one_plus_erf(x[1]) + kw::square(x[2]);
+}
+""",
+}
+
+
+@pytest.mark.parametrize("language", Language)
+async def test_the_prelude_can_be_used_as_the_tables_say(language: Language) -> None:
+    candidate = new_candidate(language, USES[language], "def forward(x):\n    return x\n")
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=60)
+    assert isinstance(built, Built), built
+
+
 FRAGMENT = """#include "kernelwright.cuh"
 extern "C" __global__ void one_tile(const float* a, const float* b, float* c) {
     const int g = threadIdx.x / 4, t = threadIdx.x % 4;
