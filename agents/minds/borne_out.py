@@ -132,7 +132,8 @@ def _claim(item: Explained, seen: Contrast) -> tuple[Claim | None, list[str]]:
         return None, [f"there are no exhibits {item.faster!r} and {item.slower!r}"]
     if faster.sample.median_ms >= slower.sample.median_ms:
         return None, [f"{faster.name} is not faster than {slower.name}"]
-    wrong = [f"the exhibits do not give {it!r}" for it in unfounded_ratios(item.words, seen.facts)]
+    unfounded = unfounded_ratios(item.words, seen.facts, seen.ratios)
+    wrong = [f"no two numbers give {words!r}" for words in unfounded]
     fatal = bool(wrong)
     numbers: list[Citation] = []
     for text in item.numbers:

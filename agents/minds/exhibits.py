@@ -44,11 +44,27 @@ class Exhibit(Value):
 
 
 class Contrast(Value):
-    """What there is to contrast in a round: exhibits, the fastest first, and medians."""
+    """What there is to contrast in a round: exhibits, the fastest first, and medians.
+
+    `limits_ms` are the best baseline and the floor, where they are known.
+    """
 
     exhibits: tuple[Exhibit, ...]
     differences: tuple[Difference, ...]
     values: tuple[tuple[str, tuple[str, ...]], ...]
+    limits_ms: tuple[float, ...] = ()
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Between medians of the table, and of exhibits to baseline and floor."""
+        medians = (item.slower_ms / item.faster_ms for item in self.differences)
+        limits = (
+            max(limit, ms) / min(limit, ms)
+            for item in self.exhibits
+            for limit in self.limits_ms
+            if (ms := item.sample.median_ms) > 0 and limit > 0
+        )
+        return (*medians, *limits)
 
     @property
     def facts(self) -> Mapping[str, tuple[Evidence, ...]]:
@@ -101,6 +117,7 @@ def contrast(hearing: Hearing) -> Contrast:
         exhibits=tuple(shown),
         differences=hearing.differences[:TABLE_ROWS],
         values=_values(hearing.samples),
+        limits_ms=tuple(ms for ms in (hearing.baseline_ms, hearing.floor_ms) if ms),
     )
 
 

@@ -72,9 +72,15 @@ def complaint(cited: Citation, facts: Facts) -> str:
     return f"{cited.exhibit}.{cited.name} is {measured:.6g}, not {cited.value:g}"
 
 
-def unfounded_ratios(words: str, facts: Facts) -> tuple[str, ...]:
-    """Every "so many times faster" in the words that no two readings of the exhibits give."""
-    ratios = tuple(_ratios(facts))
+def unfounded_ratios(words: str, facts: Facts, others: Iterable[float] = ()) -> tuple[str, ...]:
+    """Every "so many times faster" in the words that no two readings of the exhibits give.
+
+    Args:
+        words: What was said.
+        facts: Readings by exhibit.
+        others: Ratios that stand elsewhere in the prompt.
+    """
+    ratios = (*_ratios(facts), *others)
     return tuple(
         found[0]
         for found in _RATIO.finditer(words)

@@ -100,6 +100,7 @@ async def test_a_claim_that_the_numbers_do_not_bear_out_is_left_out_and_told(
         {"numbers": "K1.screen_ms=1.0, K2.screen_ms=3.2"},
         {"numbers": ["K1.screen_ms=1.0 against K2.screen_ms=3.2"]},
         {"faster": "exhibit K1", "slower": "`K2`"},
+        {"words": "K1 is 3.2x as fast, and 4.4 times as fast as the best baseline"},
     ],
 )
 async def test_a_right_claim_in_another_form_stays(
@@ -107,7 +108,7 @@ async def test_a_right_claim_in_another_form_stays(
 ) -> None:
     more = {"prefer": None, "next": [TRY | {"below_ms": "0.9 ms"}]}
     voice = Said(answer(explains=[CLAIM | change], **more))
-    hearing = Hearing(round=1, standings=standings)
+    hearing = Hearing(round=1, standings=standings, baseline_ms=4.4)
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     assert analysis.notes == ()
     assert "3.2x as fast" in analysis.claims[0].words
