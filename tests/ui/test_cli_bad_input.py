@@ -38,7 +38,7 @@ def is_one_sentence(text):
         (["optimize", "nowhere.py"], "there is no file nowhere.py"),
         (["optimize", "examples"], "examples is not a file"),
         (["optimize", EXAMPLE, "--target", "tpu"], "'tpu' is not one of"),
-        (["optimize", EXAMPLE, "--search", "slow"], "known are deep, quick, standard"),
+        (["optimize", EXAMPLE, "--search", "slow"], "deep, quick, standard"),
         (["optimize", EXAMPLE, "--rounds", "0"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--rounds", "many"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--seconds", "-1"], "invalid value for '--seconds'"),
