@@ -159,3 +159,18 @@ async def test_a_resume_goes_on_with_the_same_models_and_asks_nothing_twice(
     assert any(call.prompt.key == "planner:2" for call in calls[len(before) :])
     asked = [(call.prompt.key, call.prompt.sha256) for call in calls if call.reply]
     assert len(asked) == len(set(asked))
+
+
+async def test_a_search_whose_tokens_are_spent_goes_on_with_more(
+    search: Run, serve: Callable[..., Models], toy: ModuleType, tmp_path: Path
+) -> None:
+    summary = await search(serve(), tokens=4_000, rounds=2, patience=50)
+    assert summary.stopped_because == "the budget of 4000 tokens for models is used up"
+    same = await resume_search(summary.run, home=tmp_path, executor=toy.ToyExecutor())
+    assert same == summary
+    more = await resume_search(
+        summary.run, home=tmp_path, executor=toy.ToyExecutor(), tokens=1_000_000
+    )
+    assert isinstance(more, Summary)
+    assert more.stopped_because == "the budget of 2 rounds is used up"
+    assert more.calls > summary.calls
