@@ -12,6 +12,7 @@ from agents.minds.coder import ModelCoder
 from agents.planner import Proposal, Situation
 from agents.starting import Start
 from graphs.context import Circumstances, MakeMinds, Minds
+from graphs.replay import replay
 from graphs.run import resume_search, start_search
 from graphs.starting import start_of
 from tools.archive import Archive
@@ -118,6 +119,10 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
     )  # fmt: skip
     assert isinstance(again, Summary)
     assert again.rounds == 2
+    replayed = await replay(
+        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+    )
+    assert replayed.difference is None
 
 
 async def test_a_bare_kernel_is_wrapped_by_the_model(
