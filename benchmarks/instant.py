@@ -121,13 +121,14 @@ class InstantVoice:
         return json.dumps({"words": "memory bandwidth bounds it", "numbers": ["K1.registers=64"]})
 
 
-class TimedPlanner:
-    """Notes when its planner was called and when it was done; as do the three below."""
+class TimedMind:
+    """Notes when its mind was called and when it was done."""
 
     def __init__(self, inner: object, voice: InstantVoice, role: str) -> None:
         self._inner, self._voice, self._role = inner, voice, role
 
     def __getattr__(self, name: str) -> object:
+        """The mind's method of that name, watched."""
         method = getattr(self._inner, name)
 
         async def timed(*given: object, **named: object) -> object:
@@ -153,7 +154,7 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
                 tokens=reply.tokens,
                 reasoning=reply.reasoning,
                 round=call.prompt.round,
-            )  # fmt: skip
+            )
         )
 
     book = RecordedVoice(voice, around.archive, told)
@@ -164,7 +165,7 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
         "profiler": ModelProfiler(book, PlaybookProfiler()),
         "critic": ModelCritic(book, PlaybookCritic()),
     }
-    return Minds(**{role: TimedPlanner(mind, voice, role) for role, mind in minds.items()})
+    return Minds(**{role: TimedMind(mind, voice, role) for role, mind in minds.items()})
 
 
 @dataclass

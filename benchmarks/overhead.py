@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
@@ -78,20 +79,22 @@ async def go_on(
         graph = build_search(saver)
         await graph.aupdate_state(config, state, as_node="select")
         saver.spent_s.clear()
-        began, asked, names = time.perf_counter(), 0, []
+        watch, names = Watch(voice), []
         stream = graph.astream(
-            None, config, context=context, durability="sync", stream_mode=["updates", "values"]
+            None,
+            config,
+            context=context,
+            durability="sync",
+            stream_mode=["updates", "checkpoints"],
         )
         async for mode, chunk in stream:
             if mode == "updates":
                 names += [name for name in chunk if not name.startswith("__")]
             elif names:
-                now = time.perf_counter()
-                step = " + ".join(dict.fromkeys(names))
-                steps[step].append((1e3 * (now - began), len(voice.asked) - asked))
-                if "select" in names and chunk["round"] >= last + rounds:
+                steps[names[0]].append(watch.step())
+                if names[0] == "select" and chunk["values"]["round"] >= last + rounds:
                     break
-                began, asked, names = time.perf_counter(), len(voice.asked), []
+                names = []
         await stream.aclose()
         saved = saver.spent_s
         questions = voice.asked
@@ -102,16 +105,44 @@ async def go_on(
             "median_ms": 1e3 * median(saved),
             "bytes": (archive.folder / "checkpoints.db").stat().st_size,
         },
-        "per_question_ms": sum(ms for of in steps.values() for ms, _ in of) / len(questions),
+        "per_question_ms": sum(step.ms for of in steps.values() for step in of) / len(questions),
     }
 
 
-def _step(found: list[tuple[float, int]]) -> dict:
-    asked = sum(count for _, count in found)
+@dataclass(frozen=True)
+class Step:
+    """One step of the graph: milliseconds of the clock and of the processor, and questions."""
+
+    ms: float
+    cpu_ms: float
+    questions: int
+
+
+class Watch:
+    """Measures step after step."""
+
+    def __init__(self, voice: InstantVoice) -> None:
+        self._voice = voice
+        self._now = self._read()
+
+    def step(self) -> Step:
+        """What passed since the last one."""
+        before, self._now = self._now, self._read()
+        at_s, cpu_s, questions = (new - old for new, old in zip(self._now, before, strict=True))
+        return Step(1e3 * at_s, 1e3 * cpu_s, questions)
+
+    def _read(self) -> tuple[float, float, int]:
+        return time.perf_counter(), time.process_time(), len(self._voice.asked)
+
+
+def _step(found: list[Step]) -> dict:
+    asked = sum(step.questions for step in found)
     return {
-        "median_ms": median(ms for ms, _ in found),
+        "median_ms": median(step.ms for step in found),
+        "median_cpu_ms": median(step.cpu_ms for step in found),
         "questions": asked / len(found),
-        "per_question_ms": sum(ms for ms, _ in found) / asked if asked else None,
+        "per_question_ms": sum(step.ms for step in found) / asked if asked else None,
+        "per_question_cpu_ms": sum(step.cpu_ms for step in found) / asked if asked else None,
     }
 
 

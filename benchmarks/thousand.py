@@ -191,7 +191,9 @@ class Thousand:
         text = self.repertoire.draft({}).kernel
         prompt = Prompt.model_validate({
             "key": key, "role": role, "round": round,
-            "messages": (Message(author="system", text=text * 4), Message(author="person", text=key + text)),
+            "messages": (
+                Message(author="system", text=text * 4), Message(author="person", text=key + text),
+            ),
         })  # fmt: skip
         reply = Reply(text=text, reasoning="because " * 400, model="a model", tokens=tokens)
         archive.record_call(Call(prompt=prompt, reply=reply))
@@ -263,8 +265,10 @@ def _analysis(round: int, written: list[Candidate]) -> Analysis:
                   numbers=("0.1 ms", "0.2 ms", "24 registers"))  # fmt: skip
     made = Prediction(words="candidates with VECTOR=4 stay below 0.1 ms", attribute="L0_VECTOR",
                       value="4", below_ms=0.1, made_in_round=round)  # fmt: skip
-    return Analysis(round=round, claims=(claim,) * 3, implies="wider loads pay. " * 12,
-                    prefer=("L0_VECTOR=4",), avoid=("L0_VECTOR=1",), predictions=(made,) * 3)  # fmt: skip
+    return Analysis(
+        round=round, claims=(claim,) * 3, implies="wider loads pay. " * 12,
+        prefer=("L0_VECTOR=4",), avoid=("L0_VECTOR=1",), predictions=(made,) * 3,
+    )  # fmt: skip
 
 
 def _tell(archive: Archive, event: Event) -> None:
