@@ -54,7 +54,11 @@ def hardware_card(hardware: Hardware) -> str:
         ("vector width", hardware.simd_bits, " bits"),
         ("memory bandwidth", round(hardware.bandwidth_gb_s), " GB/s"),
         ("fp32 rate", round(hardware.fp32_tflops, 1), " TFLOP/s"),
-        ("tensor core rate (dense fp16/bf16)", hardware.tensor_tflops, " TFLOP/s"),
+        (
+            "tensor core rate (dense fp16 or bf16; TF32 has half of it)",
+            hardware.tensor_tflops,
+            " TFLOP/s",
+        ),
         ("last-level cache", hardware.cache_mib, " MiB"),
         ("level 1 cache a core", hardware.l1_kib_per_core, " KiB"),
         ("level 2 cache a core", hardware.l2_kib_per_core, " KiB"),

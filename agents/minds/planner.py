@@ -5,11 +5,12 @@ ideas, some of which may be the playbook's own. What it may not propose is told 
 does not answer, the playbook plans the round.
 """
 
+from agents.ablated import FreeHand
 from agents.minds.planning.answer import PlannedRound
 from agents.minds.planning.question import Question
 from agents.minds.planning.review import Reviewed, in_order, review, texts_of, unmet_pins
 from agents.model.answers import answer
-from agents.model.voice import Voice, VoiceError
+from agents.model.voice import BudgetSpentError, Voice, VoiceError
 from agents.planner import Planner, Proposal, Situation
 from agents.playbook.ideas import Repertoire
 from agents.steering import speaks_of
@@ -56,9 +57,16 @@ class ModelPlanner:
         try:
             return await self._asked(situation, options)
         except VoiceError as error:
-            proposal = await self._fallback.plan(situation)
-            note = f"the playbook planned round {situation.round}: {_sentence(error)}"
-            return proposal.model_copy(update={"notes": (*proposal.notes, note)})
+            return await self._without_an_answer(situation, error)
+
+    async def _without_an_answer(self, situation: Situation, error: VoiceError) -> Proposal:
+        """The playbook's plan; where it knows nothing, the coder has a free hand for once."""
+        proposal = await self._fallback.plan(situation)
+        note = f"the playbook planned round {situation.round}: {_sentence(error)}"
+        if not proposal.ideas and not isinstance(error, BudgetSpentError):
+            proposal = await _free_hand(situation)
+            note = f"nobody planned round {situation.round}: {_sentence(error)}"
+        return proposal.model_copy(update={"notes": (*proposal.notes, note)})
 
     async def _options(self, situation: Situation) -> tuple[Idea, ...]:
         """What the playbook would do, more of it than fits into the round."""
@@ -105,6 +113,15 @@ class ModelPlanner:
         except VoiceError as error:
             return found.model_copy(update={"notes": (_sentence(error),)})
         return review(second.value.ideas, situation, options, accepted=found.ideas)
+
+
+async def _free_hand(situation: Situation) -> Proposal:
+    """One idea without a plan, beginning with the best candidate where there is one."""
+    free = await FreeHand().plan(situation.model_copy(update={"wanted": 1}))
+    parent = situation.best.candidate.id if situation.best else None
+    update = {"reason": "no plan could be had in this round", "parent": parent}
+    ideas = tuple(idea.model_copy(update=update) for idea in free.ideas)
+    return Proposal(ideas=ideas, reasoning="No plan could be had: the coder has a free hand.")
 
 
 def _lacking(found: Reviewed, situation: Situation) -> bool:

@@ -2,7 +2,9 @@ import json
 
 import pytest
 
-from agents.model.voice import VoiceError
+from agents.minds.planner import ModelPlanner
+from agents.model.voice import BudgetSpentError, VoiceError
+from agents.planner import PlaybookPlanner
 from agents.steering import Steering
 from tools.awaiting import AwaitingError
 from tools.nouns import Idea, LedgerEntry, StrategyVersion
@@ -194,6 +196,20 @@ async def test_without_an_answer_the_playbook_plans_the_round_and_says_so(
     assert len(proposal.ideas) == 2
     assert {idea.origin for idea in proposal.ideas} == {"playbook"}
     assert proposal.notes == ("the playbook planned round 2: the server is down",)
+
+
+async def test_where_nobody_plans_the_coder_has_a_free_hand_unless_the_budget_is_spent(
+    task, hardware, scripted, situation, repertoire
+) -> None:
+    nothing = type(repertoire)({})
+    fallback = PlaybookPlanner(nothing)
+    lost = scripted(VoiceError("the server is down"))
+    proposal = await ModelPlanner(lost, task, hardware, fallback, nothing).plan(situation)
+    assert [(idea.id, idea.recipe) for idea in proposal.ideas] == [("r2i1", "")]
+    assert proposal.notes == ("nobody planned round 2: the server is down",)
+    spent = scripted(BudgetSpentError("the budget is used up"))
+    proposal = await ModelPlanner(spent, task, hardware, fallback, nothing).plan(situation)
+    assert proposal.ideas == ()
 
 
 async def test_an_answer_that_cannot_be_read_twice_ends_in_the_playbook(
