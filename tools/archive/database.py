@@ -27,6 +27,7 @@ class Database:
         self.folder = folder
         self._engine = schema.connect(folder / DATABASE)
         self._session: int | None = None
+        self._before_s: float | None = None
         self._began = 0.0
         self._waiters = 0
         self._waiting_since = 0.0
@@ -62,7 +63,7 @@ class Database:
             row = connection.execute(
                 insert(schema.sessions).values(started_at=datetime.now(UTC).isoformat(), seconds=0)
             )
-            self._session = int(row.lastrowid)
+            self._session, self._before_s = int(row.lastrowid), None
 
     def tick(self) -> None:
         """Write down how long this session has lasted; every event does so too."""
@@ -87,12 +88,19 @@ class Database:
 
     def spent_s(self) -> float:
         """Seconds that all sessions took, the present one included, without what was waited."""
+        if self._session is None:
+            return self._earlier_s()
+        # Asked before every evaluation; earlier sessions are over while this one holds the claim.
+        if self._before_s is None:
+            self._before_s = self._earlier_s()
+        return self._before_s + self._lasted_s()
+
+    def _earlier_s(self) -> float:
         earlier = select(func.coalesce(func.sum(schema.sessions.c.seconds), 0.0)).where(
             schema.sessions.c.id != (self._session or 0)
         )
         with self._engine.connect() as connection:
-            before = float(connection.execute(earlier).scalar_one())
-        return before + (self._lasted_s() if self._session is not None else 0.0)
+            return float(connection.execute(earlier).scalar_one())
 
     def _insert(self, table: Table, **values: object) -> None:
         with self._engine.begin() as connection:

@@ -6,6 +6,7 @@ candidates from different ideas that come to the same code are one candidate.
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 from tools.candidates.settings import complete_settings
@@ -66,7 +67,12 @@ def with_settings(
 
 def implementation_key(candidate: Candidate) -> str:
     """What candidates share that differ only in their settings."""
-    return _identity(candidate.language, candidate.kernel, candidate.plan, ())
+    return _implementation(candidate.language, candidate.kernel, candidate.plan)
+
+
+@lru_cache(maxsize=4096)  # asked for every candidate of a run, in every round
+def _implementation(language: Language, kernel: str, plan: str) -> str:
+    return _identity(language, kernel, plan, ())
 
 
 def _identity(language: Language, kernel: str, plan: str, settings: tuple[Setting, ...]) -> str:
