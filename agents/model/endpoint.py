@@ -63,6 +63,7 @@ class EndpointVoice:
         while True:
             heard = Heard()
             try:
+                self._model()  # its library takes seconds to import, which are not the server's
                 async with asyncio.timeout(self.profile.timeout_s):
                     await self._listen(prompt, heard)
                 seconds = asyncio.get_running_loop().time() - began
