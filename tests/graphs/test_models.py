@@ -58,10 +58,10 @@ def serve(misbehaving: ModuleType) -> Iterator[Callable[..., Models]]:
     started = []
 
     def start(faults: object = (), **fields: object) -> Models:
-        server = misbehaving.MisbehavingServer(lambda messages: PLAN, faults, stall_s=2.0)
+        server = misbehaving.MisbehavingServer(lambda messages: PLAN, faults, stall_s=4.0)
         started.append(server)
         known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
-        known |= {"timeout_s": 0.5, "retry_wait_s": 0.0, "retries": 1}
+        known |= {"timeout_s": 2.0, "retry_wait_s": 0.0, "retries": 1}
         return Models.same(ModelProfile.model_validate(known | fields))
 
     yield start
