@@ -1,0 +1,1 @@
+"""The assistant: understands what a person wants, by rules or with a language model."""
