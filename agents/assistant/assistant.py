@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from agents.assistant.sayings import Saying
+from agents.assistant.sayings import Offer, Saying
 from agents.assistant.wishes import Wish
 from tools.nouns import Value
 
@@ -18,7 +18,8 @@ class Turn(Value):
     """What the person said, and what it may be about.
 
     `candidates` are ids in the order of writing (so `v3` is the third), `ideas` titles in the
-    order of proposal; `earlier` are the last exchanges, the person's words first.
+    order of proposal; `earlier` are the last exchanges, the person's words first. `offers` are the
+    buttons of a question that is open: the person may answer it in words.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Turn(Value):
     candidates: tuple[str, ...] = ()
     ideas: tuple[str, ...] = ()
     earlier: tuple[tuple[str, str], ...] = ()
+    offers: tuple[Offer, ...] = ()
 
 
 class Understanding(Value):

@@ -23,16 +23,18 @@ class LoadTask(Value):
 
 
 class ChangeTask(Value):
-    """Change the task that is on the table: its input shapes, its entry, the precision allowed.
+    """Change the task that is on the table: its inputs, entry, precision, or the GPU it is for.
 
-    Inputs are written `64x128:float32`, one for each input; precisions are `float16`, `bfloat16`
-    or `tf32`, beyond the task's own.
+    Inputs are written `64x128:float32`, one for each input; without a type (`64x128`) it stays as
+    it is. Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. What is left
+    empty stays as it is.
     """
 
     kind: Literal["change_task"] = "change_task"
     inputs: tuple[str, ...] = ()
     entry: str = ""
     precisions: tuple[str, ...] = ()
+    gpu: str = ""
 
 
 class AuditTask(Value):
@@ -81,7 +83,7 @@ class Steer(Value):
 
     Hints tip the balance, pins come first, bans never come; each is a strategy, a technique or an
     idea in a few words (`vectorised loads`, `shared memory`, `idea 3`). `forget` takes earlier
-    ones back, whichever they were.
+    ones back, whichever they were; `everything` takes back all.
     """
 
     kind: Literal["steer"] = "steer"
