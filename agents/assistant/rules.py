@@ -1,0 +1,207 @@
+"""Understands a person by rules: natural phrasings of every wish, and buttons when unsure.
+
+Code and files are taken out first; an open question may be answered; then the words are read
+clause by clause. Not here: what is done about a wish (`graphs.desk`).
+"""
+
+import re
+
+from agents.assistant.assistant import Deed, Turn, Understanding
+from agents.assistant.reading.changes import change_in, wants_shapes
+from agents.assistant.reading.clauses import sentences, wishes_in
+from agents.assistant.reading.commands import command_in
+from agents.assistant.reading.devices import device_in
+from agents.assistant.reading.german import translated
+from agents.assistant.reading.guesses import guesses
+from agents.assistant.reading.offers import answer_in, is_no, is_yes
+from agents.assistant.reading.pasted import python_files, take_apart
+from agents.assistant.reading.plain import bare, is_question, plain
+from agents.assistant.reading.questions import question_in
+from agents.assistant.reading.shapes import precisions_in, shapes_in
+from agents.assistant.reading.spelling import mended
+from agents.assistant.reading.steering import steering_in
+from agents.assistant.wishes import ChangeTask, LoadTask, StartSearch, Steer, Unclear, Wish
+from tools.nouns import Value
+
+NEEDS_A_FILE = (
+    "Attach your module's file (`.py`), or paste its code into a message: a PyTorch module with "
+    "`get_inputs()`, or without, then I propose shapes."
+)
+NEEDS_SHAPES = (
+    "Say the whole shape of each input, for example `(4096, 1024) fp16` or `64x3x224x224`."
+)
+NOT_PYTHON = "I can read Python files only."
+WELCOME = "You are welcome."
+AS_IT_IS = "All right, everything stays as it is."
+_THANKS = re.compile(
+    r"(?:(?:many |ok |great |cool |perfect )?(?:thanks?(?: (?:you|a lot|so much))?|"
+    r"thx|ty|danke(?: schön)?|cheers|merci)[ ,.!]*|(?:cool|nice|great|wow|awesome|"
+    r"amazing|perfect|super|excellent|good job|well done|impressive|toll)[ ,.!]*)+"
+)
+_BEGINNINGS = re.compile(
+    r"\b(?:faster|fast|speed|optimi[sz]e|optimi[sz]ation|accelerate|tune|improve|"
+    r"quicker|slow|kernel for|write (?:me )?a kernel)\b"
+)
+
+
+class Reading(Value):
+    """What was understood; `sure` when every part of the message was, to the letter."""
+
+    understanding: Understanding
+    sure: bool = False
+
+
+class RulesAssistant:
+    """Understands by rules; it asks nobody and raises on nothing."""
+
+    async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+        """What a message wants, once: what was done is answered."""
+        return Understanding(wishes=()) if done else read(turn).understanding
+
+
+def read(turn: Turn) -> Reading:
+    """Understand one message."""
+    pasted = take_apart(turn.text)
+    files = python_files(turn.attachments)
+    loads = [(item.text, item.name) for item in files[:1]]
+    if not loads and pasted.source:
+        loads = [(pasted.source, "pasted.py")]
+    if loads:
+        return _loaded(loads[0][0], loads[0][1], pasted.words, several=len(files) > 1)
+    if turn.attachments:
+        return Reading(understanding=Understanding(wishes=(), words=NOT_PYTHON), sure=True)
+    return _said(pasted.words, turn)
+
+
+def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
+    """A file, and what was said of its shapes, precision and device; the rest is for its card."""
+    said = translated(plain(words))
+    wishes: list[Wish] = [LoadTask(source=source, name=name, gpu=device_in(said))]
+    inputs = shapes_in(said)
+    without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
+    precisions = () if inputs or without else precisions_in(said)
+    if inputs or precisions:
+        wishes.append(ChangeTask(inputs=inputs, precisions=precisions))
+    for clause in sentences(words):
+        wish = steering_in(bare(translated(plain(clause))))
+        if isinstance(wish, Steer) and (wish.bans or wish.pins):
+            wishes.append(wish)
+    note = f"I take the first of your files, {name}." if several else ""
+    return Reading(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
+
+
+def _said(text: str, turn: Turn) -> Reading:
+    whole = bare(plain(text)) or plain(text).strip(" ,.!;:-")
+    if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
+        return _sure(taken)
+    if small := _small_talk(plain(text).strip(" .!,:)"), turn):
+        return small
+    return _clauses(text, turn)
+
+
+def _small_talk(words: str, turn: Turn) -> Reading | None:
+    if _THANKS.fullmatch(words):
+        return Reading(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
+    if is_no(words) and not (turn.running or (turn.task and not turn.run)):
+        return Reading(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
+    if is_yes(words) and turn.task and not turn.run:
+        return _sure(StartSearch())
+    return None
+
+
+def _clauses(text: str, turn: Turn) -> Reading:
+    wishes: list[Wish] = []
+    missed: list[str] = []
+    for sentence in sentences(text.strip()):
+        found = wishes_in(sentence, lambda part: _clause(part, turn))
+        found = found or wishes_in(sentence, lambda part: _clause(mended(plain(part)), turn))
+        wishes += found
+        if not found and re.search(r"\w", bare(plain(sentence))):
+            missed.append(sentence)
+    if wishes:
+        merged = _merged(wishes)
+        return Reading(understanding=Understanding(wishes=merged), sure=not missed)
+    return _unclear(bare(translated(plain(text))), text, turn)
+
+
+def _clause(part: str, turn: Turn) -> tuple[Wish, ...]:
+    """The wishes of one clause; none when it is not understood."""
+    said = translated(plain(part))
+    words = bare(said)
+    asked = bare(said.rstrip("?")) if said.endswith("?") else words
+    if _is_asked(said, words):
+        return _steered_by_asking(asked) or question_in(asked, turn)
+    change = change_in(words, part, turn)
+    if orders := command_in(words, turn):
+        return orders if not isinstance(change, ChangeTask) else (change, *orders)
+    if change is not None:
+        return (change,)
+    if steering := steering_in(words):
+        shown = question_in(words, turn) if _is_about_showing(words) else ()
+        return shown or (steering,)
+    return question_in(words, turn)
+
+
+def _is_asked(said: str, words: str) -> bool:
+    """A polite order (`can you pause?`) is no question, once the courtesy is gone."""
+    polite = re.match(r"(?:can|could|would|will|may|might) (?:you|we|i)\b", said)
+    return is_question(words) or (said.endswith("?") and not polite)
+
+
+def _steered_by_asking(words: str) -> tuple[Wish, ...]:
+    """`what about X?`, `how about trying X?`, `what if you used X?` are hints."""
+    if re.match(r"(?:what|how) about |what if (?:you|we) ", words):
+        steering = steering_in(words)
+        if isinstance(steering, Steer) and not re.search(r"\bv\d+|\bbest\b|\bround\b", words):
+            return (steering,)
+    return ()
+
+
+def _is_about_showing(words: str) -> bool:
+    """`look at the profile`, `try explaining v3`: about showing, whatever the verb."""
+    return bool(
+        re.match(r"(?:look at|see|do|more|less|test|forget|remove)\b", words)
+        and re.search(
+            r"\b(?:code|source|profile|ledger|report|leaderboard|progress|v\d+|status|steering)\b",
+            words,
+        )
+        and not re.search(r"\b(?:ban|pin|hint|said)\b", words)
+    )
+
+
+def _merged(wishes: list[Wish]) -> tuple[Wish, ...]:
+    """Several steerings, or changes of the task, in a row are one."""
+    merged: list[Wish] = []
+    for wish in wishes:
+        last = merged[-1] if merged else None
+        if isinstance(wish, Steer) and isinstance(last, Steer):
+            merged[-1] = Steer(
+                hints=(*last.hints, *wish.hints),
+                pins=(*last.pins, *wish.pins),
+                bans=(*last.bans, *wish.bans),
+                forget=(*last.forget, *wish.forget),
+            )
+        elif isinstance(wish, ChangeTask) and isinstance(last, ChangeTask):
+            merged[-1] = ChangeTask(
+                inputs=wish.inputs or last.inputs,
+                entry=wish.entry or last.entry,
+                precisions=(*last.precisions, *wish.precisions),
+                gpu=wish.gpu or last.gpu,
+            )
+        elif wish != last:
+            merged.append(wish)
+    return tuple(merged)
+
+
+def _unclear(words: str, text: str, turn: Turn) -> Reading:
+    if wants_shapes(words):
+        return Reading(understanding=Understanding(wishes=(), words=NEEDS_SHAPES), sure=True)
+    if not turn.task and not turn.run and _BEGINNINGS.search(words):
+        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+    said = " ".join(text.split())[:200]
+    wish = Unclear(words=said, guesses=guesses(words, turn))
+    return Reading(understanding=Understanding(wishes=(wish,)))
+
+
+def _sure(*wishes: Wish) -> Reading:
+    return Reading(understanding=Understanding(wishes=wishes), sure=True)
