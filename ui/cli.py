@@ -2,7 +2,7 @@
 
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
-3 the machine lacks something. Not here yet: chat, bench, selftest.
+3 the machine lacks something. Not here yet: bench, selftest.
 """
 
 import sys
@@ -103,6 +103,7 @@ MaxTokens = Annotated[
 MaxUsd = Annotated[
     float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
 ]
+Person = Annotated[str, typer.Argument(help="A name: a-z, 0-9, _ and -.")]
 Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
 
 
@@ -359,6 +360,60 @@ def doctor(model: Model = None, base_url: BaseUrl = None) -> None:
     from ui.doctor import doctor
 
     raise typer.Exit(doctor(Choice(model, base_url)))
+
+
+@app.command()
+def chat(
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; people must log in for any but this.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    headless: Annotated[bool, typer.Option("--headless", help="Open no browser.")] = False,
+    run_dir: RunDir = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="Keep conversations there, as postgresql://...; a file by default."),
+    ] = None,
+    target: Device = Target.AUTO,
+    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "quick",
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+) -> None:
+    """Open the chat: a page to watch a search, steer it, ask why, and take the result home."""
+    from ui.commands.chat import chat
+    from ui.commands.models import Choice
+
+    choice = Choice(model, base_url, tuple(model_for or ()))
+    chat(host, port, headless, run_dir, database, target.value, search, choice)
+
+
+user_app = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
+app.add_typer(user_app, name="user")
+
+
+@user_app.command("add")
+def add_user(name: Person, run_dir: RunDir = None) -> None:
+    """Let somebody log in, or change their password; it is asked for, or read from stdin."""
+    from ui.commands.chat import add_person
+
+    add_person(name, run_dir)
+
+
+@user_app.command("remove")
+def remove_user(name: Person, run_dir: RunDir = None) -> None:
+    """Let somebody log in no longer; their conversations and runs stay."""
+    from ui.commands.chat import remove_person
+
+    remove_person(name, run_dir)
+
+
+@user_app.command("list")
+def list_users(run_dir: RunDir = None) -> None:
+    """List who may log in."""
+    from ui.commands.chat import list_people
+
+    list_people(run_dir)
 
 
 def main() -> None:

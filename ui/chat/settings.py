@@ -25,7 +25,7 @@ class ChatSettings(Value):
     headless: bool = False
     database: str = ""
     target: Literal["auto", "cuda", "cpu"] = "auto"
-    search: str = "standard"
+    search: str = "quick"
     models: Models | None = None
 
     @property

@@ -56,9 +56,7 @@ class Store(BaseDataLayer):
         if found is None:
             return None
         id, created_at, metadata = found
-        return PersistedUser(
-            id=id, createdAt=created_at, identifier=identifier, metadata=metadata
-        )
+        return PersistedUser(id=id, createdAt=created_at, identifier=identifier, metadata=metadata)
 
     async def create_user(self, user: User) -> PersistedUser | None:
         """Keep somebody who came in."""
