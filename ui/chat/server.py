@@ -98,6 +98,7 @@ def _prepare(settings: ChatSettings) -> None:
     try:
         os.environ["CHAINLIT_APP_ROOT"] = str(write_root(settings))
         os.environ["CHAINLIT_AUTH_SECRET"] = secret(settings.folder)
+        os.environ["TRACELOOP_TELEMETRY"] = "false"  # which Chainlit brings along
     except OSError as error:
         raise Complaint(f"cannot write {error.filename}: {error.strerror}", LACKING) from None
 
