@@ -31,8 +31,9 @@ def recorded(monkeypatch, recording, home):
     """Puts a recorded run in the place of a search; says what it was asked for."""
     asked = {}
 
-    async def start(file, policy, target, profile, *, seed, home, listener, control, patience_s):
+    async def start(file, policy, target, profile, *, seed, home, listener, **others):
         asked.update(file=file, policy=policy, target=target, profile=profile, seed=seed, home=home)
+        asked.update(others)
         kept = recording()
         run = kept.archive(home or search.default_home())
         kept.at = kept.at.replace(minute=0)
@@ -66,6 +67,9 @@ def test_options_reach_the_search(at_home, recorded, capsys, tmp_path):
     assert (recorded["profile"].rounds, recorded["profile"].seconds) == (3, 9)
     assert (recorded["seed"], recorded["target"]) == (7, "cpu")
     assert recorded["home"] == tmp_path / "elsewhere"
+    assert recorded["models"] is None
+    assert recorded["batch"] is None
+    assert recorded["start"] is None
 
 
 def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
