@@ -7,20 +7,28 @@ clause by clause. Not here: what is done about a wish (`graphs.desk`).
 import re
 
 from agents.assistant.assistant import Deed, Turn, Understanding
-from agents.assistant.reading.changes import change_in, wants_shapes
+from agents.assistant.reading.changes import wants_shapes
+from agents.assistant.reading.clause import clause_in
 from agents.assistant.reading.clauses import sentences, wishes_in
-from agents.assistant.reading.commands import command_in
 from agents.assistant.reading.devices import device_in
 from agents.assistant.reading.german import translated
 from agents.assistant.reading.guesses import guesses
+from agents.assistant.reading.merging import merged, with_types
 from agents.assistant.reading.offers import answer_in, is_no, is_yes
 from agents.assistant.reading.pasted import python_files, take_apart
-from agents.assistant.reading.plain import bare, is_question, plain
-from agents.assistant.reading.questions import question_in
+from agents.assistant.reading.plain import bare, plain
 from agents.assistant.reading.shapes import precisions_in, shapes_in
 from agents.assistant.reading.spelling import mended
 from agents.assistant.reading.steering import steering_in
-from agents.assistant.wishes import ChangeTask, LoadTask, StartSearch, Steer, Unclear, Wish
+from agents.assistant.wishes import (
+    AskForHelp,
+    ChangeTask,
+    LoadTask,
+    StartSearch,
+    Steer,
+    Unclear,
+    Wish,
+)
 from tools.nouns import Value
 
 NEEDS_A_FILE = (
@@ -37,6 +45,10 @@ _THANKS = re.compile(
     r"(?:(?:many |ok |great |cool |perfect )?(?:thanks?(?: (?:you|a lot|so much))?|"
     r"thx|ty|danke(?: schön)?|cheers|merci)[ ,.!]*|(?:cool|nice|great|wow|awesome|"
     r"amazing|perfect|super|excellent|good job|well done|impressive|toll)[ ,.!]*)+"
+)
+_GREETING = re.compile(
+    r"\?+|(?:hi|hello|hey|hallo|moin|servus|yo|greetings|good (?:morning|evening|afternoon|day))"
+    r"(?:[ ,]+(?:there|all|everyone|again|kernelwright|you))*"
 )
 _BEGINNINGS = re.compile(
     r"\b(?:faster|fast|speed|optimi[sz]e|optimi[sz]ation|accelerate|tune|improve|"
@@ -100,6 +112,8 @@ def _said(text: str, turn: Turn) -> Reading:
 
 
 def _small_talk(words: str, turn: Turn) -> Reading | None:
+    if _GREETING.fullmatch(words):
+        return _sure(AskForHelp())
     if _THANKS.fullmatch(words):
         return Reading(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
     if is_no(words) and not (turn.running or (turn.task and not turn.run)):
@@ -111,86 +125,26 @@ def _small_talk(words: str, turn: Turn) -> Reading | None:
 
 def _clauses(text: str, turn: Turn) -> Reading:
     wishes: list[Wish] = []
-    missed: list[str] = []
+    missed = False
     for sentence in sentences(text.strip()):
-        found = wishes_in(sentence, lambda part: _clause(part, turn))
-        found = found or wishes_in(sentence, lambda part: _clause(mended(plain(part)), turn))
+        found = _sentence(sentence, turn) or _sentence(mended(plain(sentence)), turn)
         wishes += found
-        if not found and re.search(r"\w", bare(plain(sentence))):
-            missed.append(sentence)
+        missed = missed or not (found or _says_nothing(sentence))
     if wishes:
-        merged = _merged(wishes)
-        return Reading(understanding=Understanding(wishes=merged), sure=not missed)
+        return Reading(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
     return _unclear(bare(translated(plain(text))), text, turn)
 
 
-def _clause(part: str, turn: Turn) -> tuple[Wish, ...]:
-    """The wishes of one clause; none when it is not understood."""
-    said = translated(plain(part))
-    words = bare(said)
-    asked = bare(said.rstrip("?")) if said.endswith("?") else words
-    if _is_asked(said, words):
-        return _steered_by_asking(asked) or question_in(asked, turn)
-    change = change_in(words, part, turn)
-    if orders := command_in(words, turn):
-        return orders if not isinstance(change, ChangeTask) else (change, *orders)
-    if change is not None:
-        return (change,)
-    if steering := steering_in(words):
-        shown = question_in(words, turn) if _is_about_showing(words) else ()
-        return shown or (steering,)
-    return question_in(words, turn)
-
-
-def _is_asked(said: str, words: str) -> bool:
-    """A polite order (`can you pause?`) is no question, once the courtesy is gone."""
-    polite = re.match(r"(?:can|could|would|will|may|might) (?:you|we|i)\b", said)
-    return is_question(words) or (said.endswith("?") and not polite)
-
-
-def _steered_by_asking(words: str) -> tuple[Wish, ...]:
-    """`what about X?`, `how about trying X?`, `what if you used X?` are hints."""
-    if re.match(r"(?:what|how) about |what if (?:you|we) ", words):
-        steering = steering_in(words)
-        if isinstance(steering, Steer) and not re.search(r"\bv\d+|\bbest\b|\bround\b", words):
-            return (steering,)
-    return ()
-
-
-def _is_about_showing(words: str) -> bool:
-    """`look at the profile`, `try explaining v3`: about showing, whatever the verb."""
-    return bool(
-        re.match(r"(?:look at|see|do|more|less|test|forget|remove)\b", words)
-        and re.search(
-            r"\b(?:code|source|profile|ledger|report|leaderboard|progress|v\d+|status|steering)\b",
-            words,
-        )
-        and not re.search(r"\b(?:ban|pin|hint|said)\b", words)
+def _sentence(sentence: str, turn: Turn) -> tuple[Wish, ...]:
+    found = wishes_in(
+        sentence, lambda part: clause_in(part, turn, alone=len(part) >= len(sentence.strip(" ,")))
     )
+    return with_types(found, sentence, turn)
 
 
-def _merged(wishes: list[Wish]) -> tuple[Wish, ...]:
-    """Several steerings, or changes of the task, in a row are one."""
-    merged: list[Wish] = []
-    for wish in wishes:
-        last = merged[-1] if merged else None
-        if isinstance(wish, Steer) and isinstance(last, Steer):
-            merged[-1] = Steer(
-                hints=(*last.hints, *wish.hints),
-                pins=(*last.pins, *wish.pins),
-                bans=(*last.bans, *wish.bans),
-                forget=(*last.forget, *wish.forget),
-            )
-        elif isinstance(wish, ChangeTask) and isinstance(last, ChangeTask):
-            merged[-1] = ChangeTask(
-                inputs=wish.inputs or last.inputs,
-                entry=wish.entry or last.entry,
-                precisions=(*last.precisions, *wish.precisions),
-                gpu=wish.gpu or last.gpu,
-            )
-        elif wish != last:
-            merged.append(wish)
-    return tuple(merged)
+def _says_nothing(sentence: str) -> bool:
+    words = plain(sentence).strip(" .!,:)")
+    return not re.search(r"\w", bare(words)) or bool(_THANKS.fullmatch(words))
 
 
 def _unclear(words: str, text: str, turn: Turn) -> Reading:

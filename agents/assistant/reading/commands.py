@@ -31,6 +31,7 @@ _IT = (
 _PAUSE = (
     r"(?:pause|hold(?: on)?|wait(?: a (?:moment|minute|second|sec))?|suspend|freeze|"
     rf"take a break|stand by|put{_IT} on hold|hang on){_IT}"
+    r"(?: for (?:a|one|some|the)? ?(?:moment|while|minute|second|sec|time))?"
 )
 _STOP = (
     r"(?:stop|end|halt|abort|quit|kill|terminate|finish(?: up)?|wrap(?: it| this|"
@@ -116,6 +117,11 @@ _REOPEN = (
     r"(?:re-?open|open|load|go back to|switch to|return to|show me|take up|pick up|"
     r"resume|continue(?: with)?|bring up|back to|view)(?: (?:the|my|old|earlier|"
     r"previous|run))* "
+)
+_AROUND_LIMITS = re.compile(
+    r"\b(?:give (?:it|me|yourself|the search)|take|spend|add|use|another|let it run|more|at most|"
+    r"up to|max(?:imum)?|run|do|a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|set|"
+    r"only|in total|make it|go|quick|fast|short|deep|thorough|standard|normal|default)\b"
 )
 _NEGATED = re.compile(r"(?:do not|never|you must not|no need to|not yet|please do not)\b")
 
@@ -215,16 +221,7 @@ def _audit(words: str, turn: Turn) -> tuple[Wish, ...]:
 def _only_limits(words: str, core: str, turn: Turn) -> tuple[Wish, ...]:
     """`5 more rounds`, `10 minutes`, `quick`: more of what there is, or how to begin."""
     limits = limits_in(words)
-    rest = re.sub(
-        r"\b(?:give (?:it|me|yourself|the search)|take|spend|add|use|another|let it run|"
-r"more|at most|up to|max(?:imum)?|run|do|"
-        r"a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|set|only|"
-r"in total|make it|go)\b",
-        " ", core,
-    )  # fmt: skip
-    if not limits.any or re.search(
-        r"\w", re.sub(r"\b(?:quick|fast|short|deep|thorough|standard|normal|default)\b", "", rest)
-    ):
+    if not limits.any or re.search(r"\w", _AROUND_LIMITS.sub(" ", core)):
         return ()
     if turn.run:
         return (ContinueSearch(more_rounds=limits.rounds or 0, more_seconds=limits.seconds or 0.0),)

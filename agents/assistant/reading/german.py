@@ -14,7 +14,7 @@ _MARKS = re.compile(
 )
 _PHRASES = (
     (r"\bmach(?:e|en)? (.+?) schneller\b", r"make \1 faster"),
-    (r"\b(?:halte?|halten sie) (?:\w+ )?an\b|\banhalten\b|\bpausier(?:e|"
+    (r"\b(?:halte?|halten sie) (?:\w+ ){0,3}an\b|\banhalten\b|\bpausier(?:e|"
 r"en)?(?: sie)?\b|\bmach(?:e)? (?:eine )?pause\b", "pause"),
     (r"\b(?:mach(?:e)? )?weiter(?:machen|suchen)?\b|\bsetz(?:e)? (?:\w+ )?fort\b|"
 r"\bfortsetzen\b", "continue"),

@@ -8,17 +8,31 @@ from tools.nouns import Value
 
 Search = Literal["quick", "standard", "deep"]
 
-_COUNT = r"\d{1,4}|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|a few|a couple of"
+_COUNT = (
+    r"\d{1,4}|an?|another|one|two|three|four|five|six|seven|eight|nine|ten|twelve|"
+    r"a few|a couple of"
+)
 _ROUNDS = re.compile(
     rf"\b(?P<count>{_COUNT}) (?:more |additional |further |extra |other )*rounds?\b"
 )
 _TIME = re.compile(
-    r"\b(?P<half>half an? )?(?P<count>\d{1,6}(?:\.\d+)?|an?|one|two|three|four|five|ten|fifteen|"
-    r"twenty|thirty|a few|a couple of)?[ -]?(?:more |additional |further |extra )*"
+    r"\b(?:(?P<half>half an? )|(?P<count>\d{1,6}(?:\.\d+)?)[ -]?|(?P<words>an?|"
+    r"another|one|two|three|"
+    r"four|five|ten|fifteen|twenty|thirty|a few|a couple of) )(?:more |additional |"
+    r"further |extra )*"
     r"(?P<unit>hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)\b"
 )
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
-_WORDS = {"fifteen": 15.0, "twenty": 20.0, "thirty": 30.0, "a few": 3.0, "a couple of": 2.0}
+_WORDS = {
+    "a": 1.0,
+    "an": 1.0,
+    "another": 1.0,
+    "fifteen": 15.0,
+    "twenty": 20.0,
+    "thirty": 30.0,
+    "a few": 3.0,
+    "a couple of": 2.0,
+}
 _SEARCHES: tuple[tuple[Search, str], ...] = (
     ("quick", r"quick|fast|short|brief|small|rapid|cheap"),
     ("standard", r"standard|normal|default|usual|medium|regular"),
@@ -51,7 +65,7 @@ def limits_in(words: str) -> Limits:
 
 def without_limits(words: str) -> str:
     """The words that are left when limits are taken out, joined as they stood."""
-    rest = _TIME.sub(lambda match: " " if _is_time(match) else match[0], _ROUNDS.sub(" ", words))
+    rest = _TIME.sub(" ", _ROUNDS.sub(" ", words))
     for _, pattern in _SEARCHES:
         rest = re.sub(rf"\b(?:{pattern})(?= (?:search|run|one|optimi[sz]ation)\b)", " ", rest)
     rest = re.sub(r"\b(?:for|with|in|within|up to|at most|about|around|and|of|only|max(?:imum)?|a|"
@@ -60,29 +74,22 @@ def without_limits(words: str) -> str:
 
 
 def _rounds(count: str) -> int:
-    return int(_WORDS.get(count, 1.0 if count in ("a", "an") else float(number(count))))
+    return int(_WORDS.get(count) or number(count))
 
 
 def _seconds(words: str) -> float | None:
-    found = [_duration(match) for match in _TIME.finditer(words) if _is_time(match)]
+    found = [_duration(match) for match in _TIME.finditer(words)]
     return sum(found) if found else None
 
 
-def _is_time(match: re.Match[str]) -> bool:
-    """`5 m` and `an hour` are times, `m` and `s` alone are letters."""
-    return bool(match["half"] or match["count"])
-
-
 def _duration(match: re.Match[str]) -> float:
-    count = match["count"] or "one"
-    value = _WORDS.get(count)
-    if value is None:
-        value = 1.0 if count in ("a", "an") else _figure(count)
-    return value * _UNITS[match["unit"][0]] * (0.5 if match["half"] else 1.0)
-
-
-def _figure(count: str) -> float:
-    return float(count) if count[0].isdigit() else float(number(count))
+    if match["half"]:
+        count = 0.5
+    elif match["count"]:
+        count = float(match["count"])
+    else:
+        count = _WORDS.get(match["words"]) or float(number(match["words"]))
+    return count * _UNITS[match["unit"][0]]
 
 
 def _search(words: str) -> Search | None:

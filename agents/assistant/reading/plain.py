@@ -45,23 +45,26 @@ _SHORTENINGS = tuple((re.compile(pattern), whole) for pattern, whole in _SHORT)
 # Said for courtesy, wherever it stands.
 _COURTESY = re.compile(
     r"\b(?:please|pls|plz|kindly|thanks|thank you|thx|if you (?:can|could|like|want|do not mind)"
-    r"|if possible|would you mind|for me|real quick|quickly|maybe|perhaps|actually|simply|just"
+    r"|if possible|would you mind|for me|real quick|quickly|maybe|perhaps|actually|simply"
     r"|right now|right away|immediately|for now|at once|kernelwright|a (?:little )?bit|still"
-    r"|i think|i guess|so far|by the way|btw)\b"
+    r"|i think|i guess|by the way|btw)\b"
 )
 # Said before what is wanted.
 _LEAD = re.compile(
     r"^(?:(?:hey|hi|hello|ok(?:ay)?|alright|all right|well|so|now|and|but|then|also|great|good|nice"
-    r"|cool|perfect|yes|yeah|sure|hm+|um+|oh|no wait|wait|actually|first|next|finally|additionally)"
+    r"|cool|perfect|yes|yeah|sure|hm+|um+|oh|actually|just|first|next|finally|additionally)"
     r"[ ,.!:;-]+"
+    r"|(?:no |oh )?wait[,.!:;-]+ "
     r"|(?:can|could|would|will|may|might) (?:you|we|i) (?:also |then )?(?!be\b)"
-    r"|(?:i|we) (?:would|d) (?:like|love|prefer)(?: it if)? (?:you |to |you to |to have )?"
+    r"|(?:i|we) (?:would|d) (?:like|love|prefer)(?: it if)? (?:you to |to have |you |to )?"
     r"|(?:i|we) (?:want|need|wish)(?: you)? to |i want you |let us |let me |you (?:should|can|could"
     r"|may|must|need to) |go ahead and |feel free to |try and |be so kind (?:as )?to |"
     r"help me (?:to )?"
     r"|do me a favou?r and |it would be (?:nice|great) (?:to|if you (?:could )?))"
 )
-_TRAIL = re.compile(r"[ ,.!;:]+(?:then|now|already|ok(?:ay)?|too|as well|instead|again please)$")
+_TRAIL = re.compile(
+    r"[ ,.!;:]+(?:then|now|already|too|as well|instead|so far|again please)$|[,.!;:]+ ?ok(?:ay)?$"
+)
 
 
 def plain(text: str) -> str:
@@ -74,8 +77,8 @@ def plain(text: str) -> str:
 
 
 def bare(words: str) -> str:
-    """Plain words without courtesy and without marks at their end; may be empty."""
-    found = " ".join(_COURTESY.sub(" ", words).split())
+    """Plain words without courtesy and without marks around them; may be empty."""
+    found = " ".join(_COURTESY.sub(" ", words.rstrip(" ?!.")).split())
     found = re.sub(r"\s+([,.!?;:])", r"\1", found).strip(" ,.!;:-")
     before = None
     while found != before:
@@ -85,8 +88,6 @@ def bare(words: str) -> str:
 
 
 def is_question(words: str) -> bool:
-    """Whether something is asked, rather than wanted."""
-    asks = (
-        r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do(?! not)|did|has|have|am)\b"
-    )
-    return bool(re.match(asks, words)) or words.endswith("?")
+    """Whether words begin as a question does."""
+    asks = r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do (?:you|we|i|they|these)|did|has|have|am)\b"
+    return bool(re.match(asks, words))

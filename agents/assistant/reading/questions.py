@@ -29,8 +29,8 @@ from agents.assistant.wishes import (
 
 _COMPARE = (
     r"\b(?:compare|comparison|versus|vs\.?|differ(?:s|ent|ence|ences)?|diff|against|"
-    r"beats?|better than|"
-    r"faster than|slower than|quicker than|worse than|instead of|over v?\d)\b"
+    r"beats?|"
+    r"(?:faster|slower|quicker|worse|better)\b.*\bthan|instead of|over v?\d)\b"
 )
 _HELP = (
     r"^(?:help|\?+|menu|commands?|options|manual|instructions|usage)$|^help me$|"
@@ -77,7 +77,8 @@ _AUDIT = (
     r"\b(?:audit|floor|roofline limit|speed of light|theoretical (?:limit|minimum|"
     r"maximum|best|peak)|lower bound|upper bound|best possible|how fast (?:could|"
     r"can) (?:it|this|that) (?:possibly |ever )?(?:be|get|go|run)|"
-    r"how much (?:faster|room|headroom|potential|can be gained|is there to gain)|"
+    r"how much (?:faster (?:can|could|might)|room|headroom|potential|can be gained|"
+    r"is there to gain)|"
     r"headroom|worth (?:it|optimi[sz]ing|trusting|the effort)|fair(?: comparison|"
     r" benchmark)?|prove anything|trustworthy|baselines?|"
     r"(?:what|which) (?:kernels? )?does (?:pytorch|torch|eager|it) (?:do|run|call|use|"
@@ -98,9 +99,17 @@ _LEDGER = (
     r"what) (?:that )?(?:you|was|were|has been|have been|did you|"
     r"have you) (?:already )?(?:try|tried|tested|attempted)|"
     r"have you (?:already )?(?:tried|tested|considered|used|thought|looked)|"
-    r"did you (?:try|test|consider|use)|what (?:worked|failed|did not work|paid off|"
+    r"did you (?:already |ever )?(?:try|test|consider|use)|what (?:worked|failed|"
+    r"did not work|paid off|"
     r"helped)|what (?:has|have) (?:worked|failed)|what (?:did not|has not)|attempts|"
     r"predictions?|tried already|already tried|what else)\b"
+)
+_JUST_NOW = (
+    r"\b(?:just|currently|right now|at the moment)\b.*\b(?:try|tried|trying|do|did|"
+    r"doing|write|wrote|"
+    r"test|tested|going)\b|^what is (?:the |your )?(?:current )?best(?: one| time|"
+    r" result| speed-?up)?"
+    r"(?: yet| now| so far)?$"
 )
 _NOW = (
     r"\b(?:progress|status|state of|leader ?board|ranking|standings?|scores?|stand|"
@@ -154,7 +163,21 @@ def question_in(words: str, turn: Turn) -> tuple[Wish, ...]:
     for pattern, act in _ACTS:
         if re.search(pattern, words) and (found := act(words, turn)):
             return found
-    return _bare_name(words, turn)
+    return ()
+
+
+def name_in(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """`v17`, `the best`: a candidate and nothing else is to be explained."""
+    named = candidates_in(words, turn)
+    rest = re.sub(
+        r"\b(?:the|a|of|candidate|version|kernel|one|and|best|fastest|winner|last|latest)\b|#",
+        " ",
+        words,
+    )
+    rest = re.sub(r"\bv?\d+\b|\b[0-9a-f]{6,12}\b", " ", rest)
+    if named and not re.search(r"\w", rest):
+        return tuple(ExplainCandidate(candidate=name) for name in named)
+    return ()
 
 
 def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
@@ -210,20 +233,6 @@ def _one(wish: Wish) -> Act:
     return lambda words, turn: (wish,)
 
 
-def _bare_name(words: str, turn: Turn) -> tuple[Wish, ...]:
-    """`v17`, `the best`: a candidate and nothing else is to be explained."""
-    named = candidates_in(words, turn)
-    rest = re.sub(
-        r"\b(?:the|a|of|candidate|version|kernel|one|and|best|fastest|winner|last|latest)\b|#",
-        " ",
-        words,
-    )
-    rest = re.sub(r"\bv?\d+\b|\b[0-9a-f]{6,12}\b", " ", rest)
-    if named and not re.search(r"\w", rest):
-        return tuple(ExplainCandidate(candidate=name) for name in named)
-    return ()
-
-
 _ACTS: tuple[tuple[str, Act], ...] = (
     (_HELP, _one(AskForHelp())),
     (_COMPARE, _compare),
@@ -240,6 +249,7 @@ _ACTS: tuple[tuple[str, Act], ...] = (
     ),
     (_PROFILE, _profile),
     (_AUDIT, _one(AuditTask())),
+    (_JUST_NOW, _one(ShowProgress())),
     (_LEDGER, _about_ideas),
     (rf"{_EXPLAIN}", _explain),
     (_NOW, _one(ShowProgress())),

@@ -7,7 +7,7 @@ have. Not covered: sizes of one dimension alone, such as a batch size.
 import re
 
 _TYPES = {
-    "float16": r"fp16|f16|float16|half(?: precision)?",
+    "float16": r"fp16|f16|float16|half(?: precision\b|(?! an?\b))",
     "bfloat16": r"bf16|bfloat16|brain float(?:16)?",
     "float64": r"fp64|f64|float64|double(?: precision)?",
     "float32": r"fp32|f32|float32|single precision|full precision|floats?",
@@ -29,7 +29,8 @@ _SHAPE = re.compile(
 )
 _BOUND = re.compile(r"\s*(?:below|under|up to|less than|<)\s*(\d{1,9})")
 _LOWER = re.compile(
-    r"\b(?:fp16|f16|float16|half(?: precision)?|bf16|bfloat16|brain float(?:16)?|tf32|tf-32"
+    r"\b(?:fp16|f16|float16|half(?: precision\b|(?! an?\b))|bf16|bfloat16|"
+    r"brain float(?:16)?|tf32|tf-32"
     r"|mixed precision|lower precision|reduced precision|low precision)\b"
 )
 PRECISION = _LOWER

@@ -86,7 +86,8 @@ _AROUND = re.compile(
 _PARTS = re.compile(r"\s*(?:,|;|\band\b|\bor\b|&|\+|\bas well as\b|\bnor\b)\s*")
 _ALL = re.compile(
     r"(?:everything|all|it all|all of (?:it|them|that|this)|steering|hints?|pins?|bans?|wishes|"
-    r"what i said|i said|restrictions?|constraints?|instructions?|rules?|that|it)?"
+    r"(?:everything |all )?(?:what |that )?i (?:said|told you|asked)|restrictions?|"
+    r"constraints?|instructions?|rules?|that|it)?"
 )
 _NOTHING = re.compile(
     r"(?:it|this|that|them|one|ones|me|you|search(?:ing)?|run(?:ning)?|now|anything|"

@@ -1,0 +1,66 @@
+"""Understands one clause: a question, a change of the task, an order, or where to look."""
+
+import re
+
+from agents.assistant.assistant import Turn
+from agents.assistant.reading.changes import change_in
+from agents.assistant.reading.commands import command_in
+from agents.assistant.reading.german import translated
+from agents.assistant.reading.plain import bare, is_question, plain
+from agents.assistant.reading.questions import name_in, question_in
+from agents.assistant.reading.steering import steering_in
+from agents.assistant.wishes import ChangeTask, Steer, Wish
+
+_POLITE = re.compile(r"(?:please )?(?:can|could|would|will|may|might) (?:you|we|i)\b")
+_SHOWING = re.compile(
+    r"\b(?:code|source|profile|ledger|report|leaderboard|progress|v\d+|status|steering)\b"
+)
+
+
+def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
+    """The wishes of one clause; none when it is not understood.
+
+    Args:
+        part: Its words as written.
+        turn: What they may be about.
+        alone: Whether the clause is its whole sentence; a name without a verb is a wish only then.
+    """
+    said = translated(plain(part))
+    words = bare(said)
+    if is_question(words):
+        return _steered(words, turn) or question_in(words, turn)
+    asked = said.endswith("?") and not _POLITE.match(said)
+    found = question_in(words, turn) if asked else _wanted(words, part, turn)
+    if asked and not found:
+        found = _steered(words, turn)
+    return found or (name_in(words, turn) if alone else ())
+
+
+def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
+    change = change_in(words, part, turn)
+    if orders := command_in(words, turn):
+        return (change, *orders) if isinstance(change, ChangeTask) else orders
+    if change is not None:
+        return (change,)
+    if steering := steering_in(words):
+        shown = question_in(words, turn) if _is_about_showing(words) else ()
+        return shown or (steering,)
+    return question_in(words, turn)
+
+
+def _steered(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """`what about X?`, `what if you used X?`, `try X?` are hints, unless X is a candidate."""
+    if is_question(words) and not re.match(r"(?:what|how) about |what if (?:you|we) ", words):
+        return ()
+    steering = steering_in(words)
+    if isinstance(steering, Steer) and not re.search(r"\bv\d+|\bbest\b|\bround\b", words):
+        return (steering,)
+    return ()
+
+
+def _is_about_showing(words: str) -> bool:
+    """`look at the profile`, `more about v3`: about showing, whatever the verb."""
+    shows = re.match(r"(?:look at|see|do|more|less|test|forget|remove)\b", words)
+    return bool(
+        shows and _SHOWING.search(words) and not re.search(r"\b(?:ban|pin|hint|said)\b", words)
+    )
