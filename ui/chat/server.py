@@ -107,6 +107,7 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
     import uvicorn
 
     from ui.chat.server_app import build_app
+    from ui.chat.server_pulse import felt
 
     app = build_app(settings)
     importlib.import_module("ui.chat.app")  # its hooks announce themselves
@@ -120,4 +121,5 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
         )
     )
     sys.stderr.write(f"Kernelwright's chat is at {address(settings)} (Ctrl-C ends it)\n")
-    await server.serve(sockets=[listener])
+    async with felt():
+        await server.serve(sockets=[listener])
