@@ -103,7 +103,9 @@ def write_root(settings: ChatSettings) -> Path:
     words.mkdir(parents=True, exist_ok=True)
     (root / ".chainlit" / "config.toml").write_text(_config(), encoding="utf-8")
     (words / "en-US.json").write_text(_words(chainlit), encoding="utf-8")
-    shutil.copyfile(PUBLIC.parent / "chainlit.md", root / "chainlit.md")
+    # Chainlit looks for the language's own file first, and complains when there is none.
+    for name in ("chainlit.md", "chainlit_en-US.md"):
+        shutil.copyfile(PUBLIC.parent / "chainlit.md", root / name)
     return root
 
 
