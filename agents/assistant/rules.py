@@ -5,11 +5,13 @@ clause by clause. Not here: what is done about a wish (`graphs.desk`).
 """
 
 import re
+from collections.abc import Sequence
 
 from agents.assistant.assistant import Deed, Turn, Understanding
 from agents.assistant.reading.changes import wants_shapes
 from agents.assistant.reading.clause import clause_in
-from agents.assistant.reading.clauses import sentences, wishes_in
+from agents.assistant.reading.clauses import parts, sentences, wishes_in
+from agents.assistant.reading.commands import command_in
 from agents.assistant.reading.devices import device_in
 from agents.assistant.reading.german import translated
 from agents.assistant.reading.guesses import guesses
@@ -19,11 +21,14 @@ from agents.assistant.reading.pasted import python_files, take_apart
 from agents.assistant.reading.plain import bare, plain
 from agents.assistant.reading.shapes import precisions_in, shapes_in
 from agents.assistant.reading.spelling import mended
-from agents.assistant.reading.steering import steering_in
 from agents.assistant.wishes import (
     AskForHelp,
+    AuditTask,
     ChangeTask,
+    ContinueSearch,
     LoadTask,
+    ShowCode,
+    ShowProgress,
     StartSearch,
     Steer,
     Unclear,
@@ -94,18 +99,27 @@ def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
     precisions = () if inputs or without else precisions_in(said)
     if inputs or precisions:
         wishes.append(ChangeTask(inputs=inputs, precisions=precisions))
-    for clause in sentences(words):
-        wish = steering_in(bare(translated(plain(clause))))
-        if isinstance(wish, Steer) and (wish.bans or wish.pins):
-            wishes.append(wish)
+    wishes += _wishes_for_later(words)
     note = f"I take the first of your files, {name}." if several else ""
     return Reading(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
+
+
+def _wishes_for_later(words: str) -> list[Wish]:
+    """Where the search is to look; that it is to be fast need not be said."""
+    turn, found = Turn(text=words), list[Wish]()
+    for sentence in sentences(words):
+        said = _sentence(sentence, turn)
+        found += said or [wish for part in parts(sentence) for wish in _sentence(part, turn)]
+    steered = [wish for wish in found if isinstance(wish, Steer)]
+    return list(merged([wish for wish in steered if not _BEGINNINGS.search(" ".join(wish.hints))]))
 
 
 def _said(text: str, turn: Turn) -> Reading:
     whole = bare(plain(text)) or plain(text).strip(" ,.!;:-")
     if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
         return _sure(taken)
+    if turn.task and not turn.running and wants_shapes(whole) and not shapes_in(whole):
+        return Reading(understanding=Understanding(wishes=(), words=NEEDS_SHAPES), sure=True)
     if small := _small_talk(plain(text).strip(" .!,:)"), turn):
         return small
     return _clauses(text, turn)
@@ -130,6 +144,8 @@ def _clauses(text: str, turn: Turn) -> Reading:
         found = _sentence(sentence, turn) or _sentence(mended(plain(sentence)), turn)
         wishes += found
         missed = missed or not (found or _says_nothing(sentence))
+    if _BEGINNINGS.search(plain(text)) and _needs_a_file(wishes, turn):
+        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     if wishes:
         return Reading(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
     return _unclear(bare(translated(plain(text))), text, turn)
@@ -147,10 +163,15 @@ def _says_nothing(sentence: str) -> bool:
     return not re.search(r"\w", bare(words)) or bool(_THANKS.fullmatch(words))
 
 
+def _needs_a_file(wishes: Sequence[Wish], turn: Turn) -> bool:
+    """Whether nothing of that can be done, as there is neither a task nor a run."""
+    about = StartSearch | ContinueSearch | ShowProgress | AuditTask | Steer | ShowCode
+    return not turn.task and not turn.run and all(isinstance(wish, about) for wish in wishes)
+
+
 def _unclear(words: str, text: str, turn: Turn) -> Reading:
-    if wants_shapes(words):
-        return Reading(understanding=Understanding(wishes=(), words=NEEDS_SHAPES), sure=True)
-    if not turn.task and not turn.run and _BEGINNINGS.search(words):
+    begins = command_in(words, turn.model_copy(update={"task": words}))
+    if any(isinstance(wish, StartSearch) for wish in begins) and _needs_a_file(begins, turn):
         return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     said = " ".join(text.split())[:200]
     wish = Unclear(words=said, guesses=guesses(words, turn))

@@ -45,6 +45,11 @@ def wishes_in(sentence: str, understand: Understand) -> tuple[Wish, ...]:
     return _best(parts, joints, understand) or ()
 
 
+def parts(sentence: str) -> list[str]:
+    """All that could stand alone in a sentence."""
+    return _parted(sentence)[0]
+
+
 def _best(parts: list[str], joints: list[str], understand: Understand) -> tuple[Wish, ...] | None:
     """The finest way to part the sentence in which every part is understood; None if none is."""
     known: list[tuple[int, tuple[Wish, ...]] | None] = [(0, ())]

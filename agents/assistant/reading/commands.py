@@ -120,8 +120,8 @@ _REOPEN = (
 )
 _AROUND_LIMITS = re.compile(
     r"\b(?:give (?:it|me|yourself|the search)|take|spend|add|use|another|let it run|more|at most|"
-    r"up to|max(?:imum)?|run|do|a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|set|"
-    r"only|in total|make it|go|quick|fast|short|deep|thorough|standard|normal|default)\b"
+    r"up to|max(?:imum)?|run|do|a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|"
+    r"set|only|in total|make it|go|quick|fast|short|deep|thorough|standard|normal|default)\b"
 )
 _NEGATED = re.compile(r"(?:do not|never|you must not|no need to|not yet|please do not)\b")
 

@@ -23,7 +23,8 @@ _DEVICE = re.compile(
 )
 # Before a bare name that could be something else (`m2`, `a2`, `cpu`), one of these is said.
 _PLACED = re.compile(
-    r"\b(?:on|for|with|have|has|target(?:ing)?|using|run(?:s|ning)? on|auf)\b[^.;]{0,24}$"
+    r"\b(?:on|for|with|have|has|target(?:ing)?|using|runs?|auf)"
+    r"(?: (?:a|an|the|my|our|this|one|nvidia|amd|intel|apple|tesla|meine[rmn]?|der|dem|einer?))* $"
 )
 _UNLIKELY = re.compile(r"^(?:m[1-4]|a2|a16|t4|l4|cpu|processor|spark|[345]0[5-9]0)$")
 

@@ -89,5 +89,8 @@ def bare(words: str) -> str:
 
 def is_question(words: str) -> bool:
     """Whether words begin as a question does."""
-    asks = r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do (?:you|we|i|they|these)|did|has|have|am)\b"
+    asks = (
+        r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do (?:you|we|i|they|these)|did"
+        r"|has|have|am)\b"
+    )
     return bool(re.match(asks, words))

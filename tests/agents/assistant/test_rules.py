@@ -1,0 +1,257 @@
+"""What the rules do with files, pasted code, answers to questions, and what they cannot read."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from agents.assistant.assistant import Attachment, Deed, Turn
+from agents.assistant.rules import (
+    AS_IT_IS,
+    NEEDS_A_FILE,
+    NEEDS_SHAPES,
+    NOT_PYTHON,
+    WELCOME,
+    RulesAssistant,
+    read,
+)
+from agents.assistant.sayings import Offer, Saying
+from agents.assistant.wishes import (
+    AskForHelp,
+    CancelTask,
+    ChangeTask,
+    ExportResult,
+    LoadTask,
+    ShowProgress,
+    StartSearch,
+    Steer,
+    Unclear,
+    Wish,
+)
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
+MODULE = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(64, 128)]
+"""
+GO = Offer(label="Go", wish=StartSearch())
+SHAPES = Offer(label="Use 64x1024:float32", wish=ChangeTask(inputs=("64x1024:float32",)))
+CANCEL = Offer(label="Cancel", wish=CancelTask())
+SITUATIONS = ("nothing", "task", "running", "ended")
+
+
+def understood(text: str, turn: Turn | None = None, **fields: object) -> tuple[Wish, ...]:
+    start = turn or Turn(text="")
+    return read(start.model_copy(update={"text": text, **fields})).understanding.wishes
+
+
+def words(text: str, turn: Turn, **fields: object) -> str:
+    reading = read(turn.model_copy(update={"text": text, **fields}))
+    assert reading.understanding.wishes == ()
+    return reading.understanding.words
+
+
+def test_an_attached_file_is_a_task_and_the_device_is_kept() -> None:
+    file = Attachment(name="softmax.py", text=MODULE)
+    wishes = understood("make this softmax faster on my L40S", attachments=(file,))
+    assert wishes == (LoadTask(source=MODULE, name="softmax.py", gpu="L40S"),)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_pasted_bare_arrives_whole(path: Path) -> None:
+    source = path.read_text()
+    (wish,) = understood(f"Can you make this faster?\n\n{source}")
+    assert isinstance(wish, LoadTask)
+    assert wish.source.strip() == source.strip()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("```python\n", "\n```"),
+        ("Please speed this up:\n```\n", "\n```\nthanks!"),
+        ("~~~py\n", "\n~~~"),
+        ("Hello.\n\n", "\nMake it fast, please."),
+        ("", ""),
+    ],
+)
+def test_pasted_code_is_a_task_whatever_stands_around_it(before: str, after: str) -> None:
+    (wish,) = understood(f"{before}{MODULE}{after}")
+    assert isinstance(wish, LoadTask)
+    assert wish.name == "pasted.py"
+    compile(wish.source, "pasted.py", "exec")
+    assert "class Model" in wish.source
+    assert "get_inputs" in wish.source
+
+
+def test_what_is_said_of_shapes_and_precision_goes_with_the_code() -> None:
+    load = LoadTask(source=MODULE, name="a.py")
+    file = Attachment(name="a.py", text=MODULE)
+    for text, more in (
+        ("for (4096, 1024) fp16", (ChangeTask(inputs=("4096x1024:float16",)),)),
+        ("tf32 is fine", (ChangeTask(precisions=("tf32",)),)),
+        ("faster, but no half precision", (Steer(bans=("half precision",)),)),
+        ("go", ()),
+    ):
+        assert understood(text, attachments=(file,)) == (load, *more)
+
+
+def test_code_that_does_not_parse_still_reaches_who_can_say_why() -> None:
+    (wish,) = understood("import torch\n\nclass Model(nn.Module)\n    def forward(self, x):\n")
+    assert isinstance(wish, LoadTask)
+
+
+@pytest.mark.parametrize(
+    ("named", "gpu"),
+    [
+        ("on an H100", "H100"),
+        ("for my rtx 4090", "RTX 4090"),
+        ("on a100", "A100"),
+        ("on an nvidia a100 80gb", "A100 80GB"),
+        ("targeting the RTX3060 Ti", "RTX 3060 Ti"),
+        ("on a 4090", "4090"),
+        ("for mi300x", "MI300X"),
+        ("on my cpu", "CPU"),
+        ("auf meiner RTX 5090", "RTX 5090"),
+        ("on GTX 1080 Ti", "GTX 1080 Ti"),
+        ("for a Tesla T4", "T4"),
+        ("with shape (4090, 100)", ""),
+        ("the fastest you can", ""),
+    ],
+)
+def test_a_named_device_is_kept_as_it_is_usually_written(named: str, gpu: str) -> None:
+    file = Attachment(name="a.py", text=MODULE)
+    load = understood(f"make this faster {named}", attachments=(file,))[0]
+    assert isinstance(load, LoadTask)
+    assert load.gpu == gpu
+
+
+def test_of_several_files_the_first_is_taken_and_that_is_said() -> None:
+    files = (Attachment(name="a.py", text=MODULE), Attachment(name="b.py", text=MODULE))
+    found = read(Turn(text="", attachments=files)).understanding
+    assert [wish.kind for wish in found.wishes] == ["load_task"]
+    assert "a.py" in found.words
+
+
+def test_a_file_that_is_no_python_is_refused_in_words(situations: dict[str, Turn]) -> None:
+    picture = Attachment(name="graph.svg", text="<svg/>")
+    assert words("", situations["nothing"], attachments=(picture,)) == NOT_PYTHON
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("go", GO.wish),
+        ("Yes, please!", GO.wish),
+        ("ok", GO.wish),
+        ("jawohl", GO.wish),
+        ("sure, go ahead", GO.wish),
+        ("no", CANCEL.wish),
+        ("No thanks.", CANCEL.wish),
+        ("cancel", CANCEL.wish),
+        ("2", SHAPES.wish),
+        ("the second one", SHAPES.wish),
+        ("option 2", SHAPES.wish),
+        ("use 64x1024:float32", SHAPES.wish),
+        ("the last one", CANCEL.wish),
+    ],
+)
+def test_an_open_question_is_answered_in_words(
+    situations: dict[str, Turn], text: str, wish: Wish
+) -> None:
+    assert understood(text, situations["task"], offers=(GO, SHAPES, CANCEL)) == (wish,)
+
+
+def test_an_open_question_does_not_hold_the_conversation_up(situations: dict[str, Turn]) -> None:
+    approve = Offer(label="Export it", wish=ExportResult(approved=True))
+    ended = situations["ended"]
+    assert understood("yes", ended, offers=(approve,)) == (approve.wish,)
+    assert understood("how fast is it?", ended, offers=(approve,)) == (ShowProgress(),)
+    assert words("no", ended, offers=(approve,)) == AS_IT_IS
+
+
+def test_no_approval_is_ever_read_into_an_order(situations: dict[str, Turn]) -> None:
+    for text in ("export", "export it, approved", "yes export it now, I approve"):
+        for wish in understood(text, situations["ended"]):
+            assert not (isinstance(wish, ExportResult) and wish.approved)
+
+
+def test_thanks_and_greetings_are_answered(situations: dict[str, Turn]) -> None:
+    assert words("Thanks a lot!", situations["ended"]) == WELCOME
+    assert words("cool, thank you", situations["running"]) == WELCOME
+    assert understood("Good morning", situations["nothing"]) == (AskForHelp(),)
+
+
+def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
+    for text in (
+        "make this softmax faster on my L40S",
+        "optimize my layer norm",
+        "can you speed up attention?",
+        "write me a kernel for gelu",
+    ):
+        assert words(text, situations["nothing"]) == NEEDS_A_FILE
+
+
+def test_a_change_of_shapes_without_shapes_asks_for_them(situations: dict[str, Turn]) -> None:
+    for text in ("change shapes", "use a larger batch size", "other inputs please"):
+        assert words(text, situations["task"]) == NEEDS_SHAPES
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_what_is_not_understood_is_offered_guesses(
+    situations: dict[str, Turn], situation: str
+) -> None:
+    (wish,) = understood("flurb the wozzle gently", situations[situation])
+    assert isinstance(wish, Unclear)
+    assert wish.words == "flurb the wozzle gently"
+    assert 2 <= len(wish.guesses) <= 4
+    assert not any(isinstance(guess, Unclear) for guess in wish.guesses)
+
+
+def test_half_a_message_that_is_understood_is_done_but_not_sure(
+    situations: dict[str, Turn],
+) -> None:
+    turn = situations["running"].model_copy(update={"text": "Status. Flurb the wozzle."})
+    reading = read(turn)
+    assert reading.understanding.wishes == (ShowProgress(),)
+    assert not reading.sure
+    assert read(turn.model_copy(update={"text": "Status, thanks."})).sure
+
+
+async def test_rules_ask_once() -> None:
+    turn = Turn(text="status", run="r")
+    assistant = RulesAssistant()
+    first = await assistant.understand(turn)
+    deed = Deed(wish=first.wishes[0], saying=Saying.of("fine"))
+    assert (await assistant.understand(turn, (deed,))).wishes == ()
+
+
+_BITS = """
+    why is v17 faster than v12 and pause, stop trying no more give idea 3 budget (4096, 1024) fp16
+    show the code ``` import torch class Model( def forget everything 5 rounds ? . ; on an H100
+"""
+_PIECES = st.sampled_from([*_BITS.split(), "\n"])
+_TEXTS = st.one_of(st.text(), st.lists(_PIECES, max_size=30).map(" ".join))
+
+
+@given(text=_TEXTS, situation=st.sampled_from(SITUATIONS))
+@example(text="a" * 50_000, situation="running")
+@example(text="no " * 10_000, situation="running")
+@example(text="v1 and " * 5_000, situation="ended")
+@example(text="(" * 20_000, situation="task")
+@example(text="```" * 5_000, situation="task")
+@example(text="1," * 20_000, situation="task")
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_text_breaks_the_rules(situations: dict[str, Turn], text: str, situation: str) -> None:
+    found = read(situations[situation].model_copy(update={"text": text})).understanding
+    assert found.wishes or found.words
+    assert Turn.model_validate_json(Turn(text="").model_dump_json()) == Turn(text="")
