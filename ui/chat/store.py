@@ -113,7 +113,9 @@ class Store(BaseDataLayer):
 
         def put() -> None:
             owner = self._records.name_of(user_id) if user_id else ""
-            self._records.put_thread(thread_id, owner, name, now, new)
+            # A pasted message names its conversation, and PostgreSQL keeps no NUL.
+            kept = name.replace("\0", "") if name is not None else None
+            self._records.put_thread(thread_id, owner, kept, now, new)
 
         await self._do(put)
 

@@ -62,7 +62,9 @@ def open_tables(url: str, folder: Path) -> Engine:
         ModuleNotFoundError: Its driver is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(_driven(url) if url else f"sqlite:///{folder / 'chat.sqlite'}")
+    address = _driven(url) if url else f"sqlite:///{folder / 'chat.sqlite'}"
+    # A database that was restarted is connected to again.
+    engine = create_engine(address, pool_pre_ping=True)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare)
     TABLES.create_all(engine)
