@@ -32,7 +32,7 @@ from profiles.models import Models
 from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
 from tools.awaiting import AwaitingError
 from tools.evaluate.executor import Executor
-from tools.nouns import Refusal, TracePolicy
+from tools.nouns import Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
 CHECKPOINTS = "checkpoints.db"
@@ -58,6 +58,7 @@ async def start_search(
     patience_s: float = inf,
     batch: Batch | None = None,
     start: Start | None = None,
+    task: Task | None = None,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -77,6 +78,7 @@ async def start_search(
             session ends with the status "waiting"; without end by default.
         batch: Evaluate by bundles that are carried to the device, where no executor is given.
         start: A kernel of the person's to begin with.
+        task: What the file was read as already, by an executor of the same device.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -86,15 +88,15 @@ async def start_search(
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
     async with opened(executor, target, batch, seed) as judge:
-        task, _ = await asyncio.gather(judge.trace(path, policy), asyncio.to_thread(warm_up))
-        if isinstance(task, Refusal):
-            return task
+        read, _ = await asyncio.gather(_read(judge, path, policy, task), asyncio.to_thread(warm_up))
+        if isinstance(read, Refusal):
+            return read
         hardware = await judge.hardware()
         if unusable := refusal(start, hardware, has_model=bool(models or make_minds)):
             return unusable
         archive = Archive.create(
             home or default_home(),
-            task,
+            read,
             policy=policy,
             profile=profile,
             hardware=hardware,
@@ -160,6 +162,12 @@ async def resume_search(
             return await _session(context, resumed=True)
     finally:
         archive.close()
+
+
+async def _read(
+    judge: Executor, path: Path, policy: TracePolicy, task: Task | None
+) -> Task | Refusal:
+    return await judge.trace(path, policy) if task is None else task
 
 
 async def _session(context: SearchContext, *, resumed: bool) -> Summary | Refusal:

@@ -6,7 +6,7 @@ An evaluation is known by candidate and effort, and the first one stays: nothing
 from collections.abc import Iterable
 from pathlib import Path
 
-from sqlalchemy import Row
+from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
 from tools.archive import schema
@@ -68,6 +68,11 @@ class Attempts(Database):
         self._read()
         every = self._written.values()
         return tuple(item for item in every if round is None or item.round == round)
+
+    def candidate_ids(self) -> tuple[str, ...]:
+        """Ids of candidates in the order they were written, without reading more of them."""
+        rows = self._rows(select(schema.candidates.c.id).order_by("seq"))
+        return tuple(str(row.id) for row in rows)
 
     def record_evaluation(self, evaluation: Evaluation, effort: Effort, round: int) -> None:
         """Keep what the judge said; a first answer is never replaced by a later one."""

@@ -5,6 +5,7 @@ candidate at a time. Workers are plain processes of the same user, with a scrubb
 what comes from strangers needs more than that, and says so in `isolation`.
 """
 
+import asyncio
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -45,19 +46,32 @@ Expected = TypeVar("Expected", Traced, Audited, BaselineMeasured, Judged)
 class LocalExecutor:
     """The executor of this machine. Close it with `aclose`; a closed one starts no worker."""
 
-    def __init__(self, hardware: Hardware, scratch: Path, *, seed: int, rules: Rules) -> None:
+    def __init__(
+        self,
+        hardware: Hardware,
+        scratch: Path,
+        *,
+        seed: int,
+        rules: Rules,
+        lease: asyncio.Lock | None = None,
+    ) -> None:
         self.rules = rules
         self._hardware = hardware
         self._seed = seed
         self._trips = count()
-        self._keeper = Keeper(scratch, rules)
+        self._keeper = Keeper(scratch, rules, lease)
         self._baselines: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
         self._best_ms: dict[str, float] = {}
 
     @classmethod
     def create(
-        cls, target: str, scratch: Path, seed: int = 0, rules: Rules | None = None
+        cls,
+        target: str,
+        scratch: Path,
+        seed: int = 0,
+        rules: Rules | None = None,
+        lease: asyncio.Lock | None = None,
     ) -> "LocalExecutor":
         """An executor for `auto`, `cuda` or `cpu`; starts nothing yet.
 
@@ -66,12 +80,15 @@ class LocalExecutor:
             scratch: a folder of its own, for compiled graphs and other caches.
             seed: every draw of inputs and weights follows from it.
             rules: the judge's figures, if not the defaults.
+            lease: the device's, shared with the other executors of one program.
 
         Raises:
             ValueError: the target is unknown.
             EnvironmentLacksError: there is no such device.
         """
-        return cls(detect(target), scratch.absolute(), seed=seed, rules=rules or Rules())
+        return cls(
+            detect(target), scratch.absolute(), seed=seed, rules=rules or Rules(), lease=lease
+        )
 
     @property
     def isolation(self) -> str:

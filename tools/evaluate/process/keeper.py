@@ -20,10 +20,11 @@ class Keeper:
     Args:
         scratch: a folder for their caches.
         rules: the judge's figures.
+        lease: the device's, where several keepers use one device; one of its own by default.
     """
 
-    def __init__(self, scratch: Path, rules: Rules) -> None:
-        self.lease = asyncio.Lock()
+    def __init__(self, scratch: Path, rules: Rules, lease: asyncio.Lock | None = None) -> None:
+        self.lease = lease or asyncio.Lock()
         self.questions = 0
         self._scratch = scratch
         self._rules = rules

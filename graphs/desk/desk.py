@@ -1,0 +1,151 @@
+"""One conversation's desk: one answer for every wish.
+
+What is done about a wish stands in the modules beside this one, which are values and functions;
+this is the door. A wish that changes the table waits for the one before it, questions do not.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from agents.assistant.assistant import Attachment, Turn
+from agents.assistant.sayings import Saying
+from agents.assistant.wishes import (
+    CancelTask,
+    ChangeTask,
+    ContinueSearch,
+    LoadTask,
+    PauseSearch,
+    ReopenRun,
+    ShowProgress,
+    StartSearch,
+    StopSearch,
+    Wish,
+)
+from graphs.desk import driving, loading, progress
+from graphs.desk.card import TaskCard
+from graphs.desk.lives import Lives
+from graphs.desk.people import folder_of
+from graphs.desk.place import Place
+from graphs.desk.settings import Settings
+from graphs.desk.turns import turn_of
+from graphs.desk.watching import Hear, Watch
+
+State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
+
+
+class Desk:
+    """Where one conversation's wishes are fulfilled.
+
+    Args:
+        home: Where everybody's folders are, as given to `lives`.
+        lives: The searches of the server.
+        person: Whose desk it is.
+        thread: The conversation; a desk made later for the same one finds what was left.
+        settings: How desks of this server work.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        lives: Lives,
+        person: str,
+        thread: str,
+        settings: Settings | None = None,
+    ) -> None:
+        folder = folder_of(home.absolute(), person)
+        self._place = Place(folder, lives, settings or Settings(), lives.table(folder, thread))
+        self._watches: dict[Hear, Watch] = {}
+
+    @property
+    def run(self) -> str:
+        """The id of the run that is talked about; "" while there is none."""
+        return self._place.now.run
+
+    @property
+    def task(self) -> TaskCard | None:
+        """The card of the task on the table."""
+        return self._place.now.card
+
+    @property
+    def home(self) -> Path:
+        """The person's folder, in which `graphs.story` finds the run."""
+        return self._place.home
+
+    @property
+    def state(self) -> State:
+        """Whether a search runs for this conversation; `resting` is a run that nobody works on."""
+        life = self._place.life
+        if life is None or life.state == "ended":
+            return "resting" if self.run else "idle"
+        return life.state
+
+    @property
+    def running(self) -> bool:
+        """Whether a search runs for this conversation right now."""
+        return self._place.life is not None
+
+    def turn(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Turn:
+        """What the person said, with what it may be about."""
+        return turn_of(self._place, text, attachments)
+
+    async def do(self, wish: Wish) -> Saying:
+        """Fulfil one wish."""
+        if isinstance(
+            wish, LoadTask | ChangeTask | CancelTask | StartSearch | ContinueSearch | ReopenRun
+        ):
+            async with self._place.table.turn:
+                saying = await self._change(wish)
+            self._place.lives.wake(self.home)
+            return saying
+        return await self._answer(wish)
+
+    def watch(self, hear: Hear, after: int = 0) -> None:
+        """Be told every event of this conversation's run, those of the past first.
+
+        It follows the conversation: when another run is begun or reopened, that one is told from
+        its beginning. What `hear` sends is sent in the context in which this was called.
+
+        Args:
+            hear: Is awaited with one event after the other.
+            after: The number of the last event of the present run that is known already.
+        """
+        self.unwatch(hear)
+        watch = Watch(lambda: self._place.folder, hear, after)
+        self._watches[hear] = watch
+        self._place.lives.listen(self.home, watch.wake)
+
+    def unwatch(self, hear: Hear | None = None) -> None:
+        """Tell a listener no more, or all of this desk's; the search goes on."""
+        for known in [hear] if hear is not None else list(self._watches):
+            watch = self._watches.pop(known, None)
+            if watch is not None:
+                self._place.lives.ignore(self.home, watch.wake)
+                watch.close()
+
+    async def _change(self, wish: Wish) -> Saying:
+        place = self._place
+        match wish:
+            case LoadTask():
+                return await loading.load(place, wish)
+            case ChangeTask():
+                return await loading.change(place, wish)
+            case CancelTask():
+                return await loading.cancel(place)
+            case StartSearch():
+                return await driving.start(place, wish)
+            case ContinueSearch():
+                return await driving.go_on(place, wish)
+            case _:
+                return await self._answer(wish)
+
+    async def _answer(self, wish: Wish) -> Saying:
+        place = self._place
+        match wish:
+            case PauseSearch():
+                return await driving.pause(place)
+            case StopSearch():
+                return await driving.stop(place)
+            case ShowProgress():
+                return await progress.show(place)
+            case _:
+                return Saying.of(f"I cannot do that yet: {wish.kind.replace('_', ' ')}.")

@@ -1,0 +1,100 @@
+"""Who judges for whom: an executor with its worker a person, one device between them all.
+
+Whoever measures holds the device's lease, so that nobody's times are disturbed by another's; the
+lease goes round in the order of asking. A worker that nobody has asked for a while is let go.
+Everything here belongs to one event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.archive import Target
+from tools.evaluate.executor import Executor
+
+MakeExecutor = Callable[[Target, Path, asyncio.Lock], Executor]
+
+
+def local_executor(target: Target, scratch: Path, lease: asyncio.Lock) -> Executor:
+    """Worker processes on this machine."""
+    from tools.evaluate.local import LocalExecutor
+
+    scratch.mkdir(parents=True, exist_ok=True)
+    return LocalExecutor.create(target, scratch, lease=lease)
+
+
+@dataclass
+class _Judge:
+    """An executor with how many use it, and when it goes if nobody does."""
+
+    executor: Executor
+    users: int = 0
+    leaving: asyncio.TimerHandle | None = None
+
+
+class Judges:
+    """The executors of a server.
+
+    Args:
+        target: Which kind of device.
+        scratch: A folder for the workers' caches.
+        make: Makes an executor; worker processes on this machine by default.
+        idle_s: How long an unused worker stays.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        scratch: Path,
+        make: MakeExecutor = local_executor,
+        idle_s: float = 120.0,
+    ) -> None:
+        self.lease = asyncio.Lock()
+        self._target = target
+        self._scratch = scratch
+        self._make = make
+        self._idle_s = idle_s
+        self._judges: dict[str, _Judge] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def present(self) -> int:
+        """How many people have workers."""
+        return len(self._judges)
+
+    @asynccontextmanager
+    async def of(self, person: str) -> AsyncIterator[Executor]:
+        """A person's executor, which stays theirs between searches; a person by their folder."""
+        judge = self._judges.get(person)
+        if judge is None:
+            executor = self._make(self._target, self._scratch / person, self.lease)
+            judge = self._judges[person] = _Judge(executor)
+        if judge.leaving is not None:
+            judge.leaving.cancel()
+            judge.leaving = None
+        judge.users += 1
+        try:
+            yield judge.executor
+        finally:
+            judge.users -= 1
+            if not judge.users:
+                loop = asyncio.get_running_loop()
+                judge.leaving = loop.call_later(self._idle_s, self._let_go, person)
+
+    async def aclose(self) -> None:
+        """End every worker."""
+        for name in tuple(self._judges):
+            self._let_go(name)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _let_go(self, name: str) -> None:
+        judge = self._judges.pop(name, None)
+        if judge is None:
+            return
+        if judge.leaving is not None:
+            judge.leaving.cancel()
+        task = asyncio.get_running_loop().create_task(judge.executor.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

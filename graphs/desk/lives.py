@@ -1,0 +1,285 @@
+"""The searches of a server: they live here, and not in the conversation that began them.
+
+A search goes on when its page is closed and is found again by its run's id. What was going on when
+the server ended, however it ended, is taken up by `revive`.
+"""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from agents.steering import Steering
+from graphs.context import Listener, MakeMinds
+from graphs.desk.engine import Engine
+from graphs.desk.judges import Judges, MakeExecutor, local_executor
+from graphs.desk.life import Life
+from graphs.desk.people import every_folder
+from graphs.desk.table import Table
+from graphs.desk.terms import is_going, keep_going, keep_steering, kept_steering, note
+from graphs.events import Event, RunStarted
+from graphs.run import resume_search, start_search
+from profiles.load import SearchProfile
+from profiles.models import Models
+from tools.archive import RunError, Target, default_home, run_folders
+from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.nouns import Refusal, Task, TracePolicy
+from tools.nouns.run import Summary
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Ask = Callable[[Executor], Coroutine[object, object, Result]]
+Wake = Callable[[], None]
+Session = Callable[[Executor, Listener, Life], Awaitable[Summary | Refusal]]
+
+
+class Lives:
+    """All live searches, by the folder of their run.
+
+    Args:
+        home: Where everybody's folders are.
+        target: The kind of device that searches run on.
+        make_executor: Who judges; worker processes on this machine by default.
+        make_minds: Who thinks, instead of a run's models or the playbook.
+        idle_s: How long an unused worker stays.
+    """
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        *,
+        target: Target = "auto",
+        make_executor: MakeExecutor = local_executor,
+        make_minds: MakeMinds | None = None,
+        idle_s: float = 120.0,
+    ) -> None:
+        self.home = (home or default_home()).absolute()
+        self.engine = Engine()
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="kernelwright-chat-", ignore_cleanup_errors=True
+        )
+        self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s)
+        self._make_minds = make_minds
+        self._lives: dict[Path, Life] = {}
+        self._wakes: dict[Path, set[Wake]] = {}
+        self._tables: dict[Path, Table] = {}
+        self._leaving = False
+
+    @property
+    def going(self) -> tuple[Life, ...]:
+        """The searches that run right now."""
+        return tuple(life for life in self._lives.values() if life.goes_on)
+
+    def table(self, home: Path, thread: str) -> Table:
+        """The table of a conversation; the same one for every page that shows it."""
+        table = Table.of(home, thread)
+        return self._tables.setdefault(table.path, table)
+
+    def find(self, folder: Path) -> Life | None:
+        """The live search of a run's folder; None when nobody works on it here."""
+        life = self._lives.get(folder)
+        return life if life is not None and life.goes_on else None
+
+    def last(self, folder: Path) -> Life | None:
+        """The latest session of a run since the server began, ended or not."""
+        return self._lives.get(folder)
+
+    def listen(self, home: Path, wake: Wake) -> None:
+        """Have something called, from any thread, whenever there is news for a person."""
+        self._wakes.setdefault(home, set()).add(wake)
+
+    def ignore(self, home: Path, wake: Wake) -> None:
+        """The opposite of `listen`."""
+        self._wakes.get(home, set()).discard(wake)
+
+    def wake(self, home: Path) -> None:
+        """Tell a person's listeners that there may be something new."""
+        for wake in tuple(self._wakes.get(home, ())):
+            wake()
+
+    async def ask(self, home: Path, what: Ask[Result]) -> Result:
+        """Put questions to a person's judge."""
+
+        async def asking() -> Result:
+            async with self.judges.of(home.name) as judge:
+                return await what(judge)
+
+        return await self.engine.call(asking())
+
+    async def begin(
+        self,
+        home: Path,
+        file: Path,
+        policy: TracePolicy,
+        task: Task,
+        profile: SearchProfile,
+        *,
+        models: Models | None = None,
+        seed: int = 0,
+    ) -> Life:
+        """Start a search; answers as soon as the run has an id, or could not begin."""
+
+        async def session(judge: Executor, hear: Listener, life: Life) -> Summary | Refusal:
+            return await start_search(
+                file,
+                policy,
+                "auto",
+                profile,
+                seed=seed,
+                home=home,
+                listener=hear,
+                control=life.control,
+                executor=judge,
+                models=models,
+                make_minds=self._make_minds,
+                task=task,
+            )
+
+        return await self._live(home, session)
+
+    async def go_on(
+        self,
+        folder: Path,
+        *,
+        rounds: int | None = None,
+        seconds: float | None = None,
+    ) -> Life:
+        """Resume a run, with other totals of rounds and seconds if given.
+
+        A search that is on its way to an end is waited for; one that simply runs stays as it is.
+        """
+        current = self.find(folder)
+        if current is not None:
+            if current.state in {"starting", "running"}:
+                return current
+            await asyncio.shield(asyncio.wrap_future(current.done))
+        home = folder.parent.parent
+        steering = await asyncio.to_thread(kept_steering, folder)
+
+        async def session(judge: Executor, hear: Listener, life: Life) -> Summary | Refusal:
+            return await resume_search(
+                folder,
+                home=home,
+                rounds=rounds,
+                seconds=seconds,
+                listener=hear,
+                control=life.control,
+                executor=judge,
+                make_minds=self._make_minds,
+            )
+
+        return await self._live(home, session, folder, steering)
+
+    def pause(self, life: Life) -> None:
+        """End a search at its present step's end."""
+        life.state = "pausing"
+        self.engine.tell(life.control.pause)
+
+    def stop(self, life: Life) -> None:
+        """End a search now, with the best so far."""
+        life.state = "stopping"
+        self.engine.tell(life.control.stop)
+
+    async def steer(self, folder: Path, steering: Steering) -> None:
+        """Keep wishes with a run, and tell them to its search where it runs."""
+        await asyncio.to_thread(keep_steering, folder, steering)
+        if life := self.find(folder):
+            self.engine.tell(lambda: life.control.steer(steering))
+
+    async def revive(self) -> tuple[Life, ...]:
+        """Take up every search that was going on when the server ended."""
+        found = await asyncio.to_thread(self._interrupted)
+        lives = []
+        for folder in found:
+            if self.find(folder) is None:
+                lives.append(await self.go_on(folder))
+        return tuple(lives)
+
+    async def aclose(self) -> None:
+        """End every session so that `revive` takes it up again, and every worker."""
+        self._leaving = True
+        sessions = [life for life in self._lives.values() if life.goes_on]
+        for life in sessions:
+            if life.session is not None:
+                life.session.cancel()
+        await asyncio.gather(
+            *(asyncio.wrap_future(life.done) for life in sessions), return_exceptions=True
+        )
+        await self.engine.call(self.judges.aclose())
+        self.engine.close()
+        self._scratch.cleanup()
+
+    def _interrupted(self) -> tuple[Path, ...]:
+        homes = every_folder(self.home)
+        return tuple(run for home in homes for run in run_folders(home) if is_going(run))
+
+    async def _live(
+        self,
+        home: Path,
+        session: Session,
+        folder: Path | None = None,
+        steering: Steering | None = None,
+    ) -> Life:
+        life = Life(person=home.name)
+        if steering is not None:
+            life.control.steer(steering)
+        if folder is not None:
+            life.run = folder.name
+            self._lives[folder] = life
+        life.session = self.engine.submit(self._see_through(life, home, session))
+        await asyncio.shield(asyncio.wrap_future(life.named))
+        return life
+
+    async def _see_through(self, life: Life, home: Path, session: Session) -> None:
+        """One session from its beginning to its end, whatever that is."""
+        try:
+            async with self.judges.of(life.person) as judge:
+                life.outcome = await session(judge, partial(self._heard, life, home), life)
+        except asyncio.CancelledError:
+            life.problem = "" if self._leaving else "it was cancelled"
+        except (RunError, EnvironmentLacksError) as error:
+            life.problem = str(error)
+        except Exception as error:
+            log.exception("the search of run %s failed", life.run or "(none yet)")
+            life.problem = f"{type(error).__name__}: {error}".splitlines()[0]
+        finally:
+            self._ended(life, home)
+
+    def _heard(self, life: Life, home: Path, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            life.run = event.run
+            folder = home / "runs" / event.run
+            self._lives[folder] = life
+            if life.state == "starting":
+                life.state = "running"
+            keep_going(folder, going=True)
+            life.name(event.run)
+        self.wake(home)
+
+    def _ended(self, life: Life, home: Path) -> None:
+        life.state = "ended"
+        if life.run:
+            folder = home / "runs" / life.run
+            _aftermath(life, folder, leaving=self._leaving)
+            self.wake(home)
+        life.name(life.run)
+        life.done.set_result(None)
+
+
+def _aftermath(life: Life, folder: Path, *, leaving: bool) -> None:
+    """Keep with the run how its session ended; nothing here may end worse than it."""
+    try:
+        if not leaving:
+            keep_going(folder, going=False)
+        if words := life.problem or _refused(life.outcome):
+            note(folder, words)
+    except Exception:
+        log.exception("how run %s ended could not be kept", life.run)
+
+
+def _refused(outcome: Summary | Refusal | None) -> str:
+    return outcome.sentence if isinstance(outcome, Refusal) else ""

@@ -1,0 +1,166 @@
+"""A file comes to the desk and becomes a task, or a question about what is missing."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from agents.assistant.sayings import Code, Offer, Saying, Words
+from agents.assistant.wishes import CancelTask, ChangeTask, LoadTask
+from graphs.desk.card import card_of, saying_of
+from graphs.desk.devices import other_device
+from graphs.desk.people import file_name
+from graphs.desk.place import Place
+from graphs.desk.proposing import proposals
+from graphs.desk.table import OnTable
+from graphs.words import one_line
+from profiles.load import Hardware, search_profile
+from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.nouns import Refusal, Task, Value
+
+# A person's file is text to be read by people; more is no module.
+LONGEST_SOURCE = 400_000
+
+
+class Read(Value):
+    """What was read of a file; `eager_ms` is None where the device had no time for it."""
+
+    task: Task
+    hardware: Hardware
+    eager_ms: float | None
+
+
+async def load(place: Place, wish: LoadTask) -> Saying:
+    """Take a file in and say what it is."""
+    if len(wish.source) > LONGEST_SOURCE:
+        return Saying.of("That file is too long for a module; send the part to be made faster.")
+    if not wish.source.strip():
+        return Saying.of("That file is empty; attach the one with your module.")
+    file = await asyncio.to_thread(_put, place, wish)
+    fresh = OnTable(file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu)
+    return await read_anew(place, fresh)
+
+
+async def change(place: Place, wish: ChangeTask) -> Saying:
+    """Read the file on the table once more, with other inputs, entry or precision."""
+    if not place.now.file:
+        return Saying.of("There is no task on the table yet. Attach a file or paste a module.")
+    if wish == ChangeTask():
+        return _how_to_change(place)
+    policy = place.now.policy.model_copy(
+        update={
+            "inputs": wish.inputs or place.now.policy.inputs,
+            "entry": wish.entry or place.now.policy.entry,
+        }
+    )
+    precisions = wish.precisions or place.now.precisions
+    changed = place.now.model_copy(
+        update={"policy": policy, "precisions": precisions, "task": None, "card": None, "run": ""}
+    )
+    return await read_anew(place, changed)
+
+
+async def cancel(place: Place) -> Saying:
+    """Put the task away."""
+    if not place.now.file or place.now.run:
+        return Saying.of("There is no task waiting on the table.")
+    await place.table.put(OnTable(gpu=place.now.gpu))
+    return Saying.of("Put away; nothing was spent. Attach another file whenever you like.")
+
+
+async def read_anew(place: Place, fresh: OnTable) -> Saying:
+    """Trace what lies there and show the card; a refusal keeps the file for a second try."""
+    try:
+        found = await place.lives.ask(place.home, lambda judge: _read(judge, place, fresh))
+    except EnvironmentLacksError as lack:
+        return Saying.of(f"I cannot run anything on this machine: {lack}.")
+    if isinstance(found, Refusal):
+        await place.table.put(fresh)
+        return _refused(found, fresh)
+    profile = search_profile(place.settings.search)
+    card = card_of(
+        found.task, found.hardware, found.eager_ms, profile, place.settings.models, fresh.gpu
+    )
+    await place.table.put(fresh.model_copy(update={"task": found.task, "card": card}))
+    return saying_of(card, *other_device(fresh.gpu, found.hardware))
+
+
+async def _read(judge: Executor, place: Place, fresh: OnTable) -> Read | Refusal:
+    task = await judge.trace(Path(fresh.file), fresh.policy)
+    if isinstance(task, Refusal):
+        return task
+    eager_ms = await _eager_ms(judge, task, place.settings.first_answer_s)
+    if isinstance(eager_ms, Refusal):
+        return eager_ms
+    return Read(task=task, hardware=await judge.hardware(), eager_ms=eager_ms)
+
+
+async def _eager_ms(judge: Executor, task: Task, patience_s: float) -> float | Refusal | None:
+    """PyTorch's own time, unless others keep the device busy for too long."""
+    measuring = asyncio.create_task(judge.baselines(task, eager_only=True))
+    done, _ = await asyncio.wait({measuring}, timeout=patience_s)
+    if not done:
+        # It goes on behind the answer: the search finds it measured.
+        measuring.add_done_callback(_quietly)
+        return None
+    measured = measuring.result()
+    if isinstance(measured, Refusal):
+        return measured
+    eager = measured.named("eager")
+    return eager.measurement.median_ms if eager and eager.measurement else None
+
+
+def _quietly(task: "asyncio.Task[object]") -> None:
+    """What became of it is told by the search, which asks again."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _put(place: Place, wish: LoadTask) -> Path:
+    folder = place.home / "files" / f"{time.time_ns():x}"
+    folder.mkdir(parents=True)
+    path = folder / file_name(wish.name)
+    path.write_text(wish.source, encoding="utf-8")
+    return path
+
+
+def _refused(refusal: Refusal, fresh: OnTable) -> Saying:
+    """Why it is no task, with what might make it one."""
+    offers = proposals(Path(fresh.file), fresh.policy, refusal)
+    pieces: tuple[Words | Code, ...] = (Words(text=one_line(refusal.sentence, 600)),)
+    if refusal.detail:
+        pieces += (Code(title="what happened", text=refusal.detail[-4000:]),)
+    if not offers:
+        return Saying(pieces=pieces)
+    ask = Words(text="Which of these shall I take? You can also write others.")
+    cancelling = Offer(label="Cancel", wish=CancelTask())
+    return Saying(pieces=(*pieces, ask), offers=(*offers, cancelling), question=True)
+
+
+def _how_to_change(place: Place) -> Saying:
+    text = (
+        "Tell me the shapes and types, one for each input, such as `4096x1024:float16`; "
+        "or which class or function of the file is meant; or that TF32, half precision or "
+        "bfloat16 may be used."
+    )
+    task = place.now.task
+    if task is None:
+        return Saying.of(text)
+    return Saying(pieces=(Words(text=text),), offers=tuple(_variants(place, task)), question=True)
+
+
+def _variants(place: Place, task: Task) -> list[Offer]:
+    """The task's own inputs in half precision, and four times as large."""
+    found: list[Offer] = []
+    for label, dtype, times in (("Half precision", "float16", 1), ("Four times the rows", "", 4)):
+        inputs = []
+        for spec in task.inputs:
+            if spec.tensor is None or not spec.tensor.shape:
+                return found
+            first, *rest = spec.tensor.shape
+            shape = "x".join(map(str, (first * times, *rest)))
+            kind = spec.tensor.dtype.value
+            inputs.append(f"{shape}:{dtype if dtype and kind.startswith('float') else kind}")
+        found.append(
+            Offer(label=label, wish=ChangeTask(inputs=tuple(inputs)), hint=", ".join(inputs))
+        )
+    return found

@@ -1,0 +1,31 @@
+"""What a message may be about: the task, the run, its candidates and ideas."""
+
+from agents.assistant.assistant import Attachment, Turn
+from graphs.desk.place import Place
+from graphs.words import one_line
+from tools.archive import Archive
+
+
+def turn_of(place: Place, text: str, attachments: tuple[Attachment, ...]) -> Turn:
+    """What the person said, with what it may be about; a few milliseconds."""
+    task = place.now.task
+    candidates, ideas = _named(place)
+    return Turn(
+        text=text,
+        attachments=attachments,
+        task=one_line(task.name, 60) if task else "",
+        run=place.now.run,
+        running=place.life is not None,
+        candidates=candidates,
+        ideas=ideas,
+    )
+
+
+def _named(place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if place.folder is None:
+        return (), ()
+    archive = Archive(place.folder)
+    try:
+        return archive.candidate_ids(), tuple(idea.title for idea in archive.ideas())
+    finally:
+        archive.close()
