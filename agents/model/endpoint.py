@@ -15,7 +15,7 @@ from agents.model.counting import price, tokens_in, tokens_of
 from agents.model.faults import TWICE, ServerFaultError
 from agents.model.hearing import Heard
 from profiles.models import ModelProfile
-from tools.nouns import Prompt, Reply
+from tools.nouns import Prompt, Reply, ToolCall
 from tools.nouns.run import TokenCounts
 
 if TYPE_CHECKING:  # takes seconds to import, and a search by the playbook never needs it
@@ -31,6 +31,8 @@ _OPTIONAL = (
     "max_completion_tokens",
     "stream_options",
     "response_format",
+    "tools",
+    "tool choice",
     "reasoning_effort",
     "temperature",
     "stream",
@@ -116,10 +118,13 @@ class EndpointVoice:
             "temperature": profile.temperature,
             "reasoning_effort": profile.reasoning_effort,
             "response_format": _response_format(profile, prompt),
+            "tools": json.loads(prompt.tools) if prompt.tools else None,
         }
         # Some servers know only the older name of the limit.
         extra: dict[str, object] = {"max_tokens": most, **profile.extra_body}
         kept = {k: v for k, v in options.items() if v is not None and k not in self._refused}
+        if "tool choice" in self._refused:  # how a server says that it was started without tools
+            kept.pop("tools", None)
         body = {k: v for k, v in extra.items() if k not in self._refused}
         return {**kept, "extra_body": body} if body else kept
 
@@ -141,8 +146,9 @@ class EndpointVoice:
         return False
 
     def _reply(self, prompt: Prompt, heard: Heard, seconds: float) -> Reply:
-        text, thoughts = without_thinking(heard.answer)
-        if not text:
+        calls = heard.calls if prompt.tools else ()
+        text, thoughts = without_thinking(heard.said if calls else heard.answer)
+        if not text and not calls:
             why = f" before its {heard.finish} ended it" if heard.finish == "length" else ""
             words = f"the model {self.profile.model} answered nothing{why}"
             raise ServerFaultError(words, TWICE)
@@ -155,6 +161,7 @@ class EndpointVoice:
             usd=price(self.profile, tokens),
             seconds=seconds,
             finish=heard.finish or "cut off",
+            calls=tuple(ToolCall(name=name, arguments=args) for name, args in calls),
         )
 
     def _spent(self, prompt: Prompt, heard: Heard) -> TokenCounts:

@@ -39,7 +39,8 @@ def fault_of(error: Exception, profile: ModelProfile) -> ServerFaultError:
 def said_by(error: Exception) -> str:
     """What the server said of a request that it refused; "" if it did not refuse one."""
     refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
-    return str(error) if isinstance(error, refusals) else ""
+    refused = isinstance(error, refusals) or "tools param requires" in str(error)
+    return str(error) if refused else ""
 
 
 def _status(error: openai.APIStatusError, profile: ModelProfile, who: str) -> ServerFaultError:

@@ -4,7 +4,7 @@ All are frozen pydantic models without behaviour beyond reading themselves; unit
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.
 """
 
-from tools.nouns.call import Call, Message, Prompt, Reply, Role
+from tools.nouns.call import Call, Message, Prompt, Reply, Role, ToolCall
 from tools.nouns.candidate import Candidate, Language, Setting
 from tools.nouns.evidence import Evidence, Rank, Symptom
 from tools.nouns.graph import (
@@ -81,6 +81,7 @@ __all__ = [
     "Symptom",
     "Task",
     "TensorSpec",
+    "ToolCall",
     "TracePolicy",
     "Value",
     "Verdict",

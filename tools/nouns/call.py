@@ -9,7 +9,8 @@ from tools.nouns.run import TokenCounts
 from tools.nouns.value import Value
 
 # `strategist` is the one that rewrites the evolving sections of the other roles' prompts.
-Role = Literal["planner", "coder", "profiler", "critic", "strategist"]
+# `assistant` talks with the person and has no part in a search.
+Role = Literal["planner", "coder", "profiler", "critic", "strategist", "assistant"]
 
 
 class Message(Value):
@@ -26,7 +27,8 @@ class Prompt(Value):
     an answer that could not be read): a step that is taken again asks the same key. `reply_tokens`
     is the most that the answer may have; None leaves it to the model's profile. `answer_schema` is
     the JSON schema of an answer that is JSON, for servers that can enforce one: the messages
-    describe it in words as well, so it is no part of the hash.
+    describe it in words as well, so it is no part of the hash. The same holds of `tools`, a JSON
+    list of functions that the model may call; what it calls comes back in the reply's `calls`.
     """
 
     key: str
@@ -35,12 +37,20 @@ class Prompt(Value):
     round: int = 0
     reply_tokens: int | None = None
     answer_schema: str = ""
+    tools: str = ""
 
     @property
     def sha256(self) -> str:
         """What tells prompts apart, whatever they are called."""
         text = "\x1e".join(f"{item.author}\x1f{item.text}" for item in self.messages)
         return sha256(text.encode()).hexdigest()
+
+
+class ToolCall(Value):
+    """A function that a model wants called, with its arguments as JSON, as far as it is any."""
+
+    name: str
+    arguments: str = "{}"
 
 
 class Reply(Value):
@@ -58,6 +68,7 @@ class Reply(Value):
     seconds: float = 0.0
     attempts: int = 1
     finish: str = "stop"
+    calls: tuple[ToolCall, ...] = ()
 
     @field_validator("text", "reasoning", "model", "finish")
     @classmethod

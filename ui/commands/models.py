@@ -8,17 +8,15 @@ goes to the address that it was given for and nowhere else.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 from urllib.parse import urlsplit
 
 from profiles.load import all_models, model_profile, read_model_profile
 from profiles.models import ModelProfile, Models
-from tools.nouns import Role
 from ui.complaints import LACKING, Complaint
 
 MODEL, BASE_URL, API_KEY = "KERNELWRIGHT_MODEL", "KERNELWRIGHT_BASE_URL", "KERNELWRIGHT_API_KEY"
 MANUAL = "manual"
-ROLES: tuple[str, ...] = get_args(Role)
+ROLES: tuple[str, ...] = tuple(Models.model_fields)
 
 
 @dataclass(frozen=True)

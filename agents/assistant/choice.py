@@ -1,0 +1,29 @@
+"""Which assistant talks with the person: rules, or a language model with rules behind it."""
+
+from agents.assistant.assistant import Assistant
+from agents.assistant.rules import RulesAssistant
+from agents.model.endpoint import OnPiece
+from profiles.models import ModelProfile
+
+# Somebody sits there and waits; after this, rules answer.
+PATIENCE_S = 45.0
+RETRIES = 1
+
+
+def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None) -> Assistant:
+    """The assistant behind a model's profile.
+
+    Args:
+        profile: The model; None, or a person who answers by files, leaves it to the rules.
+        on_piece: Called with the pieces of a streamed answer.
+    """
+    if profile is None or profile.kind == "manual":
+        return RulesAssistant()
+    from agents.assistant.model import ModelAssistant
+    from agents.model.voices import endpoint_voice
+
+    patient = {
+        "timeout_s": min(profile.timeout_s, PATIENCE_S),
+        "retries": min(profile.retries, RETRIES),
+    }
+    return ModelAssistant(endpoint_voice(profile.model_copy(update=patient), on_piece=on_piece))
