@@ -99,6 +99,30 @@ class Server:
             self._process = None
 
 
+def descendants(pid: int) -> tuple[int, ...]:
+    """The processes that a process began, and those that they began."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found = list(parents.get(pid, []))
+    for child in found:
+        found += parents.get(child, [])
+    return tuple(found)
+
+
+def alive(pids: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of them that still run."""
+    return tuple(pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
 class Visitor:
     """One person in one conversation."""
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from chat_checks import runs_of, shown
-from chat_driver import Server, Visitor, until
+from chat_driver import Server, Visitor, alive, descendants, until
 from chat_load import MODULE
 
 SAID = "make this faster please"
@@ -41,11 +41,13 @@ async def deaths(home: Path, times: int, seed: int) -> dict[str, object]:
                 thread, begun = await _begin(visitor, file), begun + 1
             await asyncio.sleep(chance.uniform(0.2, 12))
             said = {i: s for i, s in visitor.steps.items() if s.get("type") == "user_message"}
+            left = descendants(server.pid)
             await server.kill()
             await visitor.leave()
             started = time.monotonic()
-            server.port = server.port or 0
             await server.start()
+            if stayed := alive(left):
+                faults.append(f"{number}: {len(stayed)} processes of the dead server go on")
             faults += [f"{number}: {fault}" for fault in await _look(server, thread, said)]
             back_s.append(round(time.monotonic() - started, 2))
     finally:

@@ -1,0 +1,137 @@
+"""The whole story in a real browser, on the CPU of this machine.
+
+Every request of the page is looked at: none may leave the loopback, none may break the policy.
+"""
+
+import re
+import sys
+import zipfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import ConsoleMessage, Page, Request, expect
+
+PATIENCE_MS = 240_000
+
+# Opens what was exported as a person would: beside the reference, in a program of its own.
+OPENS = """
+import importlib.util, sys, torch
+def load(path, name):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+reference, exported = load(sys.argv[1], "reference"), load(sys.argv[2], "exported")
+x = reference.get_inputs()[0]
+torch.testing.assert_close(exported.SmallSoftmax()(x), reference.SmallSoftmax()(x))
+print("the same")
+"""
+
+
+@pytest.fixture
+async def page(browser, server):
+    """A page at the chat; nothing that it did may have left this machine."""
+    context = await browser.new_context(accept_downloads=True, locale="en-GB")
+    context.set_default_timeout(PATIENCE_MS)
+    opened = await context.new_page()
+    outside: list[str] = []
+    refused: list[str] = []
+
+    def look(request: Request) -> None:
+        if urlsplit(request.url).hostname not in ("127.0.0.1", None, ""):
+            outside.append(request.url)
+
+    def read(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            refused.append(message.text)
+
+    context.on("request", look)
+    opened.on("console", read)
+    opened.on("pageerror", lambda error: refused.append(str(error)))
+    await opened.goto(server.url)
+    await ready(opened)
+    yield opened
+    await context.close()
+    assert outside == []
+    assert refused == []
+
+
+async def ready(page: Page) -> None:
+    """The page is connected: it can be written to."""
+    await expect(page.locator("#chat-input")).to_be_visible(timeout=PATIENCE_MS)
+    await page.wait_for_load_state("networkidle")
+
+
+async def say(page: Page, words: str) -> None:
+    """Write a message and send it."""
+    composer = page.locator("#chat-input")
+    await composer.click()
+    await composer.press_sequentially(words)
+    await page.keyboard.press("Enter")
+
+
+def button(page: Page, label: str):
+    """The last button of that name."""
+    return page.get_by_role("button", name=re.compile(label, re.I)).last
+
+
+async def shows(page: Page, words: str) -> None:
+    """Wait until the page says this."""
+    await expect(page.get_by_text(re.compile(words, re.I)).last).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def begin(page: Page, file: Path) -> None:
+    """Attach, look at the card, confirm."""
+    await page.set_input_files("input[type=file]", file)
+    await shows(page, re.escape(file.name))
+    await say(page, "make this faster")
+    await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
+    await shows(page, "SmallSoftmax")
+    await button(page, "^Go$").click()
+    await expect(button(page, "Pause")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def test_the_whole_story(page, small, tmp_path):
+    await begin(page, small)
+    await shows(page, "round 1")  # watch
+    await say(page, "stop trying shared memory")  # steer
+    await shows(page, "shared memory")
+    await button(page, "Pause").click()
+    await expect(button(page, "Continue")).to_be_visible(timeout=PATIENCE_MS)
+    address = page.url
+
+    await page.reload()
+    await ready(page)
+    assert page.url == address
+    await shows(page, "round 1")
+    await shows(page, "make this faster")
+    await button(page, "Continue").click()
+
+    await say(page, "why is the best one fast?")
+    await shows(page, "because|bound|idea|baseline")
+
+    await expect(button(page, "Take it home|Export")).to_be_visible(timeout=PATIENCE_MS)
+    await button(page, "Take it home|Export").click()
+    await button(page, "^(Yes|Export it|Approve)").click()
+    link = page.get_by_text(re.compile(r"\.zip$")).last
+    async with page.expect_download() as coming:
+        await link.click()
+    exported = tmp_path / "exported"
+    with zipfile.ZipFile(await (await coming.value).path()) as archive:
+        archive.extractall(exported)
+    await opens(small, next(exported.rglob("module.py")))
+
+
+async def opens(reference: Path, module: Path) -> None:
+    """The exported module gives the reference's results."""
+    import asyncio
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OPENS, str(reference), str(module),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert b"the same" in said
