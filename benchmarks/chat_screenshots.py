@@ -1,6 +1,6 @@
 """Makes the pictures of the chat that the README shows: a real search, in a real browser.
 
-`python benchmarks/chat_screenshots.py` writes to docs/pictures: the card, the search and the result,
+`python benchmarks/chat_screenshots.py` writes to docs/pictures: the card, the search, the result,
 each light, dark and as on a phone. Needs Debian's chromium.
 """
 
@@ -30,7 +30,6 @@ LOOKS: dict[str, tuple[int, int, str]] = {
 
 async def pictures(file: Path, out: Path) -> None:
     """Walk through a search once, and look at it in every way at each stop."""
-    out.mkdir(parents=True, exist_ok=True)
     executable = shutil.which("chromium")
     if executable is None:
         raise SystemExit("there is no chromium here: apt install chromium")
@@ -89,6 +88,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=ROOT / "examples" / "softmax.py")
     parser.add_argument("--out", type=Path, default=PICTURES)
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     asyncio.run(pictures(chosen.file, chosen.out))
 
 
