@@ -2,7 +2,7 @@
 
 A beat that comes late because the loop was busy is a fault of ours; one that comes late because
 the machine gave the time to others, as to a search's own measurements, is not, and is told apart by
-the loop's processor time.
+this process's own time.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ async def felt() -> AsyncIterator[None]:
 
 async def _beat() -> None:
     while True:
-        began, worked = time.monotonic(), time.thread_time()
+        began, worked = time.monotonic(), time.process_time()
         await asyncio.sleep(BEAT_S)
         late = time.monotonic() - began - BEAT_S
         if late > STALL_S:
-            own = time.thread_time() - worked
+            own = time.process_time() - worked
             log.warning(
                 "the page stood still for %.0f ms, %.0f of them ours", late * 1e3, own * 1e3
             )
