@@ -8,6 +8,7 @@ from math import inf
 from agents.ablated import SilentCritic, unplanned
 from agents.coder import Coder
 from agents.critic import Critic
+from agents.model.endpoint import OnPiece
 from agents.planner import Planner
 from agents.profiler import Profiler
 from agents.steering import Steering
@@ -50,7 +51,8 @@ class Circumstances:
     """What minds are made for; `emit` keeps and shows what they want told at once.
 
     `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
-    inside `archive.waiting()`, so that the time is not counted as spent.
+    inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
+    models say while they say it; nothing of that is kept.
     """
 
     task: Task
@@ -59,6 +61,7 @@ class Circumstances:
     archive: Archive
     emit: Emit
     patience_s: float = inf
+    overhear: OnPiece | None = None
 
 
 MakeMinds = Callable[[Circumstances], Minds]
@@ -84,6 +87,7 @@ class SearchContext:
     patience_s: float = inf
     decisions: Decisions | None = None
     laps: int = 0
+    overhear: OnPiece | None = None
     minds: Minds = field(init=False)
     _baselines: Baselines | None = None
 
@@ -105,7 +109,13 @@ class SearchContext:
 
     def _make_minds(self) -> None:
         around = Circumstances(
-            self.task, self.hardware, self.profile, self.archive, self.emit, self.patience_s
+            self.task,
+            self.hardware,
+            self.profile,
+            self.archive,
+            self.emit,
+            self.patience_s,
+            self.overhear,
         )
         minds = self.make_minds(around).without(self.profile.without, self.seed)
         planner, coder = starting_from(self.archive, minds.planner, minds.coder)

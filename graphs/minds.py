@@ -4,8 +4,11 @@ A model's mind asks its voice; where no answer comes it falls back to the playbo
 and says so. Every call is kept in the archive before anyone acts upon it.
 """
 
+import logging
+
 from agents.coder import PlaybookCoder
 from agents.critic import PlaybookCritic
+from agents.model.endpoint import OnPiece
 from agents.model.purse import Purse, spent_words
 from agents.model.recorded import RecordedVoice
 from agents.model.voice import Voice
@@ -19,7 +22,9 @@ from graphs.starting import start_of
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models
 from tools.archive import Archive
-from tools.nouns import Call
+from tools.nouns import Call, Prompt
+
+log = logging.getLogger(__name__)
 
 # Where a person's questions and answers lie, in the run's folder.
 QUESTIONS = "questions"
@@ -112,8 +117,24 @@ def _voices(models: Models, around: Circumstances) -> Voices:
             purse=Purse(profile.tokens, profile.usd, archive.calls()),
             manual=lambda person: _manual(person, around),
             tell=lambda call: _tell(call, around),
+            on_piece=_overheard(around),
         ),
     )
+
+
+def _overheard(around: Circumstances) -> OnPiece | None:
+    """Who listens in may fail without spoiling the answer that is being given."""
+    overhear = around.overhear
+    if overhear is None:
+        return None
+
+    def pass_on(prompt: Prompt, piece: str) -> None:
+        try:
+            overhear(prompt, piece)
+        except Exception:
+            log.exception("somebody who listened in on %s failed", prompt.key)
+
+    return pass_on
 
 
 def _manual(profile: ModelProfile, around: Circumstances) -> Voice:

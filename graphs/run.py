@@ -16,6 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langsmith import tracing_context
 
+from agents.model.endpoint import OnPiece
 from agents.starting import Start
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
@@ -59,6 +60,7 @@ async def start_search(
     batch: Batch | None = None,
     start: Start | None = None,
     task: Task | None = None,
+    overhear: OnPiece | None = None,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -79,6 +81,7 @@ async def start_search(
         batch: Evaluate by bundles that are carried to the device, where no executor is given.
         start: A kernel of the person's to begin with.
         task: What the file was read as already, by an executor of the same device.
+        overhear: Called with what models say while they say it; nothing of that is kept.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -109,7 +112,7 @@ async def start_search(
             keep_models(archive, models)
             keep_start(archive, start)
             minds = make_minds or minds_for(models)
-            context = _context(archive, judge, minds, listener, control, patience_s)
+            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
             return await _session(context, resumed=False)
         finally:
             archive.close()
@@ -129,6 +132,7 @@ async def resume_search(
     models: Models | None = None,
     make_minds: MakeMinds | None = None,
     patience_s: float = inf,
+    overhear: OnPiece | None = None,
 ) -> Summary | Refusal:
     """Go on with a run that was stopped or killed; nothing is measured twice.
 
@@ -158,7 +162,7 @@ async def resume_search(
             _check_device(record, hardware)
             keep_models(archive, models)
             minds = make_minds or minds_for(models or models_of(archive))
-            context = _context(archive, judge, minds, listener, control, patience_s)
+            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
             return await _session(context, resumed=True)
     finally:
         archive.close()
@@ -278,6 +282,7 @@ def _context(
     listener: Listener | None,
     control: Control | None,
     patience_s: float,
+    overhear: OnPiece | None,
 ) -> SearchContext:
     from tools.tasks import floor_ms
 
@@ -296,6 +301,7 @@ def _context(
         control=control or Control(),
         patience_s=patience_s,
         laps=sum(key == WENT_ON for key, _ in archive.decisions()),
+        overhear=overhear,
     )
 
 

@@ -44,7 +44,8 @@ class EndpointVoice:
 
     Args:
         profile: Where, which model, and how.
-        on_piece: Called with every piece of a streamed answer, thinking included.
+        on_piece: Called with every piece of a streamed answer, thinking included; an empty one
+            says that the answer begins, or begins anew.
     """
 
     def __init__(self, profile: ModelProfile, on_piece: OnPiece | None = None) -> None:
@@ -98,10 +99,14 @@ class EndpointVoice:
                 return
             usage = self.profile.stream_usage and "stream_options" not in self._refused
             options = self._options(prompt) | {"stream_usage": usage}
+            self._pass_on(prompt, "")
             async for chunk in chat.bind(**options).astream(messages):
-                piece = heard.take(chunk)
-                if piece and self._on_piece is not None:
-                    self._on_piece(prompt, piece)
+                if piece := heard.take(chunk):
+                    self._pass_on(prompt, piece)
+
+    def _pass_on(self, prompt: Prompt, piece: str) -> None:
+        if self._on_piece is not None:
+            self._on_piece(prompt, piece)
 
     def _model(self) -> "ReasoningChat":
         from agents.model.chat import chat_model

@@ -160,6 +160,19 @@ async def test_pieces_are_shown_as_they_come_and_add_up(
     assert "".join(pieces) == text
 
 
+async def test_an_answer_that_begins_anew_says_so(
+    misbehaving: object, serve: Serve, profile_for: ProfileFor
+) -> None:
+    pieces: list[str] = []
+    server = serve(TEXT, misbehaving.Fault.RESET)
+    voice = endpoint_voice(profile_for(server), on_piece=lambda prompt, piece: pieces.append(piece))
+    await voice.say(PROMPT)
+    begun = [place for place, piece in enumerate(pieces) if not piece]
+    assert len(begun) == 2
+    assert begun[0] == 0
+    assert "".join(pieces[begun[1] :]) == TEXT
+
+
 async def test_thinking_in_tags_is_kept_beside_the_answer(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
