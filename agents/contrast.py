@@ -14,6 +14,7 @@ from math import exp, log
 from statistics import median
 
 from agents.attributes import attributes
+from agents.memo import ByIdentity
 from tools.archive import Standing, is_timed
 from tools.candidates import implementation_key
 from tools.nouns import Evaluation, Value
@@ -63,17 +64,25 @@ def samples(standings: Sequence[Standing]) -> list[Sample]:
 
     Screened times where there are any: every candidate has one, so like is compared with like.
     """
-    return [
-        Sample(
-            candidate=item.candidate.id,
-            median_ms=median_ms,
-            implementation=implementation_key(item.candidate),
-            tunables=tuple(setting.name for setting in item.candidate.settings),
-            attributes=tuple(sorted(attributes(item.candidate, item.evaluation.reports).items())),
-        )
-        for item in standings
-        if is_timed(item.evaluation) and (median_ms := _screened_ms(item.evaluation)) is not None
-    ]
+    found = (_SAMPLES.of(item) for item in standings)
+    return [sample for sample in found if sample is not None]
+
+
+def _sample(item: Standing) -> Sample | None:
+    median_ms = _screened_ms(item.evaluation)
+    if not is_timed(item.evaluation) or median_ms is None:
+        return None
+    return Sample(
+        candidate=item.candidate.id,
+        median_ms=median_ms,
+        implementation=implementation_key(item.candidate),
+        tunables=tuple(setting.name for setting in item.candidate.settings),
+        attributes=tuple(sorted(attributes(item.candidate, item.evaluation.reports).items())),
+    )
+
+
+# An archive hands out the same standings round after round, a thousand of them after a while.
+_SAMPLES = ByIdentity(_sample)
 
 
 def _screened_ms(evaluation: Evaluation) -> float | None:

@@ -4,6 +4,7 @@ The real graph, minds, archive and checkpoints go on for a few rounds after a ru
 the model and the judge answer at once, so whatever time passes is ours. Of every role's question:
 writing the prompt, reading the answer; of every step of the graph: its whole time, the archive and
 the checkpoint included, and that time by the questions that were asked in it.
+Medians over the rounds; `first_ms` is the first round's, in which a session reads what is there.
 What is not covered: the network, the tokenizer of a server, the compiler and the device.
 
     python benchmarks/overhead.py --out benchmarks/results/cpu/overhead.json
@@ -136,13 +137,14 @@ class Watch:
 
 
 def _step(found: list[Step]) -> dict:
-    asked = sum(step.questions for step in found)
+    asking = [step for step in found if step.questions]
     return {
+        "first_ms": found[0].ms,
         "median_ms": median(step.ms for step in found),
         "median_cpu_ms": median(step.cpu_ms for step in found),
-        "questions": asked / len(found),
-        "per_question_ms": sum(step.ms for step in found) / asked if asked else None,
-        "per_question_cpu_ms": sum(step.cpu_ms for step in found) / asked if asked else None,
+        "questions": sum(step.questions for step in asking) / len(found),
+        "per_question_ms": median(s.ms / s.questions for s in asking) if asking else None,
+        "per_question_cpu_ms": median(s.cpu_ms / s.questions for s in asking) if asking else None,
     }
 
 

@@ -67,10 +67,9 @@ def in_order(ideas: Sequence[Idea], situation: Situation) -> tuple[Idea, ...]:
 
 def unmet_pins(ideas: Sequence[Idea], situation: Situation) -> tuple[str, ...]:
     """Pins that neither these ideas nor any idea before them speak of."""
-    known = [texts_of(idea) for idea in (*situation.tried, *ideas)]
-    return tuple(
-        pin for pin in situation.steering.pins if not any(speaks_of(pin, texts) for texts in known)
-    )
+    pins = situation.steering.pins
+    known = [texts_of(idea) for idea in (*situation.tried, *ideas)] if pins else []
+    return tuple(pin for pin in pins if not any(speaks_of(pin, texts) for texts in known))
 
 
 def texts_of(idea: Idea) -> tuple[str, ...]:
