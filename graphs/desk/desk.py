@@ -24,11 +24,13 @@ from agents.assistant.wishes import (
 from graphs.desk import driving, loading, progress
 from graphs.desk.card import TaskCard
 from graphs.desk.lives import Lives
+from graphs.desk.overhearing import Ear, HearSpeech
 from graphs.desk.people import folder_of
 from graphs.desk.place import Place
 from graphs.desk.settings import Settings
 from graphs.desk.turns import turn_of
 from graphs.desk.watching import Hear, Watch
+from graphs.speech import Speeches
 
 State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
 
@@ -55,6 +57,7 @@ class Desk:
         folder = folder_of(home.absolute(), person)
         self._place = Place(folder, lives, settings or Settings(), lives.table(folder, thread))
         self._watches: dict[Hear, Watch] = {}
+        self._ears: dict[HearSpeech, Ear] = {}
 
     @property
     def run(self) -> str:
@@ -121,6 +124,29 @@ class Desk:
             if watch is not None:
                 self._place.lives.ignore(self.home, watch.wake)
                 watch.close()
+
+    def overhear(self, hear: HearSpeech) -> None:
+        """Be told what models say while they say it, a few times a second; nothing is kept.
+
+        A speech has all of its answer so far; the last one of a key is marked as ended, and what
+        was said in the end comes as an event.
+        """
+        self.turn_away(hear)
+        ear = Ear(self._speeches, hear)
+        self._ears[hear] = ear
+        self._place.lives.overhear(self.home, ear.wake)
+
+    def turn_away(self, hear: HearSpeech | None = None) -> None:
+        """The opposite of `overhear`, for one who listens in or for all of this desk's."""
+        for known in [hear] if hear is not None else list(self._ears):
+            ear = self._ears.pop(known, None)
+            if ear is not None:
+                self._place.lives.turn_away(self.home, ear.wake)
+                ear.close()
+
+    def _speeches(self) -> Speeches | None:
+        life = self._place.life
+        return life.speeches if life else None
 
     async def _change(self, wish: Wish) -> Saying:
         place = self._place

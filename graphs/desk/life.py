@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphs.control import Control
+from graphs.speech import Speeches
 from tools.nouns import Refusal
 from tools.nouns.run import Summary
 
@@ -17,7 +18,7 @@ class Life:
 
     `named` has the id of the run as soon as there is one, "" where it ended before that; `done`
     comes at the end of the session. `outcome` is what came of it, `problem` what went wrong.
-    `session` is its task.
+    `session` is its task; `speeches` are what models are saying right now.
     """
 
     person: str
@@ -27,6 +28,7 @@ class Life:
     outcome: Summary | Refusal | None = None
     problem: str = ""
     session: Future[None] | None = None
+    speeches: Speeches = field(default_factory=Speeches)
     named: Future[str] = field(default_factory=Future)
     done: Future[None] = field(default_factory=Future)
 

@@ -20,13 +20,13 @@ from graphs.desk.life import Life
 from graphs.desk.people import every_folder
 from graphs.desk.table import Table
 from graphs.desk.terms import is_going, keep_going, keep_steering, kept_steering, note
-from graphs.events import Event, RunStarted
+from graphs.events import Event, ModelCalled, RunStarted
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import RunError, Target, default_home, run_folders
 from tools.evaluate.executor import EnvironmentLacksError, Executor
-from tools.nouns import Refusal, Task, TracePolicy
+from tools.nouns import Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class Lives:
         self._make_minds = make_minds
         self._lives: dict[Path, Life] = {}
         self._wakes: dict[Path, set[Wake]] = {}
+        self._ears: dict[Path, set[Wake]] = {}
         self._tables: dict[Path, Table] = {}
         self._leaving = False
 
@@ -100,6 +101,14 @@ class Lives:
         """Tell a person's listeners that there may be something new."""
         for wake in tuple(self._wakes.get(home, ())):
             wake()
+
+    def overhear(self, home: Path, wake: Wake) -> None:
+        """Have something called, from any thread, whenever a person's models say more."""
+        self._ears.setdefault(home, set()).add(wake)
+
+    def turn_away(self, home: Path, wake: Wake) -> None:
+        """The opposite of `overhear`."""
+        self._ears.get(home, set()).discard(wake)
 
     async def ask(self, home: Path, what: Ask[Result]) -> Result:
         """Put questions to a person's judge."""
@@ -137,6 +146,7 @@ class Lives:
                 models=models,
                 make_minds=self._make_minds,
                 task=task,
+                overhear=partial(self._overheard, life, home),
             )
 
         return await self._live(home, session)
@@ -170,6 +180,7 @@ class Lives:
                 control=life.control,
                 executor=judge,
                 make_minds=self._make_minds,
+                overhear=partial(self._overheard, life, home),
             )
 
         return await self._live(home, session, folder, steering)
@@ -258,10 +269,23 @@ class Lives:
                 life.state = "running"
             keep_going(folder, going=True)
             life.name(event.run)
+        if isinstance(event, ModelCalled):
+            life.speeches.end(event.key)
+            self._wake_ears(home)
         self.wake(home)
+
+    def _overheard(self, life: Life, home: Path, prompt: Prompt, piece: str) -> None:
+        life.speeches.hear(prompt, piece)
+        self._wake_ears(home)
+
+    def _wake_ears(self, home: Path) -> None:
+        for wake in tuple(self._ears.get(home, ())):
+            wake()
 
     def _ended(self, life: Life, home: Path) -> None:
         life.state = "ended"
+        life.speeches.clear()
+        self._wake_ears(home)
         if life.run:
             folder = home / "runs" / life.run
             _aftermath(life, folder, leaving=self._leaving)

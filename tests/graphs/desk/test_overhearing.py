@@ -1,0 +1,138 @@
+"""Pages that listen in on models while they speak; the search is the toy's."""
+
+import asyncio
+import importlib.util
+import itertools
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import graphs.minds
+from agents.assistant.wishes import LoadTask, StartSearch
+from graphs.desk.desk import Desk
+from graphs.desk.lives import Lives
+from graphs.desk.overhearing import Ear
+from graphs.desk.settings import Settings
+from graphs.speech import Speech, Speeches
+from profiles.models import ModelProfile, Models
+from tools.nouns import Prompt
+
+SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+ANSWER = json.dumps({"reasoning": "the row is read once " * 20, "ideas": []})
+PROMPT = Prompt(key="planner:1", role="planner", messages=(), round=1)
+
+
+@pytest.fixture
+def models() -> Iterator[Models]:
+    """Models behind a server that speaks slowly."""
+    spec = importlib.util.spec_from_file_location("slow_server", SERVER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["slow_server"] = module
+    spec.loader.exec_module(module)
+    with module.MisbehavingServer(lambda messages: ANSWER, [module.Fault.SLOW] * 50) as server:
+        known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
+        yield Models.same(ModelProfile.model_validate(known | {"retries": 0}))
+
+
+@pytest.fixture
+async def lives(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Lives]:
+    repertoire = toy.ToyRepertoire(toy.LOOPS)
+    monkeypatch.setattr(graphs.minds, "_repertoire", lambda around: repertoire)
+    found = Lives(tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor())
+    yield found
+    await found.aclose()
+
+
+async def test_a_page_hears_a_model_grow_and_end(
+    lives: Lives, models: Models, tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", models=models))
+    other = Desk(tmp_path, lives, "eve", "t", Settings(target="cpu", models=models))
+    heard: list[Speech] = []
+    strange: list[Speech] = []
+    ended = asyncio.Event()
+
+    async def hear(speech: Speech) -> None:
+        heard.append(speech)
+        if speech.ended:
+            ended.set()
+
+    async def never(speech: Speech) -> None:
+        strange.append(speech)
+
+    await desk.do(LoadTask(source="import torch"))
+    desk.overhear(hear)
+    other.overhear(never)
+    await desk.do(StartSearch(rounds=1))
+    await asyncio.wait_for(ended.wait(), 60)
+    desk.turn_away()
+    other.turn_away()
+    first = [item.text for item in heard if item.key == heard[0].key]
+    assert len(set(first)) > 2
+    assert all(later.startswith(before) for before, later in itertools.pairwise(first))
+    assert ANSWER.startswith(first[-1])
+    assert strange == []
+
+
+async def test_who_comes_late_hears_all_of_it_and_who_comes_after_hears_nothing() -> None:
+    speeches = Speeches()
+    for piece in ("", "read ", "once"):
+        speeches.hear(PROMPT, piece)
+    heard: list[tuple[str, bool]] = []
+
+    async def hear(speech: Speech) -> None:
+        heard.append((speech.text, speech.ended))
+
+    late = Ear(lambda: speeches, hear, every_s=0.0)
+    await asyncio.sleep(0.05)
+    assert heard == [("read once", False)]
+    speeches.end("planner:1")
+    late.wake()
+    await asyncio.sleep(0.05)
+    assert heard == [("read once", False), ("read once", True)]
+    after = Ear(lambda: speeches, hear, every_s=0.0)
+    await asyncio.sleep(0.05)
+    assert len(heard) == 2
+    late.close()
+    after.close()
+
+
+async def test_a_fast_model_is_shown_a_few_times_a_second() -> None:
+    speeches = Speeches()
+    heard: list[str] = []
+
+    async def hear(speech: Speech) -> None:
+        heard.append(speech.text)
+
+    ear = Ear(lambda: speeches, hear, every_s=0.05)
+    for _ in range(200):
+        speeches.hear(PROMPT, "x")
+        ear.wake()
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.2)
+    ear.close()
+    assert heard[-1] == "x" * 200
+    assert len(heard) < 50
+
+
+async def test_a_listener_that_fails_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    speeches = Speeches()
+    speeches.hear(PROMPT, "read")
+
+    async def fail(speech: Speech) -> None:
+        raise RuntimeError("the page is gone")
+
+    ear = Ear(lambda: speeches, fail, every_s=0.0)
+    await asyncio.sleep(0.05)
+    ear.wake()
+    await asyncio.sleep(0.05)
+    assert "a listener failed" in caplog.text
+    ear.close()
