@@ -15,7 +15,7 @@ from graphs.desk.table import OnTable
 from graphs.words import one_line
 from profiles.load import Hardware, search_profile
 from tools.evaluate.executor import EnvironmentLacksError, Executor
-from tools.nouns import Refusal, Task, Value
+from tools.nouns import InputSpec, Refusal, Task, Value
 
 # A person's file is text to be read by people; more is no module.
 LONGEST_SOURCE = 400_000
@@ -48,15 +48,34 @@ async def change(place: Place, wish: ChangeTask) -> Saying:
         return _how_to_change(place)
     policy = place.now.policy.model_copy(
         update={
-            "inputs": wish.inputs or place.now.policy.inputs,
+            "inputs": _typed(wish.inputs, place.now.task) or place.now.policy.inputs,
             "entry": wish.entry or place.now.policy.entry,
         }
     )
     precisions = wish.precisions or place.now.precisions
-    changed = place.now.model_copy(
-        update={"policy": policy, "precisions": precisions, "task": None, "card": None, "run": ""}
+    gpu = wish.gpu or place.now.gpu
+    changed = OnTable(
+        file=place.now.file, name=place.now.name, gpu=gpu, policy=policy, precisions=precisions
     )
     return await read_anew(place, changed)
+
+
+def _typed(inputs: tuple[str, ...], task: Task | None) -> tuple[str, ...]:
+    """Shapes without a type keep that of the task's own input, whose integers keep their range."""
+    specs = task.inputs if task else ()
+    own = [_type_of(spec) for spec in specs] + [""] * len(inputs)
+    return tuple(
+        text if ":" in text or not kind else f"{text}:{kind}"
+        for text, kind in zip(inputs, own, strict=False)
+    )
+
+
+def _type_of(spec: InputSpec) -> str:
+    if spec.tensor is None:
+        return ""
+    kind = spec.tensor.dtype.value
+    bounded = "int" in kind and spec.maximum is not None
+    return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
 
 
 async def cancel(place: Place) -> Saying:
