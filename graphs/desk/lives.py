@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from agents.assistant.topics import widened
 from agents.steering import Steering
 from graphs.context import Listener, MakeMinds
 from graphs.desk.engine import Engine
@@ -199,7 +200,7 @@ class Lives:
         """Keep wishes with a run, and tell them to its search where it runs."""
         await asyncio.to_thread(keep_steering, folder, steering)
         if life := self.find(folder):
-            self.engine.tell(lambda: life.control.steer(steering))
+            self.engine.tell(lambda: life.control.steer(widened(steering)))
 
     async def revive(self) -> tuple[Life, ...]:
         """Take up every search that was going on when the server ended."""
@@ -237,7 +238,7 @@ class Lives:
     ) -> Life:
         life = Life(person=home.name)
         if steering is not None:
-            life.control.steer(steering)
+            life.control.steer(widened(steering))
         if folder is not None:
             life.run = folder.name
             self._lives[folder] = life
