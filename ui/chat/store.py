@@ -6,11 +6,13 @@ silently: what cannot be written raises. Feedback is not asked for, so none is k
 """
 
 import asyncio
+import functools
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
+from chainlit.context import context_var
 from chainlit.data.base import BaseDataLayer
 from chainlit.data.utils import queue_until_user_message
 from chainlit.element import Element, ElementDict
@@ -32,11 +34,23 @@ from ui.chat.store_records import Body, Records, Thread
 from ui.chat.store_tables import open_tables
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # No person is called this, so that a thread that does not exist looks like somebody else's.
 NOBODY = "\0"
 # Where tags are kept in a thread's body; metadata of the page never has such a key.
 TAGS = "\0tags"
+
+
+def once_begun(method: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    """Hold writes back until a person said something; where there is no page, write at once."""
+    held = queue_until_user_message()(method)
+
+    @functools.wraps(method)
+    async def write(*args: P.args, **kwargs: P.kwargs) -> None:
+        await (method if context_var.get(None) is None else held)(*args, **kwargs)
+
+    return write
 
 
 class Store(BaseDataLayer):
@@ -128,7 +142,7 @@ class Store(BaseDataLayer):
 
         await self._do(drop)
 
-    @queue_until_user_message()
+    @once_begun
     async def create_step(self, step_dict: StepDict) -> None:
         """Keep a message or a step as it is now."""
         kept = dict(step_dict)
@@ -136,17 +150,17 @@ class Store(BaseDataLayer):
         id, thread = step_dict["id"], step_dict["threadId"]
         await self._do(lambda: self._records.put_step(id, thread, created, kept))
 
-    @queue_until_user_message()
+    @once_begun
     async def update_step(self, step_dict: StepDict) -> None:
         """Keep a step as it is now."""
         await self.create_step(step_dict)
 
-    @queue_until_user_message()
+    @once_begun
     async def delete_step(self, step_id: str) -> None:
         """Forget a step."""
         await self._do(lambda: self._records.drop_step(step_id))
 
-    @queue_until_user_message()
+    @once_begun
     async def create_element(self, element: Element) -> None:
         """Keep a file, a plot or a source with what is known of it."""
         if not element.for_id:
@@ -168,7 +182,7 @@ class Store(BaseDataLayer):
         found = await self._do(lambda: self._records.element(thread_id, element_id))
         return cast("ElementDict | None", found)
 
-    @queue_until_user_message()
+    @once_begun
     async def delete_element(self, element_id: str, thread_id: str | None = None) -> None:
         """Forget an element of a conversation."""
         if thread_id is None:

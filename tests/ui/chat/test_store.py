@@ -187,3 +187,9 @@ async def test_a_killed_server_leaves_no_step_that_streams_for_ever(store, threa
     await begin(store, thread)
     await store.create_step(message(thread, "half a sen", streaming=True))
     assert (await store.get_thread(thread))["steps"][0]["streaming"] is False
+
+
+async def test_a_search_that_nobody_watches_is_written_down_too(store):
+    await begin(store, "alone")
+    await store.create_step(message("alone", "round 1"))
+    assert [s["output"] for s in (await store.get_thread("alone"))["steps"]] == ["round 1"]
