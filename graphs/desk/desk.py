@@ -10,20 +10,47 @@ from typing import Literal
 from agents.assistant.assistant import Attachment, Turn
 from agents.assistant.sayings import Saying
 from agents.assistant.wishes import (
+    AskDoctor,
+    AskForHelp,
+    AuditTask,
     CancelTask,
     ChangeTask,
+    CompareCandidates,
     ContinueSearch,
+    ExplainCandidate,
+    ExplainRound,
+    ExportResult,
+    GetReport,
+    ListRuns,
     LoadTask,
     PauseSearch,
     ReopenRun,
+    ShowCode,
+    ShowLedger,
+    ShowProfile,
     ShowProgress,
+    ShowSteering,
     StartSearch,
+    Steer,
     StopSearch,
+    Unclear,
     Wish,
 )
-from graphs.desk import driving, loading, progress
+from graphs.desk import (
+    auditing,
+    driving,
+    explaining,
+    helping,
+    loading,
+    progress,
+    runs,
+    showing,
+    steering,
+    taking,
+)
 from graphs.desk.card import TaskCard
 from graphs.desk.lives import Lives
+from graphs.desk.naming import Unnamed
 from graphs.desk.overhearing import Ear, HearSpeech
 from graphs.desk.people import folder_of
 from graphs.desk.place import Place
@@ -31,6 +58,9 @@ from graphs.desk.settings import Settings
 from graphs.desk.turns import turn_of
 from graphs.desk.watching import Hear, Watch
 from graphs.speech import Speeches
+from graphs.story import Story
+from graphs.words import one_line
+from tools.archive import RunError
 
 State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
 
@@ -92,7 +122,13 @@ class Desk:
         return turn_of(self._place, text, attachments)
 
     async def do(self, wish: Wish) -> Saying:
-        """Fulfil one wish."""
+        """Fulfil one wish; what cannot be done is said, and nothing is raised for it."""
+        try:
+            return await self._do(wish)
+        except (Unnamed, RunError) as trouble:
+            return Saying.of(_sentence(trouble))
+
+    async def _do(self, wish: Wish) -> Saying:
         if isinstance(
             wish, LoadTask | ChangeTask | CancelTask | StartSearch | ContinueSearch | ReopenRun
         ):
@@ -173,5 +209,55 @@ class Desk:
                 return await driving.stop(place)
             case ShowProgress():
                 return await progress.show(place)
+            case AuditTask():
+                return await auditing.audit(place)
+            case Steer():
+                return await steering.steer(place, wish)
+            case ShowSteering():
+                return await steering.show(place)
+            case ExportResult():
+                return await taking.export(place, wish)
+            case GetReport():
+                return await taking.report(place)
+            case AskDoctor():
+                return await helping.doctor(place)
+            case ListRuns():
+                return await runs.listing(place)
+            case ReopenRun():
+                return await runs.reopen(place, wish)
+            case AskForHelp():
+                return helping.help_(place)
+            case Unclear():
+                return helping.unclear(place, wish)
             case _:
-                return Saying.of(f"I cannot do that yet: {wish.kind.replace('_', ' ')}.")
+                return await self._tell(wish)
+
+    async def _tell(self, wish: Wish) -> Saying:
+        """What needs the run's whole story; a story of a long run is put together in a thread."""
+        story = await self._place.story()
+        if story is None:
+            return Saying.of(driving.NO_RUN)
+        return await self._place.read(lambda: _told(story, wish))
+
+
+def _told(story: Story, wish: Wish) -> Saying:
+    match wish:
+        case ExplainCandidate():
+            return explaining.candidate(story, wish)
+        case ExplainRound():
+            return explaining.round_(story, wish)
+        case CompareCandidates():
+            return explaining.compare(story, wish)
+        case ShowCode():
+            return showing.code(story, wish)
+        case ShowProfile():
+            return showing.profile(story, wish)
+        case ShowLedger():
+            return showing.ledger(story)
+        case _:
+            raise TypeError(f"no answer is known to {type(wish).__name__}")
+
+
+def _sentence(trouble: Exception) -> str:
+    words = one_line(str(trouble), 400)
+    return f"{words[:1].upper()}{words[1:]}".rstrip(".") + "."

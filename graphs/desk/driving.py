@@ -50,6 +50,7 @@ async def start(place: Place, wish: StartSearch) -> Saying:
         profile,
         models=place.settings.models,
         seed=place.settings.seed,
+        steering=now.steering,
     )
     if not life.run:
         return Saying.of(f"The search could not begin: {why(life)}.")

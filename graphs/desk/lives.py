@@ -130,6 +130,7 @@ class Lives:
         *,
         models: Models | None = None,
         seed: int = 0,
+        steering: Steering | None = None,
     ) -> Life:
         """Start a search; answers as soon as the run has an id, or could not begin."""
 
@@ -150,7 +151,10 @@ class Lives:
                 overhear=partial(self._overheard, life, home),
             )
 
-        return await self._live(home, session)
+        life = await self._live(home, session, steering=steering)
+        if life.run and steering is not None:
+            await self.steer(home / "runs" / life.run, steering)
+        return life
 
     async def go_on(
         self,

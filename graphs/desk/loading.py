@@ -81,7 +81,7 @@ def _type_of(spec: InputSpec) -> str:
 async def cancel(place: Place) -> Saying:
     """Put the task away."""
     if not place.now.file or place.now.run:
-        return Saying.of("There is no task waiting on the table.")
+        return Saying.of("All right, nothing was done.")
     await place.table.put(OnTable(gpu=place.now.gpu))
     return Saying.of("Put away; nothing was spent. Attach another file whenever you like.")
 

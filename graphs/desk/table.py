@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from agents.steering import Steering
 from graphs.desk.card import TaskCard
 from tools.nouns import Task, TracePolicy, Value
 
@@ -21,7 +22,8 @@ class OnTable(Value):
     """The things themselves.
 
     `file` is where the person's file was put, "" while there is none; `gpu` the device they
-    named. `task` and `card` are what was read of it; `run` is the run that is talked about.
+    named. `task` and `card` are what was read of it; `steering` is for the search to come; `run` is
+    the run that is talked about.
     """
 
     file: str = ""
@@ -31,6 +33,7 @@ class OnTable(Value):
     precisions: tuple[str, ...] = ()
     task: Task | None = None
     card: TaskCard | None = None
+    steering: Steering = Steering()
     run: str = ""
 
 

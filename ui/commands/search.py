@@ -14,6 +14,7 @@ from rich.text import Text
 from graphs.control import Control
 from graphs.events import Event
 from graphs.executors import Batch
+from graphs.material import material_of
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile, search_profile
 from tools.archive import Archive, default_home
@@ -26,7 +27,7 @@ from ui.cards import leaderboard, result_card
 from ui.commands.candidates import read_start
 from ui.commands.models import Choice, chosen_models, other_models
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
-from ui.commands.taking import check_output, gather, take_home
+from ui.commands.taking import check_output, take_home
 from ui.complaints import Complaint, existing_file, refused
 from ui.progress import watcher
 
@@ -193,7 +194,7 @@ def exported(summary: Summary, home: Path | None, output: Path, *, force: bool) 
     """Export the best; where nothing may be exported, say why and leave the search's result be."""
     archive = Archive.open(summary.run, home)
     try:
-        material = gather(archive, None, forced=force)
+        material = material_of(archive, forced=force)
         path = take_home(material, output)
         summary = summary.model_copy(update={"export": str(path)})
         archive.record_summary(summary, archive.record().status)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from graphs.material import material_of
 from tools.archive import Archive
 from tools.export import (
-    ExportRefusedError,
     Material,
     check_place,
     export_folder,
@@ -12,7 +12,7 @@ from tools.export import (
     export_zip,
 )
 from ui.commands.output import console
-from ui.complaints import Complaint, writable_file
+from ui.complaints import writable_file
 
 
 def export(
@@ -21,7 +21,7 @@ def export(
     """Export from a finished, stopped or running search."""
     archive = Archive.open(run, home)
     try:
-        material = gather(archive, candidate, forced=force)
+        material = material_of(archive, candidate, forced=force)
     finally:
         archive.close()
     if format == "kernelbench":
@@ -46,34 +46,3 @@ def check_output(output: Path) -> None:
     else:
         check_place(output)
 
-
-def gather(archive: Archive, candidate: str | None, *, forced: bool) -> Material:
-    """What an export is made of, from a run's archive.
-
-    Raises:
-        Complaint: When the run has no such candidate, or no baselines yet.
-        ExportRefusedError: When no candidate is correct.
-    """
-    record = archive.record()
-    if record.baselines is None:
-        raise Complaint(f"run {record.id} has not measured its baselines yet; resume it first")
-    best = record.summary.best if record.summary else None
-    chosen = candidate or (best.candidate if best else None)
-    if chosen is None:
-        standing = archive.best()
-        if standing is None:
-            raise ExportRefusedError(f"run {record.id} has no correct candidate to export")
-        chosen = standing.candidate.id
-    found = archive.candidate(chosen)
-    evaluation = archive.evaluation(found.id)
-    if evaluation is None:
-        raise Complaint(f"candidate {found.id} of run {record.id} was never judged")
-    return Material(
-        task=record.task,
-        candidate=found,
-        evaluation=evaluation,
-        baselines=record.baselines,
-        hardware=record.hardware,
-        summary=record.summary,
-        forced=forced,
-    )

@@ -1,0 +1,76 @@
+"""Code, profiles and the ledger of ideas, as they stand in the archive."""
+
+from agents.assistant.sayings import Code, Offer, Piece, Saying, Table, Words
+from agents.assistant.wishes import ExplainCandidate, ShowCode, ShowProfile
+from graphs.desk.explaining import bounded, picture
+from graphs.desk.naming import candidate_of, label
+from graphs.story import Story
+from graphs.words import milliseconds, one_line, plain, ratio
+from tools.nouns import LedgerEntry
+
+
+def code(story: Story, wish: ShowCode) -> Saying:
+    """A candidate's kernel and plan."""
+    item = candidate_of(story, wish.candidate)
+    language = "cpp" if item.candidate.language == "cpp" else "cuda"
+    pieces: list[Piece] = [
+        Words(text=f"{label(item)}:"),
+        Code(title="kernel", text=plain(item.candidate.kernel), language=language),
+        Code(title="plan", text=plain(item.candidate.plan), language="python"),
+    ]
+    settings = tuple((one_line(s.name, 40), str(s.value)) for s in item.candidate.settings)
+    if settings:
+        pieces.append(Table(title="settings", columns=("name", "value"), rows=settings))
+    explain = Offer(label="Explain it", wish=ExplainCandidate(candidate=item.candidate.id))
+    return Saying(pieces=tuple(pieces), offers=(explain,))
+
+
+def profile(story: Story, wish: ShowProfile) -> Saying:
+    """What the profiler read of a candidate."""
+    item = candidate_of(story, wish.candidate)
+    known = story.profiles.get(item.candidate.id)
+    if known is None:
+        who = ", ".join(f"v{w.number}" for w in story.written if w.candidate.id in story.profiles)
+        hint = f" Profiles exist of {who}." if who else " Nobody was profiled yet."
+        return Saying.of(f"{label(item)} was not profiled: only leaders are.{hint}")
+    readings, _ = known
+    rows = tuple(
+        (
+            one_line(reading.name, 80),
+            f"{reading.value:.4g} {one_line(reading.unit, 20)}"
+            if reading.value is not None
+            else "-",
+            reading.rank.value,
+            one_line(reading.source, 160),
+        )
+        for reading in readings
+    )
+    columns = ("reading", "value", "how it was come by", "source")
+    table = Table(title=f"profile of v{item.number}", columns=columns, rows=rows)
+    return Saying(pieces=(*bounded(story, item.candidate.id), table, picture(story)))
+
+
+def ledger(story: Story) -> Saying:
+    """Every idea, what was predicted of it and what it brought."""
+    if not story.ideas:
+        return Saying.of("No idea was proposed yet.")
+    entries = {entry.idea: entry for entry in story.ledger}
+    rows = tuple(
+        (
+            str(number),
+            str(idea.round),
+            one_line(idea.title, 90),
+            milliseconds(idea.predicted_ms),
+            *_outcome(entries.get(idea.id)),
+        )
+        for number, idea in enumerate(story.ideas, start=1)
+    )
+    columns = ("idea", "round", "", "predicted", "measured", "gain", "correct")
+    return Saying(pieces=(Table(title="ideas", columns=columns, rows=rows),))
+
+
+def _outcome(entry: LedgerEntry | None) -> tuple[str, str, str]:
+    if entry is None or not entry.candidates:
+        return "-", "-", "not tried yet"
+    measured = milliseconds(entry.measured_ms)
+    return measured, ratio(entry.gain), f"{entry.correct} of {entry.candidates}"
