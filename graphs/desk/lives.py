@@ -25,10 +25,13 @@ from graphs.events import Event, ModelCalled, RunStarted
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile
 from profiles.models import Models
-from tools.archive import RunError, Target, default_home, run_folders
+from tools.archive import RunError, Target, default_home, run_folders, warm_up
 from tools.evaluate.executor import EnvironmentLacksError, Executor
 from tools.nouns import Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
+
+# Whose worker measures the device before anybody is there; no person's folder is called so.
+NOBODY = ".nobody"
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +217,20 @@ class Lives:
             if self.find(folder) is None:
                 lives.append(await self.go_on(folder))
         return tuple(lives)
+
+    async def warm(self) -> None:
+        """Do beforehand what the first visitor would wait for: imports, the device's ceilings."""
+
+        async def measure() -> None:
+            async with self.judges.of(NOBODY) as judge:
+                await judge.hardware()
+
+        found = await asyncio.gather(
+            asyncio.to_thread(warm_up), self.engine.call(measure()), return_exceptions=True
+        )
+        for problem in found:
+            if isinstance(problem, BaseException):
+                log.warning("not warmed up: %s", problem)
 
     async def aclose(self) -> None:
         """End every session so that `revive` takes it up again, and every worker."""
