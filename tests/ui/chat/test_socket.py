@@ -48,11 +48,10 @@ async def test_pasted_code_is_as_good_as_a_file(server, visit, small):
     await anna.read("SmallSoftmax")
 
 
-async def test_what_nobody_understands_is_answered_with_buttons(server, visit):
+async def test_what_nobody_understands_is_answered_with_buttons(server, visit, driver):
     anna = await visit(server.url)
-    await anna.say("colourless green ideas sleep furiously")
-    await anna.read(".")
-    assert anna.button(".") is not None
+    await anna.say("colourless elephants sleep furiously")
+    await driver.until(lambda: anna.button(".") is not None, 60, anna.told)
 
 
 async def test_conversations_and_files_survive_a_killed_server(server, visit, small):
@@ -119,6 +118,24 @@ async def test_what_is_no_small_source_is_not_taken(server, visit):
             files={"file": (name, content, kind)},
         )
         assert answer.status_code in (400, 413), name
+
+
+async def test_another_pages_socket_is_not_opened(server, visit):
+    anna = await visit(server.url)
+    cookies = "; ".join(f"{name}={value}" for name, value in anna.http.cookies.items())
+    for headers in (
+        {"Cookie": cookies, "Origin": "http://evil.example"},
+        {"Cookie": cookies, "Host": "evil.example"},
+    ):
+        stranger = socketio.AsyncClient(reconnection=False)
+        with pytest.raises(socketio.exceptions.ConnectionError):
+            await stranger.connect(
+                server.url,
+                headers=headers,
+                socketio_path="/ws/socket.io",
+                transports=["websocket"],
+                auth={"clientType": "webapp", "sessionId": "s", "threadId": "", "userEnv": "{}"},
+            )
 
 
 async def test_a_second_server_of_one_home_says_so(server, driver):
