@@ -40,9 +40,6 @@ NEEDS_A_FILE = (
     "Attach your module's file (`.py`), or paste its code into a message: a PyTorch module with "
     "`get_inputs()`, or without, then I propose shapes."
 )
-NEEDS_SHAPES = (
-    "Say the whole shape of each input, for example `(4096, 1024) fp16` or `64x3x224x224`."
-)
 NOT_PYTHON = "I can read Python files only."
 WELCOME = "You are welcome."
 AS_IT_IS = "All right, everything stays as it is."
@@ -54,6 +51,11 @@ _THANKS = re.compile(
 _GREETING = re.compile(
     r"\?+|(?:hi|hello|hey|hallo|moin|servus|yo|greetings|good (?:morning|evening|afternoon|day))"
     r"(?:[ ,]+(?:there|all|everyone|again|kernelwright|you))*"
+)
+_ANOTHER = re.compile(
+    r"(?:(?:start|begin|try|do|load|open|use|have|take)(?: with| over with)? )?(?:a |"
+    r"an )?(?:new|another|different|other) "
+    r"(?:task|file|module|model|layer|function)"
 )
 _BEGINNINGS = re.compile(
     r"\b(?:faster|fast|speed|optimi[sz]e|optimi[sz]ation|accelerate|tune|improve|"
@@ -119,7 +121,9 @@ def _said(text: str, turn: Turn) -> Reading:
     if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
         return _sure(taken)
     if turn.task and not turn.running and wants_shapes(whole) and not shapes_in(whole):
-        return Reading(understanding=Understanding(wishes=(), words=NEEDS_SHAPES), sure=True)
+        return _sure(ChangeTask())  # the desk asks which
+    if _ANOTHER.fullmatch(whole):
+        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     if small := _small_talk(plain(text).strip(" .!,:)"), turn):
         return small
     return _clauses(text, turn)

@@ -12,6 +12,11 @@ from agents.assistant.reading.steering import steering_in
 from agents.assistant.wishes import ChangeTask, Steer, Wish
 
 _POLITE = re.compile(r"(?:please )?(?:can|could|would|will|may|might) (?:you|we|i)\b")
+_CRAFT = re.compile(
+    r"(?:increase|decrease|reduce|enlarge|raise|lower|unroll|fuse|merge|split|tile|vectorize|cache"
+    r"|prefetch|pipeline|keep|store|hoist|inline|overlap|double|halve|transpose|pad|align|pack"
+    r"|load|shuffle|parallelize|combine|avoid|minimize|maximize|optimize) \w"
+)
 _SHOWING = re.compile(
     r"\b(?:code|source|profile|ledger|report|leaderboard|progress|v\d+|status|steering)\b"
 )
@@ -45,7 +50,12 @@ def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
     if steering := steering_in(words):
         shown = question_in(words, turn) if _is_about_showing(words) else ()
         return shown or (steering,)
-    return question_in(words, turn)
+    return question_in(words, turn) or _imperative(words, turn)
+
+
+def _imperative(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """`increase the block size`: what a kernel should do is a hint while one is looked for."""
+    return (Steer(hints=(words[:120],)),) if turn.running and _CRAFT.match(words) else ()
 
 
 def _steered(words: str, turn: Turn) -> tuple[Wish, ...]:

@@ -20,7 +20,9 @@ _STRONG = re.compile(
     re.I,
 )
 _WEAK = re.compile(
-    r"\s*,\s+(?:and |but |or )?(?!\d)|\s+(?:and also|and|but|also|plus|und|aber)\s+", re.I
+    r"\s*,\s+(?:and |but |or )?(?!\d)|\s+(?:and also|and|but|also|plus|und|aber)\s+|"
+    r"\s+with\s+(?=no\s)|\s+(?=without\s)",
+    re.I,
 )
 # Parts of one sentence that are put together in every way; more are read as they come.
 _MOST = 8

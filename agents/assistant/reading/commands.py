@@ -24,14 +24,14 @@ from agents.assistant.wishes import (
 )
 
 _IT = (
-    r"(?:(?: with)?(?: the| this| that| my| your| a| an| current| running|"
+    r"(?:(?: with)?(?: the| this| that| my| your| an?| new| another| current| running|"
     r" whole)*(?: search(?:es|ing)?| run(?:ning)?| it| that| this| optimi[sz]ation|"
     r" optimi[sz]ing| everything| all| work(?:ing)?| job| process| agents?)*)"
 )
 _PAUSE = (
-    r"(?:pause|hold(?: on)?|wait(?: a (?:moment|minute|second|sec))?|suspend|freeze|"
+    r"(?:pause|hold(?: on| off| it)?|wait(?: a (?:moment|minute|second|sec))?|suspend|freeze|"
     rf"take a break|stand by|put{_IT} on hold|hang on){_IT}"
-    r"(?: for (?:a|one|some|the)? ?(?:moment|while|minute|second|sec|time))?"
+    r"(?: here| there)?(?: for (?:a|one|some|the)? ?(?:moment|while|minute|second|sec|time))?"
 )
 _STOP = (
     r"(?:stop|end|halt|abort|quit|kill|terminate|finish(?: up)?|wrap(?: it| this|"
@@ -61,7 +61,7 @@ _THING = (
 )
 _START = (
     r"(?:start|begin|go|run|search|launch|kick(?: it)? off|fire(?: away| it up)?|"
-    r"do it|do that|do so|get going|get started|yes go|"
+    r"do (?:it|that|this|so)|get going|get started|yes go|"
     r"optimi[sz]e|tune|accelerate|speed up|improve|make|speed|"
     r"find(?: me)? (?:a )?(?:faster|better)(?: version| kernel| implementation)?|"
     r"beat (?:it|pytorch|torch|eager|that|this)|go for it|go ahead|ahead|los|hit it|"
@@ -100,7 +100,9 @@ _GOODS = (
 _EXPORT = (
     rf"(?:(?:{_TAKE})(?: (?:me|the|a|an|my|this|that|as|of|in|final|optimi[sz]ed|"
     rf"fast(?:est|er)?|whole|current|faster|to|disk|and|with|best)| {_GOODS})*|"
-    rf"take {_GOODS} home)"
+    rf"take {_GOODS} home|(?:{_TAKE}) (?:me )?something (?:that )?i can (?:drop in|use|"
+    r"import|take home)"
+    r"|(?:the |a |as )*(?:kernel ?bench|model_?new)\b.*)"
 )
 _REPORT = (
     r"(?:(?:get|show|make|write|generate|create|give me|send me|build|download|open|"
@@ -195,11 +197,15 @@ def _restart(words: str, turn: Turn) -> tuple[Wish, ...]:
 
 
 def _cancel(words: str, turn: Turn) -> tuple[Wish, ...]:
-    return (StopSearch(),) if turn.running else (CancelTask(),)
+    if turn.running:  # `drop it` may be about an idea; only a word for stopping stops
+        return (StopSearch(),) if re.match(r"cancel", words) else ()
+    return (CancelTask(),)
 
 
 def _export(words: str, turn: Turn) -> tuple[Wish, ...]:
-    if not re.search(rf"\b{_GOODS}\b|export|download|save|package|ship|deliver", words):
+    if re.search(r"\b(?:second|third|2nd|3rd)[ -]best\b", words):
+        return ()  # only a list of all tells which one that is
+    if not re.search(rf"\b{_GOODS}\b|export|download|save|package|ship|something", words):
         return ()
     if re.fullmatch(
         r"(?:get|have|take|give me|grab|fetch|i want|produce|generate|write)(?: it| that)?", words

@@ -15,17 +15,17 @@ _MARKS = re.compile(
 _PHRASES = (
     (r"\bmach(?:e|en)? (.+?) schneller\b", r"make \1 faster"),
     (r"\b(?:halte?|halten sie) (?:\w+ ){0,3}an\b|\banhalten\b|\bpausier(?:e|"
-r"en)?(?: sie)?\b|\bmach(?:e)? (?:eine )?pause\b", "pause"),
+     r"en)?(?: sie)?\b|\bmach(?:e)? (?:eine )?pause\b", "pause"),
     (r"\b(?:mach(?:e)? )?weiter(?:machen|suchen)?\b|\bsetz(?:e)? (?:\w+ )?fort\b|"
-r"\bfortsetzen\b", "continue"),
+     r"\bfortsetzen\b", "continue"),
     (r"\bhör(?:e)? (?:\w+ )?auf\b|\baufhören\b|\bbeende(?:n|t)?\b|\bstopp(?:e|en)?\b|"
-r"\bbrich(?: \w+)? ab\b", "stop"),
+     r"\bbrich(?: \w+)? ab\b", "stop"),
     (r"\bkonzentrier(?:e|en)? (?:dich|sie sich) auf\b|\bfokussier(?:e|"
-r"en)?(?: dich)? auf\b", "focus on"),
+     r"en)?(?: dich)? auf\b", "focus on"),
     (r"\bwie (?:läuft|laeuft|steht) (?:es|die suche|sie)\b|\bwie weit\b|"
-r"\bwas machst du(?: gerade)?\b", "how is it going"),
+     r"\bwas machst du(?: gerade)?\b", "how is it going"),
     (r"\bwas (?:hast du|wurde)(?: schon| alles| bisher)* (?:versucht|probiert|"
-r"ausprobiert)\b", "what have you tried"),
+     r"ausprobiert)\b", "what have you tried"),
     (r"\bwas kannst du\b|\bwas kann ich (?:tun|fragen|machen)\b", "what can i do"),
     (r"\bkein(?:e|en|er)? halbe(?:n|r)? genauigkeit\b", "no half precision"),
     (r"\bgemeinsame(?:n|r|s)? speicher\b", "shared memory"),

@@ -63,7 +63,8 @@ _LEAD = re.compile(
     r"|do me a favou?r and |it would be (?:nice|great) (?:to|if you (?:could )?))"
 )
 _TRAIL = re.compile(
-    r"[ ,.!;:]+(?:then|now|already|too|as well|instead|so far|again please)$|[,.!;:]+ ?ok(?:ay)?$"
+    r"[ ,.!;:]+(?:then|(?<!not )now|already|too|as well|instead|so far|again please)$|"
+    r"[,.!;:]+ ?ok(?:ay)?$"
 )
 
 
@@ -91,6 +92,6 @@ def is_question(words: str) -> bool:
     """Whether words begin as a question does."""
     asks = (
         r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do (?:you|we|i|they|these)|did"
-        r"|has|have|am)\b"
+        r"|has|have (?:you|we|i|they)|am|am i)\b"
     )
     return bool(re.match(asks, words))

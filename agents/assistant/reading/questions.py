@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable
 
 from agents.assistant.assistant import Turn
+from agents.assistant.reading import subjects
 from agents.assistant.reading.names import candidate_in, candidates_in, round_in, run_in
+from agents.assistant.reading.plain import is_question
 from agents.assistant.wishes import (
     AskDoctor,
     AskForHelp,
@@ -27,129 +29,6 @@ from agents.assistant.wishes import (
     Wish,
 )
 
-_COMPARE = (
-    r"\b(?:compare|comparison|versus|vs\.?|differ(?:s|ent|ence|ences)?|diff|against|"
-    r"beats?|"
-    r"(?:faster|slower|quicker|worse|better)\b.*\bthan|instead of|over v?\d)\b"
-)
-_HELP = (
-    r"^(?:help|\?+|menu|commands?|options|manual|instructions|usage)$|^help me$|"
-    r"\bwhat (?:can|could|may|should|do) (?:i|you|we|one) "
-    r"(?:do|ask|say|tell|type|offer|understand)\b|\bhow (?:does (?:this|it all|"
-    r"kernelwright) work|do i (?:use|work with|start|begin)|can i (?:use|start))|"
-    r"\bwhat (?:are|is) (?:you|this(?: tool| page| chat| thing)?|the commands|"
-    r"kernelwright)(?: for)?\??$|\bwho are you\b|\bhow do i\b|\bwhat are my options\b|"
-    r"\bwhat now\b|\bwhat next\b|"
-    r"^(?:hi|hello|hey|hallo|moin|servus|good (?:morning|evening|afternoon|day)|"
-    r"greetings|yo)(?: there| all| everyone)?$|\bexamples?\b.*\b(?:ask|say|do)\b|"
-    r"\bneed help\b|\bi am (?:lost|new)\b|\bget(?:ting)? started\b"
-)
-_DOCTOR = (
-    r"\bdoctor\b|\b(?:what|which) (?:gpu|device|hardware|machine|cpu|compilers?|card|"
-    r"accelerator)s?\b|\bwhat (?:works|is installed|can this machine)\b|"
-    r"\b(?:is|are) (?:there )?(?:a |any |the )?(?:gpus?|cuda|nvcc|nvrtc|compilers?|"
-    r"ncu|nsight|profilers?|driver)\b.*\b(?:here|available|installed|working|present|"
-    r"there|ok|found)\b|"
-    r"\bdo (?:you|we) have (?:a |an |any )?(?:gpu|cuda|compiler|profiler|ncu|nsight)|"
-    r"\b(?:check|test|diagnose|show|describe) (?:the |this |my |your )*(?:machine|"
-    r"environment|setup|system|hardware|installation|gpu|device)\b|"
-    r"\b(?:cuda|driver|torch|pytorch) version\b|\bversion of (?:cuda|torch|pytorch)\b|"
-    r"\bdiagnos\w+|\bhealth ?check\b|\bwhere (?:does|do|will) (?:this|it|you|"
-    r"the search) run\b|\bis (?:the|a|my) gpu\b"
-)
-_RUNS = (
-    r"\b(?:list|show|see|display|which|what|all|open|find|my|past|previous|earlier|"
-    r"old|other|recent|former)\b.*\b(?:runs|searches|sessions|results so|jobs|"
-    r"history of runs|past work)\b|"
-    r"^(?:(?:my |the )?(?:runs|searches|history|sessions))$|\bwhat (?:did|"
-    r"have) i (?:run|search|optimi[sz]e|do|start)\w*\b|\b(?:show|see|my) (?:the |"
-    r"my )?history\b|\bearlier (?:results|work)\b|\bshow (?:me )?what i (?:ran|did)\b"
-)
-_STEERING = (
-    r"\b(?:steering|pins|bans|hints|pinned|banned|hinted|restrictions|constraints)\b|"
-    r"\bwhat (?:did|have) i (?:tell|told|said|say|ask|asked|forbid|forbidden|ban|"
-    r"pin)\b|"
-    r"\bwhat (?:is|are) (?:you )?(?:forbidden|allowed|ruled out|focus(?:ing|"
-    r"ed)? on)\b|\b(?:my|current|active) (?:wishes|rules|instructions)\b|"
-    r"\bwhich rules\b"
-)
-_AUDIT = (
-    r"\b(?:audit|floor|roofline limit|speed of light|theoretical (?:limit|minimum|"
-    r"maximum|best|peak)|lower bound|upper bound|best possible|how fast (?:could|"
-    r"can) (?:it|this|that) (?:possibly |ever )?(?:be|get|go|run)|"
-    r"how much (?:faster (?:can|could|might)|room|headroom|potential|can be gained|"
-    r"is there to gain)|"
-    r"headroom|worth (?:it|optimi[sz]ing|trusting|the effort)|fair(?: comparison|"
-    r" benchmark)?|prove anything|trustworthy|baselines?|"
-    r"(?:what|which) (?:kernels? )?does (?:pytorch|torch|eager|it) (?:do|run|call|use|"
-    r"dispatch)|dispatch(?:es|ed)?|what is the task|describe the task|"
-    r"show (?:me )?the task|task card|memory.bound or compute.bound)\b"
-)
-_PROFILE = (
-    r"\b(?:profile[rsd]?|profiling|roofline|bottlenecks?|bound by|bounds? (?:it|the|"
-    r"v\d+|this|that|best)|limits? (?:it|the (?:best|kernel|speed)|v\d+|this)|"
-    r"limiting|occupancy|counters?|ncu|nsight|bandwidth|"
-    r"throughput|cache (?:misses|hits?)|stalls?|utili[sz]ation|registers?|spill(?:s|"
-    r"ing|ed)?|memory.bound|compute.bound|holding (?:it|v\d+) back|slows? (?:it|"
-    r"v\d+) down|where does the time go|where is the time|hot ?spots?|flop[/s]*)\b"
-)
-_LEDGER = (
-    r"\b(?:ledger|(?:all|every|the|which|what|list|your|show|any|more|other|explain|"
-    r"about) (?:of )?(?:the |your )?ideas?|ideas|(?:everything|all|"
-    r"what) (?:that )?(?:you|was|were|has been|have been|did you|"
-    r"have you) (?:already )?(?:try|tried|tested|attempted)|"
-    r"have you (?:already )?(?:tried|tested|considered|used|thought|looked)|"
-    r"did you (?:already |ever )?(?:try|test|consider|use)|what (?:worked|failed|"
-    r"did not work|paid off|"
-    r"helped)|what (?:has|have) (?:worked|failed)|what (?:did not|has not)|attempts|"
-    r"predictions?|tried already|already tried|what else)\b"
-)
-_JUST_NOW = (
-    r"\b(?:just|currently|right now|at the moment)\b.*\b(?:try|tried|trying|do|did|"
-    r"doing|write|wrote|"
-    r"test|tested|going)\b|^what is (?:the |your )?(?:current )?best(?: one| time|"
-    r" result| speed-?up)?"
-    r"(?: yet| now| so far)?$"
-)
-_NOW = (
-    r"\b(?:progress|status|state of|leader ?board|ranking|standings?|scores?|stand|"
-    r"how (?:is|are) (?:it|the search|things|that|we|you|this|the run)|how far|"
-    r"how (?:much )?long(?:er)?|how (?:fast|quick) (?:is|are)|eta|where (?:are|"
-    r"is) (?:we|you|it|the search)|"
-    r"what (?:are|is|were) (?:you|it|the agents?|they|happening|going|the (?:planner|"
-    r"coder|critic|agents?|best|fastest|current|speed|leader|time)|just|up)|"
-    r"what did (?:you|it|they) (?:just )?(?:try|do|change|write|test)|"
-    r"what (?:just )?happened|what(?: is| have you)? (?:got|new)|"
-    r"best (?:so far|time|result|speed.?up|yet)|current best|who leads|"
-    r"who is (?:leading|ahead|winning|first)|(?:any|some) (?:news|luck|updates?|"
-    r"progress|results?|improvements?)|updates?|speed.?ups?|results?|anything (?:yet|"
-    r"new|better|faster)|"
-    r"when (?:will|are|is|do|does)|are (?:you|we) (?:done|finished|there|ready|still|"
-    r"stuck)|is it (?:done|finished|running|ready|over|faster|working)|finished|"
-    r"done yet|(?:time|rounds?|budget|tokens?|money|cost) (?:left|remaining|used|"
-    r"spent)|how (?:many|much)|"
-    r"trajectory|plot|chart|graph|recap|summar\w+|overview|what do you have|"
-    r"did (?:you|it) (?:find|get|improve|work|beat)|why (?:did (?:you|it)|has it|"
-    r"is it) (?:stop|end|paus|finish|take|taking|slow)\w*|improved?|should i (?:stop|"
-    r"wait|continue|go on)|worth continuing|tell me more about (?:the search|"
-    r"progress)|doing)\b"
-)
-_CODE = (
-    r"\b(?:code|source|kernel source|plan|listing|cuda|c\+\+|implementation|script|"
-    r"program|what does (?:the kernel|the code|it) look like)\b"
-)
-_SEE = (
-    r"\b(?:show|see|display|print|view|open|give|look|list|read|dump|paste|what is|"
-    r"what does|get|share|where is|fetch|present|inspect|let)\b"
-)
-_EXPLAIN = (
-    r"\b(?:explain|why|how (?:does|did|do|was|is|come)|what does|what is|what was|"
-    r"what makes|tell|describe|about|details?|detail|elaborate|walk me through|"
-    r"correct|verified|verify|right|wrong|fail(?:s|ed|ure)?|broken|reject(?:ed)?|"
-    r"work(?:s|ed|ing)?|"
-    r"happened|trick|idea behind|reason|understand|mean|judged|accurate|precise|trust|"
-    r"safe|learn|show|see|what about|and|look at|info(?:rmation)?)\b"
-)
 _BASELINE = re.compile(
     r"\b(?:eager|py ?torch|torch|torch\.compile|compile|baselines?|the original|"
     r"reference|mine|before)\b"
@@ -163,7 +42,8 @@ def question_in(words: str, turn: Turn) -> tuple[Wish, ...]:
     for pattern, act in _ACTS:
         if re.search(pattern, words) and (found := act(words, turn)):
             return found
-    return ()
+    # Whatever is asked of a candidate by its name, its explanation is the answer.
+    return _explain(words, turn) if is_question(words) else ()
 
 
 def name_in(words: str, turn: Turn) -> tuple[Wish, ...]:
@@ -188,7 +68,9 @@ def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
         return (CompareCandidates(one=named[0], other=named[1]),)
     if _BASELINE.search(words) or not named:
         asks_two = re.match(r"(?:compare|diff|show me the diff\w*|what changed)\b", words)
-        return (CompareCandidates(),) if asks_two and not _BASELINE.search(words) else ()
+        if asks_two and _BASELINE.search(words):
+            return (ShowProgress(),)
+        return (CompareCandidates(),) if asks_two else ()
     if re.search(r"\b(?:compare|diff\w*|versus|vs|faster|slower|better|worse|beats?)\b", words):
         return (CompareCandidates(one=named[0]),)
     return ()
@@ -215,14 +97,23 @@ def _code(words: str, turn: Turn) -> tuple[Wish, ...]:
 
 
 def _profile(words: str, turn: Turn) -> tuple[Wish, ...]:
+    if not turn.run and turn.task:
+        return (AuditTask(),)
     return (ShowProfile(candidate=candidate_in(words, turn)),)
 
 
 def _explain(words: str, turn: Turn) -> tuple[Wish, ...]:
     named = candidates_in(words, turn)
+    if len(named) == 2 and re.search(r"\b(?:between|or|better|which|than|from)\b", words):
+        return (CompareCandidates(one=named[0], other=named[1]),)
     if named:
         return tuple(ExplainCandidate(candidate=name) for name in named)
     return ()
+
+
+def _quality(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """What is asked of the result, without naming one."""
+    return (ExplainCandidate(),) if turn.run else ()
 
 
 def _about_ideas(words: str, turn: Turn) -> tuple[Wish, ...]:
@@ -234,24 +125,28 @@ def _one(wish: Wish) -> Act:
 
 
 _ACTS: tuple[tuple[str, Act], ...] = (
-    (_HELP, _one(AskForHelp())),
-    (_COMPARE, _compare),
-    (_DOCTOR, _one(AskDoctor())),
+    (subjects.HELP, _one(AskForHelp())),
+    (subjects.COMPARE, _compare),
+    (subjects.DOCTOR, _one(AskDoctor())),
     (r".", _run),
-    (_RUNS, _one(ListRuns())),
-    (_STEERING, _one(ShowSteering())),
+    (subjects.LAST_RUN, _one(ListRuns())),
+    (subjects.RUNS, _one(ListRuns())),
+    (subjects.STEERING, _one(ShowSteering())),
     (r"\bround\b", _round),
     (r"\b(?:html )?report\b", _one(GetReport())),
     (
-        rf"(?={_SEE}).*(?:{_CODE})|^(?:the )?(?:{_CODE})(?: (?:of|for|from) .*)?$|"
+        rf"(?={subjects.SEE}).*(?:{subjects.CODE})|^(?:the )?(?:{subjects.CODE})(?: (?:of|"
+        r"for|from) .*)?$|"
         r"(?:explain|walk me through|describe|how does).*\b(?:code|kernel)\b",
         _code,
     ),
-    (_PROFILE, _profile),
-    (_AUDIT, _one(AuditTask())),
-    (_JUST_NOW, _one(ShowProgress())),
-    (_LEDGER, _about_ideas),
-    (rf"{_EXPLAIN}", _explain),
-    (_NOW, _one(ShowProgress())),
-    (rf"{_CODE}", _code),
+    (subjects.PROFILE, _profile),
+    (subjects.AUDIT, _one(AuditTask())),
+    (subjects.JUST_NOW, _one(ShowProgress())),
+    (subjects.LEDGER, _about_ideas),
+    (subjects.KERNEL, _code),
+    (subjects.EXPLAIN, _explain),
+    (subjects.QUALITY, _quality),
+    (subjects.NOW, _one(ShowProgress())),
+    (subjects.CODE, _code),
 )

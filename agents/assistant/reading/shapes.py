@@ -23,7 +23,8 @@ _SIZE = r"\d{1,9}k?"
 _SHAPE = re.compile(
     rf"[(\[]\s*(?P<listed>{_SIZE}(?:\s*,\s*{_SIZE})*)\s*,?\s*[)\]]"
     rf"|(?<![\w.])(?P<crossed>{_SIZE}(?:(?:\s*[x*]\s*|\s+by\s+){_SIZE})+)(?![\w.])"
-    rf"|\b(?:shape|size)s?(?: of| is|:|=| to)?\s+(?P<single>{_SIZE})(?![\w.])(?!\s*[,x*])"
+    r"|\b(?<!batch )(?:shape|size)s?(?: of| is|:|=|"
+    rf" to)?\s+(?P<single>{_SIZE})(?![\w.])(?!\s*[,x*])"
     rf"|(?<![\w.])(?P<elements>{_SIZE})\s+elements\b"
     rf"|(?<![\w.])(?P<comma>\d{{1,9}}(?:\s*,\s*\d{{1,9}}){{1,5}})(?![\w.])"
 )

@@ -15,7 +15,7 @@ _TABLE = """
     cores precision half roofline faster slower optimize softmax module result results
     deeper quick minutes seconds steering budget between difference bottleneck allow without
     trying latest please working leaderboard everything tried device why what does download
-    kernelbench
+    kernelbench compile compiled compare
 """
 _KNOWN = frozenset(_TABLE.split())
 _WORD = re.compile(r"[a-z]{4,}")

@@ -14,7 +14,8 @@ from agents.assistant.wishes import ShowSteering, Steer
 EVERYTHING = "everything"
 
 _AVOID = (
-    r"(?:stop|quit|cease|no more|enough) (?:of )?(?:try|us|explor|do|work|consider|generat|writ|"
+    r"(?:stop|quit|cease|no more|enough) (?:of )?(?:try|us|mess|explor|do|work|"
+    r"consider|generat|writ|"
     r"propos|wast)\w*(?: (?:out|time|with|on))*",
     r"(?:do not|never|you must not|you should not|not|no need to) (?:use|try|explore|touch|consider"
     r"|do|go for|bother with|waste time on|rely on|allow|want|propose|write|generate)(?: any)?",
@@ -27,7 +28,8 @@ _AVOID = (
 )
 _FORGET = (
     r"(?:un-?ban|un-?pin|un-?block|forget|lift|remove|delete|clear|reset|take back|undo|revoke|drop"
-    r"|withdraw|cancel|release)(?: (?:about|what i said about|my|the|all|any|every|"
+    r"|withdraw|cancel|release|ignore)(?: (?:about|what i said about|my|previous|last|"
+    r"earlier|the|all|any|every|"
     r"that|ban|bans|pin|pins"
     r"|hint|hints|wish|wishes|rule|steering|restrictions?|constraints?|instructions?|"
     r"on|for|of|against"
@@ -49,7 +51,8 @@ _TOWARDS = (
     r"spend (?:more|some)? ?"
     r"(?:time|effort|budget)|put more effort|double down) (?:on|into|in)",
     r"(?:try|explore|look (?:at|into)|consider|prefer|favou?r|lean towards?|go for|aim for|use|do"
-    r"|experiment with|investigate|think about|what about|how about|what if (?:you|we) (?:used?|"
+    r"|experiment with|investigate|think about|what about|how about|more focus on|"
+    r"what if (?:you|we) (?:used?|"
     r"tried|try)|go (?:on )?(?:with|from)|build on|more of|more|follow up on|"
     r"hint(?: at)?:?|test|play with"
     r"|exploit|take advantage of|make use of|see (?:if|whether)|maybe|push|pursue|i (?:like|prefer)"
@@ -71,18 +74,26 @@ _AFTER: tuple[tuple[str, str], ...] = (
      r"|a waste of time|not an option|pointless|a bad idea)", "bans"),
     (r"(?P<what>.+?) (?:first|at first|before anything else|has priority|is a must|needs? more "
      r"(?:budget|time|effort))", "pins"),
-    (r"(?P<what>.+?) (?:looks?|seems?|is|are|sounds?) (?:promising|interesting|"
-r"worth (?:a try|trying|it)"
-     r"|a good idea|the way to go)", "hints"),
+    (r"(?P<what>.+?) (?:looks?|seems?|is|are|sounds?) (?:promising|interesting"
+     r"|worth (?:a try|trying|it)|a good idea|the way to go)", "hints"),
 )  # fmt: skip
 # Words around what is meant.
 _AROUND = re.compile(
     r"^(?:(?:the|a|an|any|all|some|more|using|use of|with|on|to|from|of|trying|doing|about|your|my|"
-    r"that|those|these|this|such|things like|stuff like|into|it with|them with|for)\s+)+"
+    r"that|those|these|this|such|something|anything|things like|stuff like|into|"
+    r"it with|them with|for)\s+)+"
     r"|\s+(?:stuff|things?|ideas?|approach(?:es)?|tricks?|techniques?|strateg(?:y|ies)|anymore|"
-    r"any more|any longer|again|instead|first|for a while|at all|please|more|direction|path|route|"
+    r"any more|any longer|again|instead|first|for a while|at all|anywhere|everywhere|"
+    r"altogether|please|more|direction|path|route|"
     r"whatsoever|kind of (?:things?|stuff))+$"
 )
+_LAST_WORD = re.compile(r"(?:undo|revert|take|withdraw) (?:that|it|this|the last one)(?: back)?")
+_SO = re.compile(
+    r",? (?:so )?(?:drop|skip|forget|leave|ignore|stop|avoid|try|use|do|"
+    r"do not use) (?:it|that|them)$"
+)
+# Behind these stands what there was before.
+_RATHER = re.compile(r" (?:instead of|rather than|in place of|over) [^,;]+$")
 _PARTS = re.compile(r"\s*(?:,|;|\band\b|\bor\b|&|\+|\bas well as\b|\bnor\b)\s*")
 _ALL = re.compile(
     r"(?:everything|all|it all|all of (?:it|them|that|this)|steering|hints?|pins?|bans?|wishes|"
@@ -98,7 +109,9 @@ _NOTHING = re.compile(
 
 def steering_in(words: str) -> Steer | ShowSteering | None:
     """What a clause asks of the search; None when it asks nothing of the kind."""
-    words = ideas_in(words)
+    words = _RATHER.sub("", ideas_in(words))
+    if _LAST_WORD.fullmatch(words):
+        return ShowSteering()  # where each can be taken back
     forget = _forgotten(words)
     if forget:
         return Steer(forget=forget)
@@ -149,6 +162,7 @@ def _forgotten(words: str) -> tuple[str, ...]:
 
 
 def _said_after(words: str) -> Steer | None:
+    words = _SO.sub("", words)
     for pattern, field in _AFTER:
         match = re.fullmatch(pattern, words)
         if match and (what := _listed(match["what"])):

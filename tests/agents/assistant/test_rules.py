@@ -10,7 +10,6 @@ from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.rules import (
     AS_IT_IS,
     NEEDS_A_FILE,
-    NEEDS_SHAPES,
     NOT_PYTHON,
     WELCOME,
     RulesAssistant,
@@ -201,9 +200,16 @@ def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]
         assert words(text, situations["nothing"]) == NEEDS_A_FILE
 
 
-def test_a_change_of_shapes_without_shapes_asks_for_them(situations: dict[str, Turn]) -> None:
+def test_a_change_of_shapes_without_shapes_is_for_the_desk_to_ask(
+    situations: dict[str, Turn],
+) -> None:
     for text in ("change shapes", "use a larger batch size", "other inputs please"):
-        assert words(text, situations["task"]) == NEEDS_SHAPES
+        assert understood(text, situations["task"]) == (ChangeTask(),)
+
+
+def test_another_task_needs_another_file(situations: dict[str, Turn]) -> None:
+    for text in ("new task", "another file", "Start with a different module, please"):
+        assert words(text, situations["ended"]) == NEEDS_A_FILE
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
