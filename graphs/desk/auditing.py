@@ -20,8 +20,7 @@ async def audit(place: Place) -> Saying:
         pieces.append(
             Words(text="Nothing speaks against it: a faster kernel would prove something.")
         )
-    waiting = card is not None and place.folder is None
-    return Saying(pieces=tuple(pieces), offers=offers() if waiting else ())
+    return Saying(pieces=tuple(pieces), offers=offers() if place.now.waiting else ())
 
 
 def rows_of(task: Task, card: TaskCard | None) -> tuple[tuple[str, str], ...]:

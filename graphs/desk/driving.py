@@ -46,7 +46,7 @@ async def start(place: Place, wish: StartSearch) -> Saying:
         place.home,
         Path(now.file),
         now.policy,
-        now.task,
+        now.task if now.audited else None,
         profile,
         models=place.settings.models,
         seed=place.settings.seed,
@@ -54,7 +54,7 @@ async def start(place: Place, wish: StartSearch) -> Saying:
     )
     if not life.run:
         return Saying.of(f"The search could not begin: {why(life)}.")
-    await place.table.put(now.model_copy(update={"run": life.run}))
+    await place.table.put(now.model_copy(update={"run": life.run, "waiting": False}))
     words = (
         f"The search has begun as run `{life.run}`: {one_line(profile.name, 20)}, up to "
         f"{count(profile.rounds, 'round')} and {seconds(profile.seconds)}. You can leave; it goes "

@@ -80,8 +80,10 @@ def unclear(place: Place, wish: Unclear) -> Saying:
     if not guesses:
         return Saying.of("I did not understand that. Perhaps one of these?", *fitting(place))
     offers = tuple(Offer(label=label_of(item), wish=item) for item in guesses[:6])
+    # Without words it is no riddle, but what a model proposes and only the person may begin.
+    text = "I am not sure what you mean. Is it one of these?" if wish.words else "Shall I?"
     return Saying(
-        pieces=(Words(text="I am not sure what you mean. Is it one of these?"),),
+        pieces=(Words(text=text),),
         offers=offers,
         question=True,
     )

@@ -10,19 +10,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.archive import Target
 from tools.evaluate.executor import Executor
 
+if TYPE_CHECKING:
+    from tools.evaluate.process.spares import Spares
+
 MakeExecutor = Callable[[Target, Path, asyncio.Lock], Executor]
-
-
-def local_executor(target: Target, scratch: Path, lease: asyncio.Lock) -> Executor:
-    """Worker processes on this machine."""
-    from tools.evaluate.local import LocalExecutor
-
-    scratch.mkdir(parents=True, exist_ok=True)
-    return LocalExecutor.create(target, scratch, lease=lease)
 
 
 @dataclass
@@ -48,13 +44,14 @@ class Judges:
         self,
         target: Target,
         scratch: Path,
-        make: MakeExecutor = local_executor,
+        make: MakeExecutor | None = None,
         idle_s: float = 120.0,
     ) -> None:
         self.lease = asyncio.Lock()
         self._target = target
         self._scratch = scratch
-        self._make = make
+        self._spares: Spares | None = None
+        self._make = make or self._local
         self._idle_s = idle_s
         self._judges: dict[str, _Judge] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -88,6 +85,20 @@ class Judges:
         for name in tuple(self._judges):
             self._let_go(name)
         await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._spares is not None:
+            await self._spares.aclose()
+
+    def _local(self, target: Target, scratch: Path, lease: asyncio.Lock) -> Executor:
+        """Worker processes on this machine, some of them started beforehand."""
+        from tools.evaluate.local import LocalExecutor
+        from tools.evaluate.process.spares import Spares
+        from tools.evaluate.rules import Rules
+
+        scratch.mkdir(parents=True, exist_ok=True)
+        if self._spares is None:
+            self._spares = Spares(self._scratch / ".spares", Rules(), lease)
+            self._spares.fill()
+        return LocalExecutor.create(target, scratch, lease=lease, spares=self._spares)
 
     def _let_go(self, name: str) -> None:
         judge = self._judges.pop(name, None)

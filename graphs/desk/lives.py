@@ -16,7 +16,7 @@ from agents.assistant.topics import widened
 from agents.steering import Steering
 from graphs.context import Listener, MakeMinds
 from graphs.desk.engine import Engine
-from graphs.desk.judges import Judges, MakeExecutor, local_executor
+from graphs.desk.judges import Judges, MakeExecutor
 from graphs.desk.life import Life
 from graphs.desk.people import every_folder
 from graphs.desk.table import Table
@@ -57,7 +57,7 @@ class Lives:
         home: Path | None = None,
         *,
         target: Target = "auto",
-        make_executor: MakeExecutor = local_executor,
+        make_executor: MakeExecutor | None = None,
         make_minds: MakeMinds | None = None,
         idle_s: float = 120.0,
     ) -> None:
@@ -128,7 +128,7 @@ class Lives:
         home: Path,
         file: Path,
         policy: TracePolicy,
-        task: Task,
+        task: Task | None,
         profile: SearchProfile,
         *,
         models: Models | None = None,

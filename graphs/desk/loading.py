@@ -14,7 +14,7 @@ from graphs.desk.proposing import proposals
 from graphs.desk.table import OnTable
 from graphs.words import one_line
 from profiles.load import Hardware, search_profile
-from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
 from tools.nouns import InputSpec, Refusal, Task, Value
 
 # A person's file is text to be read by people; more is no module.
@@ -22,11 +22,12 @@ LONGEST_SOURCE = 400_000
 
 
 class Read(Value):
-    """What was read of a file; `eager_ms` is None where the device had no time for it."""
+    """What was read of a file; not `audited`, and without a time, where the device was busy."""
 
     task: Task
     hardware: Hardware
-    eager_ms: float | None
+    eager_ms: float | None = None
+    audited: bool = True
 
 
 async def load(place: Place, wish: LoadTask) -> Saying:
@@ -36,7 +37,9 @@ async def load(place: Place, wish: LoadTask) -> Saying:
     if not wish.source.strip():
         return Saying.of("That file is empty; attach the one with your module.")
     file = await asyncio.to_thread(_put, place, wish)
-    fresh = OnTable(file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu)
+    fresh = OnTable(
+        file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu, run=_kept_run(place)
+    )
     return await read_anew(place, fresh)
 
 
@@ -55,7 +58,13 @@ async def change(place: Place, wish: ChangeTask) -> Saying:
     precisions = wish.precisions or place.now.precisions
     gpu = wish.gpu or place.now.gpu
     changed = OnTable(
-        file=place.now.file, name=place.now.name, gpu=gpu, policy=policy, precisions=precisions
+        file=place.now.file,
+        name=place.now.name,
+        gpu=gpu,
+        policy=policy,
+        precisions=precisions,
+        steering=place.now.steering,
+        run=_kept_run(place),
     )
     return await read_anew(place, changed)
 
@@ -80,10 +89,15 @@ def _type_of(spec: InputSpec) -> str:
 
 async def cancel(place: Place) -> Saying:
     """Put the task away."""
-    if not place.now.file or place.now.run:
+    if not place.now.waiting:
         return Saying.of("All right, nothing was done.")
-    await place.table.put(OnTable(gpu=place.now.gpu))
+    await place.table.put(OnTable(gpu=place.now.gpu, run=_kept_run(place)))
     return Saying.of("Put away; nothing was spent. Attach another file whenever you like.")
+
+
+def _kept_run(place: Place) -> str:
+    """A search that runs stays this conversation's until another one is begun."""
+    return place.now.run if place.life is not None else ""
 
 
 async def read_anew(place: Place, fresh: OnTable) -> Saying:
@@ -99,33 +113,43 @@ async def read_anew(place: Place, fresh: OnTable) -> Saying:
     card = card_of(
         found.task, found.hardware, found.eager_ms, profile, place.settings.models, fresh.gpu
     )
-    await place.table.put(fresh.model_copy(update={"task": found.task, "card": card}))
+    read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
+    await place.table.put(fresh.model_copy(update=read))
     return saying_of(card, *other_device(fresh.gpu, found.hardware))
 
 
 async def _read(judge: Executor, place: Place, fresh: OnTable) -> Read | Refusal:
-    task = await judge.trace(Path(fresh.file), fresh.policy)
+    """What can be known within the patience of somebody who waits for a first answer."""
+    path = Path(fresh.file)
+    if not isinstance(judge, PatientExecutor):
+        task = await judge.trace(path, fresh.policy)
+        return task if isinstance(task, Refusal) else await _timed(judge, task)
+    judge.warm()
+    task = await judge.read(path, fresh.policy)
     if isinstance(task, Refusal):
         return task
-    eager_ms = await _eager_ms(judge, task, place.settings.first_answer_s)
-    if isinstance(eager_ms, Refusal):
-        return eager_ms
-    return Read(task=task, hardware=await judge.hardware(), eager_ms=eager_ms)
+    running = asyncio.create_task(_run(judge, task))
+    done, _ = await asyncio.wait({running}, timeout=place.settings.first_answer_s)
+    if done:
+        return running.result()
+    # It goes on behind the answer, and the search will find it measured.
+    running.add_done_callback(_quietly)
+    return Read(task=task, hardware=await judge.hardware(), audited=False)
 
 
-async def _eager_ms(judge: Executor, task: Task, patience_s: float) -> float | Refusal | None:
-    """PyTorch's own time, unless others keep the device busy for too long."""
-    measuring = asyncio.create_task(judge.baselines(task, eager_only=True))
-    done, _ = await asyncio.wait({measuring}, timeout=patience_s)
-    if not done:
-        # It goes on behind the answer: the search finds it measured.
-        measuring.add_done_callback(_quietly)
-        return None
-    measured = measuring.result()
+async def _run(judge: PatientExecutor, task: Task) -> Read | Refusal:
+    """Run the module on the device: does that prove anything, and how long does it take?"""
+    audited = await judge.audit(task)
+    return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
+
+
+async def _timed(judge: Executor, task: Task) -> Read | Refusal:
+    measured = await judge.baselines(task, eager_only=True)
     if isinstance(measured, Refusal):
         return measured
     eager = measured.named("eager")
-    return eager.measurement.median_ms if eager and eager.measurement else None
+    took = eager.measurement.median_ms if eager and eager.measurement else None
+    return Read(task=task, hardware=await judge.hardware(), eager_ms=took)
 
 
 def _quietly(task: "asyncio.Task[object]") -> None:

@@ -51,10 +51,24 @@ def best_words(story: Story) -> str:
         return "Nothing correct yet."
     took = story.best.evaluation.median_ms
     words = f"Best so far: `{story.best.candidate.id}` at {milliseconds(took)}"
-    base = best_baseline_ms(story)
-    if base is not None and took:
-        words += f", {ratio(base / took)} as fast as PyTorch's best ({milliseconds(base)})"
-    return f"{words}, from the idea *{plain_title(story, story.best.candidate.idea)}*."
+    return (
+        f"{words}{ahead_words(story)}; it tries *{plain_title(story, story.best.candidate.idea)}*."
+    )
+
+
+def ahead_words(story: Story) -> str:
+    """How far the best is ahead; without comparisons pair by pair that is a first impression."""
+    best = story.best
+    if best is None:
+        return ""
+    worst = min(best.evaluation.comparisons, key=lambda item: item.ratio, default=None)
+    if worst is not None:
+        interval = f"95 % interval {worst.ci95_low:.2f} to {worst.ci95_high:.2f}"
+        return f", {ratio(worst.ratio)} as fast as {quiet(worst.baseline)} ({interval})"
+    base, took = best_baseline_ms(story), best.evaluation.median_ms
+    if base is None or not took:
+        return ""
+    return f", about {ratio(base / took)} as fast as PyTorch by a first, short timing"
 
 
 def best_baseline_ms(story: Story) -> float | None:
@@ -91,16 +105,16 @@ def leaders_of(story: Story) -> tuple[Table, ...]:
     """The fastest correct candidates."""
     if not story.leaders:
         return ()
-    base = best_baseline_ms(story)
     rows = []
     for item in story.leaders[:LEADERS]:
-        took = item.evaluation.median_ms
+        compared = item.evaluation.comparisons
+        worst = min(compared, key=lambda one: one.ratio, default=None)
         rows.append(
             (
                 f"v{item.number}",
                 item.candidate.id,
-                milliseconds(took),
-                ratio(base / took) if base and took else "-",
+                milliseconds(item.evaluation.median_ms),
+                ratio(worst.ratio) if worst else "timed briefly",
                 one_line(story.title(item.candidate.idea), 60),
             )
         )

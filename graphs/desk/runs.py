@@ -45,6 +45,7 @@ async def reopen(place: Place, wish: ReopenRun) -> Saying:
             name=record.task.name,
             policy=record.policy,
             task=record.task,
+            audited=True,
             run=record.id,
         )
     )

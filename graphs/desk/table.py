@@ -22,8 +22,9 @@ class OnTable(Value):
     """The things themselves.
 
     `file` is where the person's file was put, "" while there is none; `gpu` the device they
-    named. `task` and `card` are what was read of it; `steering` is for the search to come; `run` is
-    the run that is talked about.
+    named. `task` and `card` are what was read of it, `audited` once the judge ran it, `waiting`
+    while the question on the card is open. `steering` is for the search to come; `run` is the run
+    that is talked about.
     """
 
     file: str = ""
@@ -32,6 +33,8 @@ class OnTable(Value):
     policy: TracePolicy = TracePolicy()
     precisions: tuple[str, ...] = ()
     task: Task | None = None
+    audited: bool = False
+    waiting: bool = False
     card: TaskCard | None = None
     steering: Steering = Steering()
     run: str = ""

@@ -67,6 +67,23 @@ class Executor(Protocol):
         ...
 
 
+@runtime_checkable
+class PatientExecutor(Executor, Protocol):
+    """An executor that can say what a file is before the device has time to run it."""
+
+    def warm(self) -> None:
+        """Make ready in the background for questions to come."""
+        ...
+
+    async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Turn a user's file into a task, and leave open whether that proves anything."""
+        ...
+
+    async def audit(self, task: Task) -> Task | Refusal:
+        """Run the task on the device, and badge it where being right proves little."""
+        ...
+
+
 # The isolation of what `FarExecutor.check` refuses: nothing of the candidate ran.
 UNBUILT = "compiled, not run"
 

@@ -30,6 +30,7 @@ from tools.evaluate.messages import (
 )
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
@@ -54,12 +55,13 @@ class LocalExecutor:
         seed: int,
         rules: Rules,
         lease: asyncio.Lock | None = None,
+        spares: Spares | None = None,
     ) -> None:
         self.rules = rules
         self._hardware = hardware
         self._seed = seed
         self._trips = count()
-        self._keeper = Keeper(scratch, rules, lease)
+        self._keeper = Keeper(scratch, rules, lease, spares)
         self._baselines: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
         self._best_ms: dict[str, float] = {}
@@ -72,6 +74,7 @@ class LocalExecutor:
         seed: int = 0,
         rules: Rules | None = None,
         lease: asyncio.Lock | None = None,
+        spares: Spares | None = None,
     ) -> "LocalExecutor":
         """An executor for `auto`, `cuda` or `cpu`; starts nothing yet.
 
@@ -81,13 +84,19 @@ class LocalExecutor:
             seed: every draw of inputs and weights follows from it.
             rules: the judge's figures, if not the defaults.
             lease: the device's, shared with the other executors of one program.
+            spares: workers that stand ready, likewise shared.
 
         Raises:
             ValueError: the target is unknown.
             EnvironmentLacksError: there is no such device.
         """
         return cls(
-            detect(target), scratch.absolute(), seed=seed, rules=rules or Rules(), lease=lease
+            detect(target),
+            scratch.absolute(),
+            seed=seed,
+            rules=rules or Rules(),
+            lease=lease,
+            spares=spares,
         )
 
     @property
@@ -99,6 +108,10 @@ class LocalExecutor:
     def together(self) -> bool:
         """A trip costs nothing here: ask for one thing after another, and learn in between."""
         return False
+
+    def warm(self) -> None:
+        """Start the worker in the background, as it will be asked soon."""
+        self._keeper.warm()
 
     async def hardware(self) -> Hardware:
         """The device, with ceilings measured in a worker unless they are known already."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.evaluate.messages import Reply, Request
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
@@ -21,13 +22,21 @@ class Keeper:
         scratch: a folder for their caches.
         rules: the judge's figures.
         lease: the device's, where several keepers use one device; one of its own by default.
+        spares: workers that stand ready, if there are any.
     """
 
-    def __init__(self, scratch: Path, rules: Rules, lease: asyncio.Lock | None = None) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        rules: Rules,
+        lease: asyncio.Lock | None = None,
+        spares: Spares | None = None,
+    ) -> None:
         self.lease = lease or asyncio.Lock()
         self.questions = 0
         self._scratch = scratch
         self._rules = rules
+        self._spares = spares
         self._worker: WorkerProcess | None = None
         self._beside: set[WorkerProcess] = set()
         self._warming: asyncio.Task[None] | None = None
@@ -84,6 +93,8 @@ class Keeper:
     async def _start(self, name: str) -> WorkerProcess:
         if self._closed:
             raise RuntimeError("the executor is closed")
+        if self._spares is not None and (spare := self._spares.take()) is not None:
+            return spare
         try:
             return await WorkerProcess.start(self._scratch / name, self._rules)
         except WorkerBrokenError:

@@ -1,0 +1,84 @@
+"""Workers that stand ready, for whoever cannot wait for one to start.
+
+A start takes seconds, most of them torch's import; it happens under the device's lease, so that
+it disturbs nobody's times, and some time after the last one was taken, so that it does not compete
+with whoever took it.
+"""
+
+import asyncio
+import logging
+from itertools import count
+from pathlib import Path
+
+from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
+from tools.evaluate.rules import Rules
+
+log = logging.getLogger(__name__)
+
+
+class Spares:
+    """A few started workers, each with a folder of its own.
+
+    Args:
+        scratch: The folder of their folders.
+        rules: The judge's figures.
+        lease: The device's.
+        wanted: How many stand ready.
+        after_s: How long after one was taken another is started.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        rules: Rules,
+        lease: asyncio.Lock,
+        wanted: int = 2,
+        after_s: float = 5.0,
+    ) -> None:
+        self._scratch, self._rules, self._lease = scratch, rules, lease
+        self._wanted, self._after_s = wanted, after_s
+        self._ready: list[WorkerProcess] = []
+        self._numbers = count()
+        self._filling: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def ready(self) -> int:
+        """How many can be taken at once."""
+        return sum(worker.alive for worker in self._ready)
+
+    def take(self) -> WorkerProcess | None:
+        """A worker that was never asked anything; None where none stands ready."""
+        taken = None
+        while self._ready and taken is None:
+            worker = self._ready.pop(0)
+            taken = worker if worker.alive else None
+        self.fill(self._after_s)
+        return taken
+
+    def fill(self, after_s: float = 0.0) -> None:
+        """Start what is missing, in the background."""
+        if self._closed or (self._filling is not None and not self._filling.done()):
+            return
+        self._filling = asyncio.create_task(self._fill(after_s))
+
+    async def aclose(self) -> None:
+        """End them."""
+        self._closed = True
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+        await asyncio.gather(*(worker.aclose() for worker in self._ready))
+        self._ready = []
+
+    async def _fill(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        while self.ready < self._wanted:
+            try:
+                async with self._lease:
+                    name = f"spare-{next(self._numbers)}"
+                    self._ready.append(await WorkerProcess.start(self._scratch / name, self._rules))
+            except WorkerBrokenError as broken:
+                # Whoever needs a worker starts one and is told what is wrong with it.
+                log.warning("no spare worker: %s", str(broken).splitlines()[0])
+                return
