@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agents.assistant.reading.names import number
 from agents.assistant.sayings import Offer
-from agents.assistant.wishes import CancelTask, Wish
+from agents.assistant.wishes import CancelTask, StopSearch, Wish
 
 _YES = re.compile(
     r"(?:y|yes|yep|yeah|yup|ya|ja|jawohl|klar|sure(?: thing)?|ok(?:ay)?|k|go|go ahead|"
@@ -48,7 +48,7 @@ def answer_in(words: str, offers: Sequence[Offer]) -> Wish | None:
         if words and words == _comparable(offer.label):
             return offer.wish
     if is_yes(words):
-        return next((offer.wish for offer in offers if not _declines(offer)), None)
+        return next((offer.wish for offer in offers if not _declines(offer) and _mild(offer)), None)
     if is_no(words):
         return next((offer.wish for offer in offers if _declines(offer)), None)
     return _nth(words, offers) or _begun(words, offers)
@@ -75,6 +75,11 @@ def _declines(offer: Offer) -> bool:
     return isinstance(offer.wish, CancelTask) or bool(
         re.match(r"(?:no|not|cancel|do not|don't|leave|keep)\b", label)
     )
+
+
+def _mild(offer: Offer) -> bool:
+    """A bare `yes` ends no search, whatever was guessed."""
+    return not isinstance(offer.wish, StopSearch)
 
 
 def _comparable(label: str) -> str:

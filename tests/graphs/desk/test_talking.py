@@ -1,0 +1,103 @@
+"""Whole conversations by rules over a real desk; the search is the toy's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.assistant.assistant import Attachment
+from agents.assistant.rules import RulesAssistant
+from agents.assistant.sayings import Download, Saying
+from graphs.context import Circumstances, Minds
+from graphs.conversation import Conversation, Visit
+from graphs.desk.desk import Desk
+from graphs.desk.lives import Lives
+from graphs.desk.settings import Settings
+
+FILE = Attachment(name="toy.py", text="import torch\n\ndef forward(x):\n    return x\n")
+Talk = Callable[..., object]
+
+
+@pytest.fixture
+async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Lives]:
+    def minds(around: Circumstances) -> Minds:
+        return toy.toy_minds(toy.LOOPS)
+
+    found = Lives(
+        tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor(), make_minds=minds
+    )
+    yield found
+    await found.aclose()
+
+
+@pytest.fixture
+def desk(lives: Lives, tmp_path: Path) -> Desk:
+    return Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", search="quick"))
+
+
+@pytest.fixture
+def talk(desk: Desk) -> Talk:
+    """Say something and get the answers."""
+    conversation = Conversation()
+
+    async def said(text: str, *files: Attachment) -> list[Saying]:
+        visit = Visit(desk, RulesAssistant(), text, files)
+        return [saying async for saying in conversation.hear("t", visit)]
+
+    return said
+
+
+async def ended(lives: Lives) -> None:
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(asyncio.wrap_future(life.done) for life in lives.going))
+
+
+async def test_the_story_from_a_file_to_a_download(desk: Desk, lives: Lives, talk: Talk) -> None:
+    (card,) = await talk("make this faster please", FILE)
+    assert card.question
+    assert desk.task is not None
+    await talk("no half precision")
+    (begun,) = await talk("yes, two rounds")
+    assert desk.run, begun.text
+    await ended(lives)
+    for text in ("status", "explain the best", "show me the code", "why is v2 faster than v1?"):
+        for saying in await talk(text):
+            assert saying.pieces, text
+            assert "cannot do that yet" not in saying.text, text
+    (asked,) = await talk("can I take it home?")
+    assert asked.question
+    answers = await talk("yes")
+    assert any(isinstance(piece, Download) for saying in answers for piece in saying.pieces)
+
+
+async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
+    desk: Desk, lives: Lives, talk: Talk
+) -> None:
+    questions = (
+        "hi", "status", "what is the floor?", "show the code", "show the profile",
+        "show the ledger", "explain round 1", "explain v1", "compare v1 and v2", "show my hints",
+        "list my runs", "focus on one pass", "pause", "stop", "export it", "flurb the wozzle",
+        "is there a gpu here?", "continue", "open run nothing-0000-xx", "change the shapes",
+    )  # fmt: skip
+    for text in questions:
+        assert await talk(text), text
+    await talk("", FILE)
+    for text in questions[:12]:
+        assert await talk(text), text
+    await talk("go")
+    await ended(lives)
+    for text in questions:
+        assert await talk(text), text
+    await ended(lives)
+
+
+async def test_steering_said_before_the_search_holds_in_it(
+    desk: Desk, lives: Lives, talk: Talk
+) -> None:
+    await talk("faster, but avoid shared memory", FILE)
+    await talk("go")
+    (shown,) = await talk("what is banned?")
+    assert "shared memory" in str(shown)
+    await ended(lives)
