@@ -1,0 +1,150 @@
+"""One conversation on the server: its desk, what its run shows, and the pages that look at it.
+
+It lives without a page: a search that nobody watches is shown when somebody comes back. What the
+page sees of a run is made from the archive's events alone.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from chainlit.config import config
+from chainlit.step import StepDict
+
+from agents.assistant.sayings import Saying
+from graphs.desk import Desk, Told
+from graphs.speech import Speech
+from ui.chat.lines import Line, stamp
+from ui.chat.pieces import actions_of, kept_offers, message, note_of, without_offers
+from ui.chat.plots import picture
+from ui.chat.presenting import Presentation
+from ui.chat.progress import progress, result
+from ui.chat.screen import Screen
+from ui.chat.speaking import spoken
+from ui.progress.board import Board
+
+log = logging.getLogger(__name__)
+
+# How often, in seconds, the progress and its plots are drawn anew at most.
+EVERY_S = 2.0
+# What comes within this is shown together.
+TOGETHER_S = 0.05
+LOOK_S = 1.0
+
+
+class Room:
+    """A conversation.
+
+    Args:
+        thread: Its id.
+        desk: Where its wishes are done.
+        leave: Called when nobody looks and nothing runs, so that it may be forgotten.
+    """
+
+    def __init__(self, thread: str, desk: Desk, leave: Callable[[], None]) -> None:
+        self.thread, self.desk = thread, desk
+        self.screen = Screen(thread)
+        self.board = Board()
+        self._leave = leave
+        self._presentation: Presentation | None = None
+        self._pending: dict[str, Line] = {}
+        self._due = asyncio.Event()
+        self._stale = False
+        self._asked_in = ""
+        self._drawn_at_s = -EVERY_S
+        self._drawn_state = ""
+        # Without a page's context: what is told here belongs to no page, and is kept at once.
+        self._task = asyncio.create_task(self._show(), context=contextvars.Context())
+        contextvars.Context().run(self.desk.watch, self._hear)
+        contextvars.Context().run(self.desk.overhear, self._overhear)
+
+    async def say(self, saying: Saying) -> None:
+        """Show an answer; only the latest has buttons."""
+        await self._unask()
+        note = note_of(self.thread, saying, config.ui.name)
+        drawn = [await picture(self.thread, self.desk.home, item) for item in note.pictures]
+        files = [*note.files, *(item for item in drawn if item is not None)]
+        await self.screen.say(note.step, files, note.actions)
+        if note.actions:
+            self._asked_in = note.step["id"]
+
+    async def said(self, words: str, author: str) -> None:
+        """Show what a button said for the person."""
+        await self._unask()
+        step = message(self.thread, str(uuid.uuid4()), words, author, by_person=True)
+        await self.screen.say(step, [])
+
+    async def reopen(self, steps: list[StepDict]) -> None:
+        """Take up what was kept: its messages, and the buttons of the last answer."""
+        self.screen.remember(steps)
+        last = next((step for step in reversed(steps) if kept_offers(step)), None)
+        if last is not None and not self._asked_in:
+            self._asked_in = last["id"]
+            await self.screen.recall(last, actions_of(last["id"], kept_offers(last)))
+
+    async def close(self) -> None:
+        """Show no more; the search goes on."""
+        self.desk.unwatch()
+        self.desk.turn_away()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _unask(self) -> None:
+        """Take away the buttons of the answer before."""
+        id, self._asked_in = self._asked_in, ""
+        step = self.screen.step(id) if id else None
+        if step is not None:
+            await self.screen.unask(without_offers(step))
+
+    async def _hear(self, told: Told) -> None:
+        """Fold an event; what it changes is shown a moment later."""
+        if self._presentation is None or self._presentation.run != told.run:
+            self._presentation, self.board = Presentation(told.run), Board()
+            self.screen.begin(told.run, f"begun:{told.seq}", stamp(datetime.now(UTC)))
+        self.board.fold(told.event)
+        for line in self._presentation.take(told.seq, told.event):
+            self._pending[line.key] = line
+        if card := result(told, self._presentation.known):
+            self._pending[card.key] = card
+        self._due.set()
+
+    async def _overhear(self, speech: Speech) -> None:
+        step, ended = spoken(self.thread, self.desk.run, self.board.round, speech)
+        await self.screen.speak(step, ended=ended)
+
+    async def _show(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._due.wait()
+            await asyncio.sleep(TOGETHER_S)
+            self._due.clear()
+            try:
+                await self._draw()
+            except Exception:
+                log.exception("conversation %s could not be shown", self.thread)
+            if not self.screen.watched and not self.desk.running and not self._due.is_set():
+                self._leave()
+
+    async def _draw(self) -> None:
+        """Everything that changed, parents first; the progress now and then."""
+        await self.screen.catch_up()
+        if self._presentation is None:
+            return
+        run, pending, self._pending = self._presentation.run, self._pending, {}
+        for line in pending.values():
+            await self.screen.draw(run, line)
+        state, now_s = self.desk.state, time.monotonic()
+        self._stale = self._stale or bool(pending)
+        due = self._stale and now_s - self._drawn_at_s >= EVERY_S
+        if due or state != self._drawn_state:
+            self._drawn_at_s, self._drawn_state, self._stale = now_s, state, False
+            await self.screen.draw(
+                run, progress(self.thread, state, self.board, self._presentation.known)
+            )
