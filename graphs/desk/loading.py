@@ -10,9 +10,10 @@ from graphs.desk.card import card_of, saying_of
 from graphs.desk.devices import other_device
 from graphs.desk.people import file_name
 from graphs.desk.place import Place
+from graphs.desk.progress import quiet
 from graphs.desk.proposing import proposals
 from graphs.desk.table import OnTable
-from graphs.words import one_line
+from graphs.words import plain
 from profiles.load import Hardware, search_profile
 from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
 from tools.nouns import InputSpec, Refusal, Task, Value
@@ -169,14 +170,14 @@ def _put(place: Place, wish: LoadTask) -> Path:
 def _refused(refusal: Refusal, fresh: OnTable) -> Saying:
     """Why it is no task, with what might make it one."""
     offers = proposals(Path(fresh.file), fresh.policy, refusal)
-    pieces: tuple[Words | Code, ...] = (Words(text=one_line(refusal.sentence, 600)),)
+    why: tuple[Words | Code, ...] = (Words(text=quiet(refusal.sentence, 600)),)
     if refusal.detail:
-        pieces += (Code(title="what happened", text=refusal.detail[-4000:]),)
+        why += (Code(title="what happened", text=plain(refusal.detail[-4000:])),)
     if not offers:
-        return Saying(pieces=pieces)
-    ask = Words(text="Which of these shall I take? You can also write others.")
+        return Saying(pieces=why)
+    ask = Words(text="Shall I take one of these? You can also write another.")
     cancelling = Offer(label="Cancel", wish=CancelTask())
-    return Saying(pieces=(*pieces, ask), offers=(*offers, cancelling), question=True)
+    return Saying(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
 
 
 def _how_to_change(place: Place) -> Saying:
