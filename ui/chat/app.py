@@ -19,6 +19,8 @@ from ui.chat.drawing import ACTION, wish_of
 from ui.chat.house import close_house, house, open_house
 from ui.chat.login import LOCAL
 from ui.chat.room import Room
+from ui.chat.sidebar import ACTION as BESIDE
+from ui.chat.sidebar import show_beside
 from ui.chat.starters import STARTERS
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,14 @@ async def press(action: cl.Action) -> None:
     if not action.payload.get("quiet"):
         await room.said(label, _person(get_context()))
     await _answer(room, label, wish)
+
+
+@cl.action_callback(BESIDE)
+async def put_beside(action: cl.Action) -> None:
+    """A person wants a message's code in the side panel."""
+    room = await _enter()
+    if step := room.screen.step(str(action.payload.get("message"))):
+        await show_beside(room.thread, step["output"])
 
 
 @cl.on_chat_resume

@@ -75,6 +75,9 @@ generated_by = "2.12.0"
 # Chainlit's words that would be wrong or strange here, by their place in its translations.
 WORDS = {
     "chat.watermark": "Speed-ups are measured on this machine. What was not verified is said.",
+    # A step says what it is by itself: "Round 1", not "Used Round 1".
+    "chat.messages.status.using": "",
+    "chat.messages.status.used": "",
     "chat.input.placeholder": "Attach a PyTorch file, or say what to do",
     "auth.login.title": "Come in",
     "auth.login.form.email.label": "Name",

@@ -1,5 +1,6 @@
 """What is known of a run from its events so far: ideas, candidates in order, times, baselines."""
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +16,8 @@ from graphs.events import (
     RunStarted,
 )
 from tools.nouns import Baselines, Candidate, Evaluation, Idea, Verdict
+
+_ID = re.compile(r"\b[0-9a-f]{12}\b")
 
 
 @dataclass
@@ -81,6 +84,10 @@ class Gathered:
         """What people call a candidate; its id where it is not known."""
         found = self.tried.get(candidate)
         return found.name if found else candidate
+
+    def spoken(self, words: str) -> str:
+        """Words in which candidates have the names that people use."""
+        return _ID.sub(lambda found: self.name_of(found.group()), words)
 
     def take(self, event: Event) -> None:
         """Take in one event."""

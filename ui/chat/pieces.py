@@ -14,6 +14,7 @@ from agents.assistant.wishes import ContinueSearch, PauseSearch, StopSearch
 from ui.chat.drawing import action_of, title
 from ui.chat.lines import Button, stamp
 from ui.chat.safe import fence, mend, table
+from ui.chat.sidebar import beside_of
 
 # Where the buttons of a message are kept, for a page that is opened later.
 OFFERS = "offers"
@@ -49,10 +50,11 @@ def note_of(thread: str, saying: Saying, author: str) -> Note:
     downloads = [piece for piece in saying.pieces if isinstance(piece, Download)]
     step = message(thread, id, words or title("Here it is."), author)
     step["metadata"] = {OFFERS: [offer.model_dump_json() for offer in saying.offers]}
+    beside = beside_of(id) if any(isinstance(p, Code) for p in saying.pieces) else ()
     return Note(
         step,
         files=[_file(thread, piece) for piece in downloads],
-        actions=actions_of(id, saying.offers),
+        actions=(*actions_of(id, saying.offers), *beside),
         pictures=tuple(piece for piece in saying.pieces if isinstance(piece, Picture)),
     )
 

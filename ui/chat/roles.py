@@ -16,7 +16,7 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from tools.nouns import Idea, Prediction
+from tools.nouns import Idea
 from ui.chat.candidates import said
 from ui.chat.gathering import Gathered
 from ui.chat.lines import Line
@@ -106,17 +106,17 @@ def idea(key: str, at: datetime, idea: Idea, known: Gathered) -> Line:
 def critique(key: str, event: Critiqued, known: Gathered) -> Line:
     """What the critic makes of fast and slow candidates."""
     analysis = event.analysis
-    words = [paragraphs(analysis.implies)]
+    words = [paragraphs(known.spoken(analysis.implies))]
     for claim in analysis.claims:
         pair = f"{known.name_of(claim.faster)} beats {known.name_of(claim.slower)}"
-        words.append(f"**{text(pair)}**: {text(claim.words)}")
-        words.append("\n".join(f"- {text(number)}" for number in claim.numbers))
-    words += [f"- {text(_predicted(item))}" for item in analysis.predictions]
+        words.append(f"**{text(pair)}**: {text(known.spoken(claim.words))}")
+        words.append("\n".join(f"- {text(known.spoken(number))}" for number in claim.numbers))
+    words += [f"- {text(known.spoken(prediction_words(item)))}" for item in analysis.predictions]
     if analysis.predictions_checked:
         held, checked = analysis.predictions_held, analysis.predictions_checked
         words.append(f"Earlier predictions: {held} of {checked} held.")
     words += [f"*{text(note)}*" for note in analysis.notes]
-    name = f"Critic: {one_line(analysis.implies, 80)}"
+    name = f"Critic: {one_line(known.spoken(analysis.implies), 80)}"
     return _step(key, name, "\n\n".join(part for part in words if part), event.at, "scale")
 
 
@@ -149,10 +149,6 @@ def noted(key: str, event: Noted | Awaited) -> Line:
 def _step(key: str, name: str, words: str, at: datetime, icon: str) -> Line:
     """A step that tells something finished."""
     return Line(key=key, name=name, words=words, at=at, ended_at=at, icon=icon)
-
-
-def _predicted(item: Prediction) -> str:
-    return prediction_words(item)
 
 
 def _number(idea: Idea, known: Gathered) -> int:

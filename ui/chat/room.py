@@ -18,7 +18,9 @@ from chainlit.step import StepDict
 
 from agents.assistant.sayings import Saying
 from graphs.desk import Desk, Told
+from graphs.events import RunStarted
 from graphs.speech import Speech
+from ui.chat.gathering import Gathered
 from ui.chat.lines import Line, stamp
 from ui.chat.pieces import actions_of, kept_offers, message, note_of, without_offers
 from ui.chat.plots import picture
@@ -54,6 +56,7 @@ class Room:
         self._presentation: Presentation | None = None
         self._pending: dict[str, Line] = {}
         self._due = asyncio.Event()
+        self._card: Line | None = None
         self._stale = False
         self._asked_in = ""
         self._drawn_at_s = -EVERY_S
@@ -105,14 +108,22 @@ class Room:
     async def _hear(self, told: Told) -> None:
         """Fold an event; what it changes is shown a moment later."""
         if self._presentation is None or self._presentation.run != told.run:
-            self._presentation, self.board = Presentation(told.run), Board()
+            self._presentation, self.board, self._card = Presentation(told.run), Board(), None
             self.screen.begin(told.run, f"begun:{told.seq}", stamp(datetime.now(UTC)))
         self.board.fold(told.event)
         for line in self._presentation.take(told.seq, told.event):
             self._pending[line.key] = line
-        if card := result(told, self._presentation.known):
-            self._pending[card.key] = card
+        self._end(told, self._presentation.known)
         self._due.set()
+
+    def _end(self, told: Told, known: Gathered) -> None:
+        """Show the card of a session's end; an earlier one is no longer the place to go on."""
+        card = result(told, known)
+        if self._card is not None and (card or isinstance(told.event, RunStarted)):
+            self._pending[self._card.key] = self._card.model_copy(update={"buttons": ()})
+            self._card = None
+        if card is not None:
+            self._card = self._pending[card.key] = card
 
     async def _overhear(self, speech: Speech) -> None:
         step, ended = spoken(self.thread, self.desk.run, self.board.round, speech)

@@ -56,7 +56,9 @@ def fence(foreign: str, language: str = "") -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain texts."""
+    """A table of plain texts; without names of columns it is a list of names and values."""
+    if not any(columns):
+        return "\n".join(_pair(row) for row in rows)
     lines = [_row(columns), "|" + "---|" * len(columns), *(_row(row) for row in rows)]
     return "\n".join(lines)
 
@@ -88,6 +90,11 @@ def _mended(words: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(text(cell) for cell in cells) + " |"
+
+
+def _pair(cells: Sequence[str]) -> str:
+    name, *rest = cells
+    return f"- **{text(name)}**: " + ", ".join(text(cell) for cell in rest)
 
 
 def _fence(inside: str, least: int) -> str:

@@ -16,7 +16,7 @@ from chainlit.element import Element, ElementDict
 from chainlit.session import WebsocketSession
 from chainlit.step import StepDict
 
-from ui.chat.drawing import action_of, differs, element_of, kept_element, step_of
+from ui.chat.drawing import ACTION, action_of, differs, element_of, kept_element, step_of
 from ui.chat.lines import Line, id_of
 
 # What was sent within this time is sent again to a page that comes back.
@@ -155,17 +155,21 @@ class Screen:
         return shown.step if shown else self._stored.get(id)
 
     async def unask(self, step: StepDict) -> None:
-        """Take a message's buttons away, here and in the store."""
+        """Take a message's questions away, here and in the store."""
         shown = self._shown.get(step["id"])
         if shown is not None:
-            await self._buttons(shown.actions, ())
-            shown.actions = ()
-        await self._put(step)
+            stay = tuple(action for action in shown.actions if action.name != ACTION)
+            await self._buttons(shown.actions, stay)
+            shown.step, shown.actions = step, stay
+        await self._write(step)
 
     async def _put(self, step: StepDict) -> None:
         stored = self._stored.pop(step["id"], None)
         if stored is not None and not differs(stored, step):
             return
+        await self._write(step)
+
+    async def _write(self, step: StepDict) -> None:
         if layer := get_data_layer():
             await layer.create_step(step.copy())
         for page in self.pages:
