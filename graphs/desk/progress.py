@@ -1,5 +1,7 @@
 """Where the search stands, what was just tried, and who leads."""
 
+import re
+
 from agents.assistant.sayings import Picture, Saying, Table, Words
 from graphs.desk.driving import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from graphs.desk.place import Place
@@ -128,5 +130,7 @@ def plain_title(story: Story, idea: str) -> str:
 
 
 def quiet(text: str, limit: int = 100) -> str:
-    """Somebody's text on one line with what Markdown would act upon taken out."""
-    return "".join(char for char in one_line(plain(text), limit) if char not in "*_`[]<>#|\\$~")
+    """Somebody's text on one line with nothing in it that Markdown would act upon."""
+    line = re.sub(r"[*`\[\]<>#|\\$~]", "", one_line(plain(text), limit))
+    # Within a name an underscore is one; at its edge it would begin an emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)

@@ -1,8 +1,8 @@
 """Workers that stand ready, for whoever cannot wait for one to start.
 
-A start takes seconds, most of them torch's import; it happens under the device's lease, so that
-it disturbs nobody's times, and some time after the last one was taken, so that it does not compete
-with whoever took it.
+A start takes seconds, most of them torch's import. It waits until nobody holds the device's lease,
+so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
+with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
 """
 
 import asyncio
@@ -74,10 +74,11 @@ class Spares:
     async def _fill(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
         while self.ready < self._wanted:
+            async with self._lease:
+                pass  # somebody who measures is let finish
             try:
-                async with self._lease:
-                    name = f"spare-{next(self._numbers)}"
-                    self._ready.append(await WorkerProcess.start(self._scratch / name, self._rules))
+                name = f"spare-{next(self._numbers)}"
+                self._ready.append(await WorkerProcess.start(self._scratch / name, self._rules))
             except WorkerBrokenError as broken:
                 # Whoever needs a worker starts one and is told what is wrong with it.
                 log.warning("no spare worker: %s", str(broken).splitlines()[0])
