@@ -102,3 +102,56 @@ async def browser():
         opened = await playwright.chromium.launch(executable_path=executable, args=flags.split())
         yield opened
         await opened.close()
+
+
+@pytest.fixture
+async def look():
+    """Opens pages without a server: what each is sent is kept in order."""
+    from chainlit.context import ChainlitContext, context_var
+    from chainlit.emitter import BaseChainlitEmitter
+    from chainlit.session import HTTPSession
+
+    class Recorder(BaseChainlitEmitter):
+        """A page that only remembers."""
+
+        def __init__(self, session):
+            super().__init__(session)
+            self.sent = []
+
+        async def send_step(self, step_dict):
+            self.sent.append(("step", dict(step_dict)))
+
+        async def delete_step(self, step_dict):
+            self.sent.append(("gone", dict(step_dict)))
+
+        async def send_element(self, element_dict):
+            self.sent.append(("element", dict(element_dict)))
+
+        async def emit(self, event, data):
+            self.sent.append((event, data))
+
+        def of(self, kind):
+            return [data for event, data in self.sent if event == kind]
+
+        @property
+        def buttons(self):
+            """The labels of the buttons that are there now."""
+            there = {}
+            for event, data in self.sent:
+                if event == "remove_action":
+                    there.pop(data["id"], None)
+                elif event == "action":
+                    assert data["id"] not in there, "a button is there twice"
+                    there[data["id"]] = data
+            return {action["label"]: action for action in there.values()}
+
+    def enter(thread: str = "thread", id: str = "page"):
+        session = HTTPSession(
+            id=id, thread_id=thread, token=None, user=None, client_type="webapp", user_env={}
+        )
+        session.has_first_interaction = True
+        context = ChainlitContext(session, emitter=Recorder(session))
+        context_var.set(context)
+        return context
+
+    return enter
