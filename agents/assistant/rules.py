@@ -18,7 +18,7 @@ from agents.assistant.reading.guesses import guesses
 from agents.assistant.reading.merging import merged, with_types
 from agents.assistant.reading.offers import answer_in, is_no, is_yes
 from agents.assistant.reading.pasted import python_files, take_apart
-from agents.assistant.reading.plain import bare, plain
+from agents.assistant.reading.plain import LONGEST, bare, plain
 from agents.assistant.reading.shapes import precisions_in, shapes_in
 from agents.assistant.reading.spelling import mended
 from agents.assistant.wishes import (
@@ -43,6 +43,7 @@ NEEDS_A_FILE = (
 NOT_PYTHON = "I can read Python files only."
 WELCOME = "You are welcome."
 AS_IT_IS = "All right, everything stays as it is."
+_LONGEST_THANKS = 80
 _THANKS = re.compile(
     r"(?:(?:many |ok |great |cool |perfect )?(?:thanks?(?: (?:you|a lot|so much))?|"
     r"thx|ty|danke(?: schön)?|cheers|merci)[ ,.!]*|(?:cool|nice|great|wow|awesome|"
@@ -109,7 +110,7 @@ def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
 def _wishes_for_later(words: str) -> list[Wish]:
     """Where the search is to look; that it is to be fast need not be said."""
     turn, found = Turn(text=words), list[Wish]()
-    for sentence in sentences(words):
+    for sentence in sentences(words[:LONGEST]):
         said = _sentence(sentence, turn)
         found += said or [wish for part in parts(sentence) for wish in _sentence(part, turn)]
     steered = [wish for wish in found if isinstance(wish, Steer)]
@@ -126,13 +127,13 @@ def _said(text: str, turn: Turn) -> Reading:
         return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     if small := _small_talk(plain(text).strip(" .!,:)"), turn):
         return small
-    return _clauses(text, turn)
+    return _clauses(re.sub(r"\s*\n\s*", "\n", text[:LONGEST]), turn)
 
 
 def _small_talk(words: str, turn: Turn) -> Reading | None:
     if _GREETING.fullmatch(words):
         return _sure(AskForHelp())
-    if _THANKS.fullmatch(words):
+    if len(words) < _LONGEST_THANKS and _THANKS.fullmatch(words):
         return Reading(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
     if is_no(words) and not (turn.running or (turn.task and not turn.run)):
         return Reading(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
@@ -164,7 +165,9 @@ def _sentence(sentence: str, turn: Turn) -> tuple[Wish, ...]:
 
 def _says_nothing(sentence: str) -> bool:
     words = plain(sentence).strip(" .!,:)")
-    return not re.search(r"\w", bare(words)) or bool(_THANKS.fullmatch(words))
+    return not re.search(r"\w", bare(words)) or (
+        len(words) < _LONGEST_THANKS and bool(_THANKS.fullmatch(words))
+    )
 
 
 def _needs_a_file(wishes: Sequence[Wish], turn: Turn) -> bool:

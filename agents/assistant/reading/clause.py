@@ -11,6 +11,8 @@ from agents.assistant.reading.questions import name_in, question_in
 from agents.assistant.reading.steering import steering_in
 from agents.assistant.wishes import ChangeTask, Steer, Wish
 
+# What is longer says more than rules can know.
+LONGEST_CLAUSE = 240
 _POLITE = re.compile(r"(?:please )?(?:can|could|would|will|may|might) (?:you|we|i)\b")
 _CRAFT = re.compile(
     r"(?:increase|decrease|reduce|enlarge|raise|lower|unroll|fuse|merge|split|tile|vectorize|cache"
@@ -30,7 +32,7 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
         turn: What they may be about.
         alone: Whether the clause is its whole sentence; a name without a verb is a wish only then.
     """
-    said = translated(plain(part))
+    said = translated(plain(part[:LONGEST_CLAUSE]))
     words = bare(said)
     if is_question(words):
         return _steered(words, turn) or question_in(words, turn)

@@ -24,6 +24,8 @@ _WEAK = re.compile(
     r"\s+with\s+(?=no\s)|\s+(?=without\s)",
     re.I,
 )
+# A message of more sentences than these is not a row of orders.
+_SENTENCES = 8
 # Parts of one sentence that are put together in every way; more are read as they come.
 _MOST = 8
 
@@ -36,7 +38,7 @@ def sentences(text: str) -> list[str]:
         found.append(text[begin : match.start()].strip() + mark)
         begin = match.end()
     found.append(text[begin:].strip())
-    return [part for part in found if re.search(r"\w|\?", part)]
+    return [part for part in found if re.search(r"\w|\?", part)][:_SENTENCES]
 
 
 def wishes_in(sentence: str, understand: Understand) -> tuple[Wish, ...]:

@@ -8,7 +8,7 @@ import re
 import unicodedata
 
 # A message longer than this is no sentence; what stands behind it is not read as words.
-LONGEST = 4_000
+LONGEST = 1_000
 _SAME = str.maketrans(
     {
         "\N{RIGHT SINGLE QUOTATION MARK}": "'",
