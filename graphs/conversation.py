@@ -21,6 +21,7 @@ from langgraph.runtime import Runtime
 from langsmith import tracing_context
 
 from agents.assistant.assistant import Assistant, Attachment, Deed, Turn
+from agents.assistant.rules import urgent
 from agents.assistant.sayings import Offer, Saying
 from agents.assistant.wishes import ChangeTask, LoadTask, StartSearch, Wish
 
@@ -99,6 +100,9 @@ def build_conversation(
 class Conversation:
     """Hears messages and buttons; those of one thread wait for each other.
 
+    A button, and an order to pause, stop or steer, do not wait for a model that is still thinking
+    about something else; they are done at once and not remembered.
+
     Args:
         checkpointer: Where memories are kept; without one they end with the process.
     """
@@ -113,6 +117,10 @@ class Conversation:
         Raises:
             Exception: What the desk or the assistant raised; the memory is as it was before.
         """
+        if self._turns[thread].locked() and (wishes := _urgent(visit)):
+            for wish in wishes:
+                yield await visit.desk.do(wish)
+            return
         config: RunnableConfig = {"configurable": {"thread_id": thread}, "recursion_limit": STEPS}
         async with self._turns[thread]:
             with tracing_context(enabled=False):  # nothing goes to a tracing service
@@ -180,6 +188,12 @@ def after_act(state: Memory, runtime: Runtime[Visit]) -> Literal["act", "underst
     if visit.pending:
         return "act"
     return "understand" if _may_look(visit) and visit.looks < LOOKS else "say"
+
+
+def _urgent(visit: Visit) -> tuple[Wish, ...]:
+    if visit.wish is not None:
+        return (visit.wish,)
+    return urgent(visit.desk.turn(visit.text)) if not visit.attachments else ()
 
 
 def _may_look(visit: Visit) -> bool:

@@ -27,10 +27,12 @@ from agents.assistant.wishes import (
     ChangeTask,
     ContinueSearch,
     LoadTask,
+    PauseSearch,
     ShowCode,
     ShowProgress,
     StartSearch,
     Steer,
+    StopSearch,
     Unclear,
     Wish,
 )
@@ -77,6 +79,14 @@ class RulesAssistant:
     async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
         """What a message wants, once: what was done is answered."""
         return Understanding(wishes=()) if done else read(turn).understanding
+
+
+def urgent(turn: Turn) -> tuple[Wish, ...]:
+    """What must not wait for an answer that is being made: to pause, to stop, where to look."""
+    reading = read(turn)
+    wishes = reading.understanding.wishes
+    orders = all(isinstance(wish, PauseSearch | StopSearch | Steer) for wish in wishes)
+    return wishes if reading.sure and orders else ()
 
 
 def read(turn: Turn) -> Reading:

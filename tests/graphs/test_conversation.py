@@ -209,6 +209,28 @@ async def test_two_messages_of_one_thread_wait_for_each_other(hear: Hear) -> Non
     assert len(assistant.turns[0].earlier) == 5
 
 
+async def test_an_order_does_not_wait_for_a_model_that_is_thinking(hear: Hear) -> None:
+    answered = asyncio.Event()
+
+    class Thoughtful:
+        async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+            await answered.wait()
+            return Understanding(wishes=(), words="At last.")
+
+    desk = NotingDesk(run="r", running=True)
+    slow = asyncio.create_task(hear(desk, "what do you think of it?", assistant=Thoughtful()))
+    await asyncio.sleep(0.05)
+    assert await hear(desk, "pause", assistant=Thoughtful()) == ["did pause_search"]
+    assert await hear(desk, "no half precision", assistant=Thoughtful()) == ["did steer"]
+    assert await hear(desk, "Show the code", wish=ShowCode()) == ["did show_code"]
+    waiting = asyncio.create_task(hear(desk, "and status?"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    answered.set()
+    assert await slow == ["At last."]
+    assert await waiting == ["did show_progress"]
+
+
 async def test_what_is_open_survives_a_restart_of_the_server(hear: Hear, tmp_path: Path) -> None:
     desk = NotingDesk()
     for text, files in (("", (MODULE,)), ("go", ())):

@@ -11,9 +11,7 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from agents.assistant.assistant import Assistant
-from agents.assistant.model import ModelAssistant
-from agents.assistant.rules import RulesAssistant
-from agents.model.voices import endpoint_voice
+from agents.assistant.choice import assistant_for
 from graphs.conversation import Conversation
 from graphs.desk import Desk, Finding, Lives, Settings
 from ui.chat.room import Room
@@ -103,7 +101,7 @@ def house() -> House:
 
 def _assistant(settings: ChatSettings) -> Assistant:
     models = settings.models
-    return ModelAssistant(endpoint_voice(models.planner)) if models else RulesAssistant()
+    return assistant_for(models.planner if models else None)
 
 
 def _report(run: str, home: Path, path: Path) -> Path:
