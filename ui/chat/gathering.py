@@ -58,7 +58,7 @@ class Gathered:
     baselines: Baselines | None = None
     ideas: dict[str, Idea] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
-    round_ends: list[datetime] = field(default_factory=list)
+    round_ends: dict[int, datetime] = field(default_factory=dict)
     best: str = ""
 
     @property
@@ -112,7 +112,7 @@ class Gathered:
                 if event.candidate in self.tried:
                     self.tried[event.candidate].was_best = True
             case RoundFinished():
-                self.round_ends.append(event.at)
+                self.round_ends[event.round] = event.at
 
     def _written(self, event: CandidateWritten) -> None:
         name = event.candidate.id

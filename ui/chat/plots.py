@@ -123,7 +123,7 @@ def levels(known: Gathered) -> list[tuple[str, float, str]]:
 
 def _ends(known: Gathered) -> list[float]:
     begun = known.begun
-    return [(end - begun).total_seconds() for end in known.round_ends] if begun else []
+    return [(end - begun).total_seconds() for end in known.round_ends.values()] if begun else []
 
 
 def _level(name: str, ms: float, end: float, color: str) -> dict[str, object]:

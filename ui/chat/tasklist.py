@@ -17,18 +17,19 @@ def tasklist(thread: str, state: str, board: Board, known: Gathered) -> Sheet:
     """The list; a task leads to what it is about."""
     running = state in {"starting", "running", "pausing", "stopping"}
     tasks = [_task("Time PyTorch itself", "done" if known.baselines else _now(running))]
-    ended = len(known.round_ends)
+    ended = max(known.round_ends, default=0)
     first = max(1, ended - ROUNDS + 1)
     if first > 1:
         tasks.append(_task(f"{count(first - 1, 'earlier round')}", "done"))
-    for number in range(first, ended + 1):
+    for number in (number for number in known.round_ends if number >= first):
         for_id = id_of(thread, board.run, f"round:{number}")
         tasks.append(_task(f"Round {number}{_brought(number, known)}", "done", for_id))
-    if running and known.baselines and board.finished is None:
-        for_id = id_of(thread, board.run, f"round:{board.round}") if board.round > ended else ""
-        tasks.append(_task(f"Round {ended + 1}: {one_line(board.stage, 60)}", "running", for_id))
-    elif running:
-        tasks.append(_task(one_line(board.stage, 60), "running"))
+    stage = one_line(board.stage, 60)
+    if running and board.round > ended:
+        for_id = id_of(thread, board.run, f"round:{board.round}")
+        tasks.append(_task(f"Round {board.round}: {stage}", "running", for_id))
+    elif running and known.baselines:
+        tasks.append(_task(stage.capitalize(), "running"))
     content = {"status": _headline(state), "tasks": tasks}
     return Sheet(key="tasks", name="tasks", kind="tasklist", content=json.dumps(content))
 
