@@ -210,7 +210,8 @@ async def drive(graph: SearchGraph, context: SearchContext) -> None:
     config = _config(context)
     snapshot = await graph.aget_state(config)
     payload: SearchState | None = None if snapshot.values else START_STATE
-    if snapshot.values and not snapshot.next:
+    # Tasks, and not `next`: that leaves out those which had ended when the step was interrupted.
+    if snapshot.values and not snapshot.tasks:
         config = await graph.aupdate_state(config, _going_on(context), as_node="select")
         config["recursion_limit"] = _config(context)["recursion_limit"]
         context.archive.record_decision(WENT_ON, str(snapshot.values["round"]))
