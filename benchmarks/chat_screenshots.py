@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from chat_driver import ROOT, Server
 from playwright.async_api import Browser, Page, async_playwright, expect
@@ -21,7 +22,7 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync"
 )
 # Width, height, scheme.
-LOOKS: dict[str, tuple[int, int, str]] = {
+LOOKS: dict[str, tuple[int, int, Literal["light", "dark"]]] = {
     "light": (1180, 900, "light"),
     "dark": (1180, 900, "dark"),
     "phone": (390, 844, "light"),
@@ -47,38 +48,48 @@ async def pictures(file: Path, out: Path) -> None:
 
 
 async def _walk(browser: Browser, url: str, file: Path, out: Path) -> None:
-    page = await (await browser.new_context(color_scheme="light")).new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    await page.set_viewport_size({"width": 1180, "height": 900})
-    await page.goto(url)
-    await expect(page.locator("#chat-input")).to_be_visible(timeout=PATIENCE_MS)
+    pages = {name: await _page(browser, *look) for name, look in LOOKS.items()}
+    page = pages["light"]
+    await asyncio.gather(*(opened.goto(url) for opened in pages.values()))
+    await expect(page.get_by_text("Try it")).to_be_visible(timeout=PATIENCE_MS)
     await page.wait_for_load_state("networkidle")
-    await look(page, "start", out)
+    await _look(pages, "start", out)
     await page.set_input_files("input[type=file]", file)
-    await page.wait_for_timeout(1000)
+    await page.wait_for_timeout(1500)
     await page.locator("#chat-input").press_sequentially("Make this faster, please")
     await page.keyboard.press("Enter")
-    go = page.get_by_role("button", name=re.compile("^Go$")).last
+    go = page.get_by_role("button", name="Go", exact=True).last
     await expect(go).to_be_visible(timeout=PATIENCE_MS)
-    await look(page, "card", out)
+    # The same conversation in every look at once, as on several devices.
+    await asyncio.gather(*(pages[name].goto(page.url) for name in ("dark", "phone")))
+    await page.wait_for_timeout(3000)
+    await _look(pages, "card", out)
     await go.click()
-    await expect(page.get_by_text(re.compile("round 1", re.I)).last).to_be_visible(
-        timeout=PATIENCE_MS
-    )
-    await page.wait_for_timeout(6000)
-    await look(page, "search", out)
-    home = page.get_by_role("button", name=re.compile("take it home|export", re.I)).last
+    await expect(page.get_by_text("leaders").last).to_be_visible(timeout=PATIENCE_MS)
+    await page.wait_for_timeout(5000)
+    await _look(pages, "search", out, to="Time PyTorch|search is in round")
+    home = page.get_by_role("button", name="Take it home").last
     await expect(home).to_be_visible(timeout=PATIENCE_MS)
-    await page.wait_for_timeout(2000)
-    await look(page, "result", out)
+    await page.wait_for_timeout(4000)
+    await _look(pages, "result", out, to="It ended because")
 
 
-async def look(page: Page, name: str, out: Path) -> None:
-    """One state in every look; the page is the same one, so the search is too."""
-    for look, (width, height, scheme) in LOOKS.items():
-        await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        await page.set_viewport_size({"width": width, "height": height})
-        await page.wait_for_timeout(700)
+async def _page(
+    browser: Browser, width: int, height: int, scheme: Literal["light", "dark"]
+) -> Page:
+    context = await browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    return await context.new_page()
+
+
+async def _look(pages: dict[str, Page], name: str, out: Path, to: str = "") -> None:
+    """One state in every look, with what matters in the middle."""
+    for look, page in pages.items():
+        if to:
+            await page.get_by_text(re.compile(to)).last.scroll_into_view_if_needed()
+            await page.wait_for_timeout(500)
         await page.screenshot(path=out / f"chat-{name}-{look}.png")
 
 

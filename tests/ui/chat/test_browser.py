@@ -93,11 +93,21 @@ async def begin(page: Page, file: Path) -> None:
     await expect(button(page, "Pause")).to_be_visible(timeout=PATIENCE_MS)
 
 
+async def answers(page: Page, question: str, words: str) -> None:
+    """Wait until something that was said after the question says this."""
+    after = page.locator(
+        f"xpath=//*[@data-step-type='user_message'][contains(., '{question}')]"
+        "/following::*[@data-step-type='assistant_message']"
+    )
+    found = after.filter(has_text=re.compile(words, re.I)).last
+    await expect(found).to_be_visible(timeout=PATIENCE_MS)
+
+
 async def test_the_whole_story(page, small, tmp_path):
     await begin(page, small)
     await shows(page, "round 1")  # watch
     await say(page, "stop trying shared memory")  # steer
-    await shows(page, "shared memory")
+    await answers(page, "stop trying shared memory", "shared memory|already")
     await button(page, "Pause").click()
     await expect(button(page, "Continue")).to_be_visible(timeout=PATIENCE_MS)
     address = page.url
@@ -105,16 +115,16 @@ async def test_the_whole_story(page, small, tmp_path):
     await page.reload()
     await ready(page)
     assert page.url == address
-    await shows(page, "round 1")
     await shows(page, "make this faster")
+    await shows(page, "round 1")
     await button(page, "Continue").click()
+    await expect(page.get_by_role("button", name="Pause")).to_have_count(0, timeout=PATIENCE_MS)
 
     await say(page, "why is the best one fast?")
-    await shows(page, "because|bound|idea|baseline")
+    await answers(page, "why is the best one fast", "floor|bound|idea|baseline")
 
-    await expect(button(page, "Take it home|Export")).to_be_visible(timeout=PATIENCE_MS)
-    await button(page, "Take it home|Export").click()
-    await button(page, "^(Yes|Export it|Approve)").click()
+    await button(page, "Take it home|^Export").click()
+    await button(page, "Yes, export it").click()
     link = page.get_by_text(re.compile(r"\.zip$")).last
     async with page.expect_download() as coming:
         await link.click()
@@ -122,6 +132,61 @@ async def test_the_whole_story(page, small, tmp_path):
     with zipfile.ZipFile(await (await coming.value).path()) as archive:
         archive.extractall(exported)
     await opens(small, next(exported.rglob("module.py")))
+
+
+async def test_what_was_attached_and_made_is_there_after_a_restart(page, server, small):
+    await begin(page, small)
+    await button(page, "^Stop").click()
+    await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
+    address = page.url
+    await server.kill()
+    server.port = urlsplit(server.url).port
+    await server.start()
+    await page.goto(address)
+    await ready(page)
+    await shows(page, re.escape(small.name))
+    await shows(page, "make this faster")
+    await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
+
+
+HOSTILE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    \"\"\"<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>\"\"\"
+
+    def forward(self, x):
+        return torch.relu(x)  # </code></pre><script>document.title='owned'</script>
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+"""
+
+
+async def test_nothing_that_is_uploaded_puts_script_into_the_page(page, tmp_path):
+    title = await page.title()
+    file = tmp_path / "<img src=x onerror=document.title='owned'>.py"
+    file.write_text(HOSTILE)
+    await page.set_input_files("input[type=file]", file)
+    await say(page, "[click](javascript:document.title='owned') <svg onload=alert(1)> faster")
+    await expect(button(page, "^(Go|Cancel)$")).to_be_visible(timeout=PATIENCE_MS)
+    await page.reload()
+    await ready(page)
+    await shows(page, "relu")
+    assert await page.title() == title
+    assert await page.locator("img[src='x']").count() == 0
+    assert await page.locator("a[href^='javascript']").count() == 0
+
+
+async def test_it_can_be_used_on_a_phone(page, small):
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.set_input_files("input[type=file]", small)
+    await shows(page, re.escape(small.name))
+    await say(page, "make this faster")
+    await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
+    wide = await page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 360
 
 
 async def opens(reference: Path, module: Path) -> None:
