@@ -1,13 +1,15 @@
 """Whole conversations by rules over a real desk; the search is the toy's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import importlib.util
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from agents.assistant.assistant import Attachment
+from agents.assistant.choice import assistant_for
 from agents.assistant.rules import RulesAssistant
 from agents.assistant.sayings import Download, Saying
 from graphs.context import Circumstances, Minds
@@ -15,6 +17,7 @@ from graphs.conversation import Conversation, Visit
 from graphs.desk.desk import Desk
 from graphs.desk.lives import Lives
 from graphs.desk.settings import Settings
+from profiles.models import ModelProfile
 
 FILE = Attachment(name="toy.py", text="import torch\n\ndef forward(x):\n    return x\n")
 Talk = Callable[..., object]
@@ -47,6 +50,26 @@ def talk(desk: Desk) -> Talk:
         return [saying async for saying in conversation.hear("t", visit)]
 
     return said
+
+
+@pytest.fixture
+def calling() -> Iterator[Callable[..., object]]:
+    """Start servers that call tools."""
+    path = Path(__file__).parents[2] / "agents" / "assistant" / "calling_server.py"
+    spec = importlib.util.spec_from_file_location("calling_server_here", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    started = []
+
+    def start(*replies: object) -> object:
+        started.append(module.CallingServer(*replies))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
 
 
 async def ended(lives: Lives) -> None:
@@ -101,3 +124,20 @@ async def test_steering_said_before_the_search_holds_in_it(
     (shown,) = await talk("what is banned?")
     assert "shared memory" in str(shown)
     await ended(lives)
+
+
+async def test_a_model_talks_over_the_same_desk(
+    desk: Desk, lives: Lives, talk: Talk, calling: Callable[..., object]
+) -> None:
+    await talk("", FILE)
+    await talk("go")
+    await ended(lives)
+    server = calling([("show_progress", "{}")], "It is done: [see](http://nowhere.example).")
+    profile = ModelProfile(name="loopback", model="tiny", base_url=server.base_url)
+    visit = Visit(desk, assistant_for(profile), "and what do you make of all that?")
+    answers = [saying async for saying in Conversation().hear("t", visit)]
+    assert len(answers) == 2
+    assert answers[0].pieces
+    assert answers[1].text == "It is done: see."
+    told = server.requests[1]["messages"][-1]["content"]
+    assert answers[0].text.splitlines()[0] in told
