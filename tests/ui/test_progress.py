@@ -116,3 +116,15 @@ def test_live_progress_leaves_the_terminal_as_it_was(recording):
             view.show(event)
     assert not view._live.is_started
     assert "a worker was replaced" in stream.getvalue()
+
+
+def test_a_resumed_search_goes_on_counting(recording, home):
+    kept = recording()
+    events = kept.events(kept.archive(home))
+    judged = sum(isinstance(event, CandidateJudged) for event in events)
+    board = Board()
+    board.recall(events)
+    assert board.judged
+    assert sum(board.by_verdict.values()) == len(board.judged) <= judged
+    assert board.elapsed_s == 0.0
+    assert board.finished is None

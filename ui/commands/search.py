@@ -12,7 +12,7 @@ from typing import Literal
 from rich.text import Text
 
 from graphs.control import Control
-from graphs.events import Event
+from graphs.events import EVENT, Event
 from graphs.executors import Batch
 from graphs.material import material_of
 from graphs.run import resume_search, start_search
@@ -112,7 +112,16 @@ def resume(run: str, home: Path | None, wishes: Wishes) -> None:
             patience_s=wishes.patience_s,
         )
 
-    see_through(go_on, home, wishes)
+    see_through(go_on, home, wishes, told_before(run, home))
+
+
+def told_before(run: str, home: Path | None) -> tuple[Event, ...]:
+    """What earlier sessions of a run told, so that its counts go on; RunError if it is unknown."""
+    archive = Archive.open(run, home)
+    try:
+        return tuple(EVENT.validate_json(item.payload) for item in archive.events())
+    finally:
+        archive.close()
 
 
 def chosen_profile(name: str, wishes: Wishes) -> SearchProfile:
@@ -142,10 +151,12 @@ def check_places(wishes: Wishes, home: Path | None) -> None:
         raise Complaint(f"cannot keep runs in {folder}: {error.strerror}") from None
 
 
-def see_through(search: Search, home: Path | None, wishes: Wishes) -> None:
+def see_through(
+    search: Search, home: Path | None, wishes: Wishes, earlier: tuple[Event, ...] = ()
+) -> None:
     """Run a search with progress, then print, export and write what came of it."""
     try:
-        summary = asyncio.run(watched(search))
+        summary = asyncio.run(watched(search, earlier))
     except AwaitingError as awaited:  # before there is a run
         sys.stderr.write(f"{awaited.words}; then give the same command again\n")
         return
@@ -156,11 +167,12 @@ def see_through(search: Search, home: Path | None, wishes: Wishes) -> None:
     tell(summary, home, quiet=wishes.json == STDOUT)
 
 
-async def watched(search: Search) -> Summary:
+async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:
     """Run a search under a watcher; Ctrl-C stops it with the best so far, a second one at once."""
     control = Control()
     loop = asyncio.get_running_loop()
     with watcher() as view:
+        view.board.recall(earlier)
         task = asyncio.ensure_future(search(view.show, control))
 
         def interrupted() -> None:

@@ -1,6 +1,7 @@
 """What is known of a running search, folded from its events one by one."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -128,6 +129,12 @@ class Board:
                 self.notes.append(one_line(event.words, 200))
             case RunFinished():
                 self.finished, self.stage = event.summary, "finished"
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Take in what earlier sessions told; the clock begins with this one."""
+        for event in events:
+            self.fold(event)
+        self.started = self.latest = self.finished = None
 
     def title(self, idea: str) -> str:
         """An idea in words; what it is called where it was never proposed."""
