@@ -35,6 +35,13 @@ def one_line(text: str, limit: int = 100) -> str:
     return plain(" ".join(text.split()), limit)
 
 
+def quiet(text: str, limit: int = 100) -> str:
+    """Somebody's text on one line, with nothing in it that Markdown would act upon."""
+    line = re.sub(r"[*`\[\]<>#|\\$~]", "", one_line(plain(text), limit))
+    # Within a name an underscore is one; at its edge it would begin an emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
+
+
 def milliseconds(value: float | None) -> str:
     """A time with three or four significant digits, in the unit a person would choose."""
     if value is None:

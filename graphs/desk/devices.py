@@ -1,6 +1,6 @@
 """A device that the person named and that is not the one present: what can be done all the same."""
 
-from graphs.words import one_line
+from graphs.words import quiet
 from profiles.load import Hardware, hardware_profile
 
 
@@ -19,15 +19,15 @@ def other_device(gpu: str, present: Hardware) -> tuple[str, ...]:
     wanted = named(gpu)
     if wanted is None:
         return (
-            f"I know no device called {one_line(gpu, 40)}, so everything below is for "
-            f"{one_line(present.name, 60)}, which is what this machine has.",
+            f"I know no device called {quiet(gpu, 40)}, so everything below is for "
+            f"{quiet(present.name, 60)}, which is what this machine has.",
         )
     if wanted.name == present.name:
         return ()
     return (
-        f"You named {wanted.name}; this machine has {one_line(present.name, 60)}. What I can do: "
+        f"You named {wanted.name}; this machine has {quiet(present.name, 60)}. What I can do: "
         f"search and measure here, which tells nothing about times on {wanted.name}; "
         f"or prepare bundles that are carried to a host with {wanted.name} and measured there, "
-        f"with `kernelwright optimize FILE --executor batch`, where kernels are compiled and "
+        f"with `kernelwright optimize FILE --executor batch --gpu {quiet(gpu, 40)}`, where kernels are compiled and "
         "checked statically for it beforehand.",
     )

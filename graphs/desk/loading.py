@@ -10,10 +10,9 @@ from graphs.desk.card import card_of, saying_of
 from graphs.desk.devices import other_device
 from graphs.desk.people import file_name
 from graphs.desk.place import Place
-from graphs.desk.progress import quiet
 from graphs.desk.proposing import proposals
 from graphs.desk.table import OnTable
-from graphs.words import plain
+from graphs.words import plain, quiet
 from profiles.load import Hardware, search_profile
 from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
 from tools.nouns import InputSpec, Refusal, Task, Value

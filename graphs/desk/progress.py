@@ -1,13 +1,20 @@
 """Where the search stands, what was just tried, and who leads."""
 
-import re
-
 from agents.assistant.sayings import Picture, Saying, Table, Words
 from graphs.desk.driving import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from graphs.desk.place import Place
 from graphs.events import CandidateJudged, CandidateWritten, IdeasProposed
 from graphs.story import Story
-from graphs.words import STATUS, VERDICT, count, milliseconds, one_line, plain, ratio, seconds
+from graphs.words import (
+    STATUS,
+    VERDICT,
+    count,
+    milliseconds,
+    one_line,
+    quiet,
+    ratio,
+    seconds,
+)
 
 LEADERS = 5
 
@@ -127,10 +134,3 @@ def leaders_of(story: Story) -> tuple[Table, ...]:
 def plain_title(story: Story, idea: str) -> str:
     """An idea's title as it may stand in words: no markup of anybody's."""
     return quiet(story.title(idea))
-
-
-def quiet(text: str, limit: int = 100) -> str:
-    """Somebody's text on one line with nothing in it that Markdown would act upon."""
-    line = re.sub(r"[*`\[\]<>#|\\$~]", "", one_line(plain(text), limit))
-    # Within a name an underscore is one; at its edge it would begin an emphasis.
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
