@@ -82,6 +82,7 @@ async def come_back(thread: ThreadDict) -> None:
     """A conversation is opened again; its page is drawn by Chainlit after this returns."""
     context = get_context()
     room = house().room(context.session.thread_id, _person(context))
+    room.screen.expect(context)
     await room.reopen(list(thread["steps"]))
     drawing = context.emitter.resume_thread
 

@@ -10,11 +10,12 @@ from agents.assistant.wishes import (
 )
 from graphs.desk import Told
 from graphs.events import RunFinished
+from profiles.load import Hardware
 from tools.nouns import Verdict
 from tools.nouns.run import BestSummary, Summary
 from ui.chat.gathering import Gathered
 from ui.chat.lines import Button, Line, Sheet
-from ui.chat.plots import trajectory
+from ui.chat.plots import roofline, trajectory
 from ui.chat.safe import table, text
 from ui.chat.tasklist import tasklist
 from ui.progress.board import Board
@@ -59,18 +60,22 @@ def progress(thread: str, state: str, board: Board, known: Gathered) -> Line:
     )
 
 
-def result(told: Told, known: Gathered) -> Line | None:
+def result(told: Told, known: Gathered, hardware: Hardware | None = None) -> Line | None:
     """The card of a session's end; None for every other event."""
     if not isinstance(told.event, RunFinished):
         return None
     summary = told.event.summary
+    roof = roofline(known, hardware) if hardware and summary.best else ""
+    key = f"result:{told.seq}"
+    sheet = Sheet(key=f"{key}/roofline", name="roofline", kind="plotly", content=roof)
     return Line(
-        key=f"result:{told.seq}",
+        key=key,
         kind="message",
         name="",
         at=told.event.at,
         words=_card(summary, known),
         failed=summary.status == "failed",
+        sheets=(sheet,) if roof else (),
         buttons=(TAKE, REPORT, EXPLAIN, CONTINUE) if summary.best else (REPORT, CONTINUE),
     )
 
@@ -97,20 +102,20 @@ def _headline(state: str, board: Board) -> str:
 
 
 def _times(board: Board) -> str:
-    best = board.best
     rows = [
-        ("eager PyTorch", milliseconds(board.eager_ms), ""),
-        ("best baseline", milliseconds(board.best_baseline_ms), ""),
-        ("best so far", milliseconds(best.median_ms if best else None), _of_best(board)),
-        ("floor", milliseconds(board.floor_ms), "nothing can be faster here"),
+        ("eager PyTorch", milliseconds(board.eager_ms)),
+        ("best baseline", milliseconds(board.best_baseline_ms)),
+        ("best so far", _of_best(board)),
+        ("floor", f"{milliseconds(board.floor_ms)}, nothing can be faster here"),
     ]
-    return table(("", "time", ""), rows)
+    return table(("", ""), rows)
 
 
 def _of_best(board: Board) -> str:
     if board.best is None:
         return "nothing correct yet"
-    parts = [f"{ratio(board.speedup)} the best baseline"] if board.speedup else []
+    parts = [milliseconds(board.best.median_ms)]
+    parts += [f"{ratio(board.speedup)} the best baseline"] if board.speedup else []
     if board.floor_ms:
         parts.append(f"{percent(board.floor_ms / board.best.median_ms)} of the floor")
     return ", ".join(parts)

@@ -12,15 +12,17 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from chainlit.config import config
 from chainlit.step import StepDict
 
 from agents.assistant.sayings import Saying
 from graphs.desk import Desk, Told
-from graphs.events import RunStarted
+from graphs.events import RunFinished, RunStarted
 from graphs.speech import Speech
-from ui.chat.gathering import Gathered
+from profiles.load import Hardware
+from tools.archive import Archive, RunError
 from ui.chat.lines import Line, stamp
 from ui.chat.pieces import actions_of, kept_offers, message, note_of, without_offers
 from ui.chat.plots import picture
@@ -113,13 +115,14 @@ class Room:
         self.board.fold(told.event)
         for line in self._presentation.take(told.seq, told.event):
             self._pending[line.key] = line
-        self._end(told, self._presentation.known)
+        if isinstance(told.event, RunStarted | RunFinished):
+            hardware = await asyncio.to_thread(_hardware, self.desk.home, told.run)
+            self._end(result(told, self._presentation.known, hardware))
         self._due.set()
 
-    def _end(self, told: Told, known: Gathered) -> None:
+    def _end(self, card: Line | None) -> None:
         """Show the card of a session's end; an earlier one is no longer the place to go on."""
-        card = result(told, known)
-        if self._card is not None and (card or isinstance(told.event, RunStarted)):
+        if self._card is not None:
             self._pending[self._card.key] = self._card.model_copy(update={"buttons": ()})
             self._card = None
         if card is not None:
@@ -159,3 +162,15 @@ class Room:
             await self.screen.draw(
                 run, progress(self.thread, state, self.board, self._presentation.known)
             )
+
+
+def _hardware(home: Path, run: str) -> Hardware | None:
+    """The device of a run, for the roofs; None where the archive cannot be read."""
+    try:
+        archive = Archive.open(run, home)
+    except RunError:
+        return None
+    try:
+        return archive.record().hardware
+    finally:
+        archive.close()

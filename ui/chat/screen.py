@@ -25,10 +25,14 @@ AGAIN_S = 90.0
 
 @dataclass
 class Page:
-    """One open page; `socket` is the connection that it had when it was last looked at."""
+    """One open page; `socket` is the connection that it had when it was last looked at.
+
+    Until Chainlit has `drawn` what the store has, nothing is sent: it would be drawn over.
+    """
 
     context: ChainlitContext
     socket: str = ""
+    drawn: bool = True
 
     @property
     def gone(self) -> bool:
@@ -78,16 +82,23 @@ class Screen:
 
     async def add(self, context: ChainlitContext) -> None:
         """Show everything on one more page too, which has drawn what the store has."""
-        self.pages = [page for page in self.pages if not page.gone]
-        if all(page.context.session is not context.session for page in self.pages):
-            page = Page(context)
-            page.socket = page.connection
-            self.pages.append(page)
+        page = self.expect(context)
+        if not page.drawn:
+            page.drawn, page.socket = True, page.connection
             await self._again(page)
+
+    def expect(self, context: ChainlitContext) -> Page:
+        """A page that is about to be drawn; one that is there already stays as it is."""
+        self.pages = [page for page in self.pages if not page.gone]
+        for page in self.pages:
+            if page.context.session is context.session:
+                return page
+        self.pages.append(Page(context, drawn=False))
+        return self.pages[-1]
 
     async def catch_up(self) -> None:
         """Send pages whose connection was broken what they may have missed."""
-        for page in self.pages:
+        for page in self._drawn():
             if page.connection != page.socket:
                 page.socket = page.connection
                 await self._again(page)
@@ -132,7 +143,7 @@ class Screen:
 
     async def speak(self, step: StepDict, *, ended: bool) -> None:
         """Show what is being said while it is being said; it is not kept."""
-        for page in self.pages:
+        for page in self._drawn():
             if ended:
                 await page.context.emitter.delete_step(step)
             else:
@@ -172,7 +183,7 @@ class Screen:
     async def _write(self, step: StepDict) -> None:
         if layer := get_data_layer():
             await layer.create_step(step.copy())
-        for page in self.pages:
+        for page in self._drawn():
             await page.context.emitter.send_step(step)
 
     async def _element(self, shown: Shown, element: Element) -> None:
@@ -184,18 +195,21 @@ class Screen:
         told = kept_element(element, self._version)
         assert shown.elements is not None
         shown.elements[element.id] = told
-        for page in self.pages:
+        for page in self._drawn():
             await page.context.emitter.send_element(told)
 
     async def _buttons(self, gone: tuple[Action, ...], there: tuple[Action, ...]) -> None:
         """Exchange buttons; none is ever there twice, as the page does not know them by id."""
         if gone == there:
             return
-        for page in self.pages:
+        for page in self._drawn():
             for action in gone:
                 await page.context.emitter.emit("remove_action", action.to_dict())
             for action in there:
                 await page.context.emitter.emit("action", action.to_dict())
+
+    def _drawn(self) -> list[Page]:
+        return [page for page in self.pages if page.drawn]
 
     async def _again(self, page: Page) -> None:
         """Send one page what is new of late, and every button."""
