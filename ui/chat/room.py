@@ -129,7 +129,7 @@ class Room:
             self._card = self._pending[card.key] = card
 
     async def _overhear(self, speech: Speech) -> None:
-        step, ended = spoken(self.thread, self.desk.run, self.board.round, speech)
+        step, ended = spoken(self.thread, self.desk.run, speech)
         await self.screen.speak(step, ended=ended)
 
     async def _show(self) -> None:

@@ -13,7 +13,7 @@ from ui.chat.safe import fence
 SHOWN = 2_400
 
 
-def spoken(thread: str, run: str, round: int, speech: Speech) -> tuple[StepDict, bool]:
+def spoken(thread: str, run: str, speech: Speech) -> tuple[StepDict, bool]:
     """A speech as a step, and whether it is over."""
     text = speech.text if len(speech.text) <= SHOWN else f"… {speech.text[-SHOWN:]}"
     line = Line(
