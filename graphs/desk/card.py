@@ -41,6 +41,7 @@ class TaskCard(Value):
     token_limit: int | None = None
     break_even_calls: int | None = None
     gpu: str = ""
+    precisions: tuple[str, ...] = ()
 
 
 def card_of(
@@ -50,6 +51,7 @@ def card_of(
     profile: SearchProfile,
     models: Models | None,
     gpu: str = "",
+    precisions: tuple[str, ...] = (),
 ) -> TaskCard:
     """The card of a task on a device."""
     floor = floor_ms(task.bytes_moved, task.flops, hardware)
@@ -73,6 +75,7 @@ def card_of(
         token_limit=profile.tokens,
         break_even_calls=break_even(eager_ms, floor, profile.seconds),
         gpu=gpu,
+        precisions=precisions,
     )
 
 
@@ -111,6 +114,7 @@ def table_of(card: TaskCard) -> Table:
         ("a search costs", cost_words(card)),
         ("pays off", pays_words(card)),
     ]
+    rows += [("may use", precision_words(card))] if card.precisions else []
     rows += [("note", one_line(warning, 300)) for warning in card.warnings]
     return Table(title=plain(card.name), columns=("", ""), rows=tuple(rows))
 
@@ -135,6 +139,13 @@ def cost_words(card: TaskCard) -> str:
         return f"up to {time}, no tokens: the playbook thinks"
     limit = f"at most {card.token_limit} tokens" if card.token_limit else "no limit on tokens"
     return f"up to {time}, {limit} of {', '.join(card.models)}"
+
+
+def precision_words(card: TaskCard) -> str:
+    """What a kernel may compute in besides the task's own type, and who would."""
+    allowed = one_line(", ".join(card.precisions), 80)
+    who = "" if card.models else "; the playbook knows no kernels in it and keeps the task's own"
+    return f"{allowed}, as long as the results stay within the judge's bounds{who}"
 
 
 def pays_words(card: TaskCard) -> str:

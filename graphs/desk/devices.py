@@ -28,6 +28,6 @@ def other_device(gpu: str, present: Hardware) -> tuple[str, ...]:
         f"You named {wanted.name}; this machine has {quiet(present.name, 60)}. What I can do: "
         f"search and measure here, which tells nothing about times on {wanted.name}; "
         f"or prepare bundles that are carried to a host with {wanted.name} and measured there, "
-        f"with `kernelwright optimize FILE --executor batch --gpu {quiet(gpu, 40)}`, where kernels are compiled and "
-        "checked statically for it beforehand.",
+        f"with `kernelwright optimize FILE --executor batch --gpu {quiet(gpu, 40)}`, where kernels "
+        "are compiled and checked statically for it beforehand.",
     )

@@ -13,8 +13,10 @@ from agents.assistant.wishes import (
     StartSearch,
     StopSearch,
 )
+from agents.steering import Steering
 from graphs.desk.life import Life
 from graphs.desk.place import Place
+from graphs.desk.table import OnTable
 from graphs.words import count, one_line, seconds
 from profiles.load import SearchProfile, search_profile
 from tools.archive import RunRecord
@@ -50,7 +52,7 @@ async def start(place: Place, wish: StartSearch) -> Saying:
         profile,
         models=place.settings.models,
         seed=place.settings.seed,
-        steering=now.steering,
+        steering=wishes_of(now),
     )
     if not life.run:
         return Saying.of(f"The search could not begin: {why(life)}.")
@@ -61,6 +63,12 @@ async def start(place: Place, wish: StartSearch) -> Saying:
         "on, and you can steer it by writing at any time."
     )
     return Saying.of(words, PAUSE, STOP)
+
+
+def wishes_of(now: OnTable) -> Steering:
+    """What the person said before the search began; precisions they allow are hints."""
+    hints = dict.fromkeys((*now.steering.hints, *now.precisions))
+    return now.steering.model_copy(update={"hints": tuple(hints)})
 
 
 def profile_of(place: Place, wish: StartSearch) -> SearchProfile:

@@ -72,6 +72,7 @@ class Lives:
         self._wakes: dict[Path, set[Wake]] = {}
         self._ears: dict[Path, set[Wake]] = {}
         self._tables: dict[Path, Table] = {}
+        self._warming: asyncio.Task[None] | None = None
         self._leaving = False
 
     @property
@@ -210,7 +211,11 @@ class Lives:
             self.engine.tell(lambda: life.control.steer(widened(steering)))
 
     async def revive(self) -> tuple[Life, ...]:
-        """Take up every search that was going on when the server ended."""
+        """Take up every search that was going on when the server ended; a server begins with this.
+
+        Meanwhile it is made ready for the first visitor, which nothing waits for.
+        """
+        self._warming = asyncio.create_task(self.warm())
         found = await asyncio.to_thread(self._interrupted)
         lives = []
         for folder in found:
@@ -235,6 +240,8 @@ class Lives:
     async def aclose(self) -> None:
         """End every session so that `revive` takes it up again, and every worker."""
         self._leaving = True
+        if self._warming is not None:
+            self._warming.cancel()
         sessions = [life for life in self._lives.values() if life.goes_on]
         for life in sessions:
             if life.session is not None:

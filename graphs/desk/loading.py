@@ -111,7 +111,13 @@ async def read_anew(place: Place, fresh: OnTable) -> Saying:
         return _refused(found, fresh)
     profile = search_profile(place.settings.search)
     card = card_of(
-        found.task, found.hardware, found.eager_ms, profile, place.settings.models, fresh.gpu
+        found.task,
+        found.hardware,
+        found.eager_ms,
+        profile,
+        place.settings.models,
+        fresh.gpu,
+        fresh.precisions,
     )
     read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
     await place.table.put(fresh.model_copy(update=read))

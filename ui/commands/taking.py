@@ -45,4 +45,3 @@ def check_output(output: Path) -> None:
         writable_file(output)
     else:
         check_place(output)
-

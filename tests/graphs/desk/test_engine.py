@@ -1,0 +1,88 @@
+"""The searches' own thread, the workers that stand ready, and who may ask them when."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphs.desk.engine import Engine
+from tools.evaluate.process.spares import Spares
+from tools.evaluate.rules import Rules
+
+
+async def test_what_runs_there_does_not_hold_up_the_callers_loop() -> None:
+    engine = Engine()
+    release = threading.Event()
+
+    async def stubborn() -> str:
+        release.wait(20)  # a search that thinks hard, as far as its loop can tell
+        return threading.current_thread().name
+
+    asked = asyncio.create_task(engine.call(stubborn()))
+    for _ in range(10):
+        await asyncio.sleep(0)  # this loop goes on meanwhile
+    release.set()
+    assert await asked == "searches"
+    engine.close()
+
+
+async def test_what_is_raised_there_is_raised_here() -> None:
+    engine = Engine()
+
+    async def broken() -> None:
+        raise LookupError("there")
+
+    with pytest.raises(LookupError, match="there"):
+        await engine.call(broken())
+    engine.close()
+
+
+async def test_who_is_cancelled_here_is_cancelled_there() -> None:
+    engine = Engine()
+    ended = threading.Event()
+
+    async def waiting() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    asked = asyncio.create_task(engine.call(waiting()))
+    await asyncio.sleep(0.05)
+    asked.cancel()
+    assert await asyncio.to_thread(ended.wait, 20)
+    engine.close()
+
+
+def test_an_engine_that_never_ran_can_be_closed() -> None:
+    Engine().close()
+
+
+async def test_a_spare_stands_ready_once_and_is_replaced(tmp_path: Path) -> None:
+    spares = Spares(tmp_path, Rules(), asyncio.Lock(), wanted=1, after_s=0.0)
+    assert spares.take() is None  # nothing was started yet, but now something is
+    async with asyncio.timeout(60):
+        while not spares.ready:  # noqa: ASYNC110 - a process comes up
+            await asyncio.sleep(0.05)
+    worker = spares.take()
+    assert worker is not None
+    assert worker.alive
+    assert spares.ready == 0
+    async with asyncio.timeout(60):
+        while not spares.ready:  # noqa: ASYNC110 - another one
+            await asyncio.sleep(0.05)
+    await worker.aclose()
+    await spares.aclose()
+    assert spares.take() is None
+
+
+async def test_nobody_is_started_while_somebody_measures(tmp_path: Path) -> None:
+    lease = asyncio.Lock()
+    spares = Spares(tmp_path, Rules(), lease, wanted=1, after_s=0.0)
+    async with lease:
+        spares.fill()
+        await asyncio.sleep(0.2)
+        assert not os.listdir(tmp_path)
+    await spares.aclose()
