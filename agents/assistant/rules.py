@@ -15,6 +15,7 @@ from agents.assistant.reading.commands import command_in
 from agents.assistant.reading.devices import device_in
 from agents.assistant.reading.german import translated
 from agents.assistant.reading.guesses import guesses
+from agents.assistant.reading.limits import limits_in
 from agents.assistant.reading.merging import merged, with_types
 from agents.assistant.reading.offers import answer_in, is_no, is_yes
 from agents.assistant.reading.pasted import python_files, take_apart
@@ -24,6 +25,7 @@ from agents.assistant.reading.spelling import mended
 from agents.assistant.wishes import (
     AskForHelp,
     AuditTask,
+    CancelTask,
     ChangeTask,
     ContinueSearch,
     LoadTask,
@@ -44,11 +46,22 @@ NEEDS_A_FILE = (
 )
 NOT_PYTHON = "I can read Python files only."
 WELCOME = "You are welcome."
+ALL_RIGHT = "All right."
 AS_IT_IS = "All right, everything stays as it is."
+# What is over once it was done; nobody here waits for a condition, so it is asked about.
+_FINAL = StopSearch | CancelTask
+_LATER = re.compile(
+    r"\b(?:if|when|whenever|once|after|until|unless|as soon as|whether|before|later|tomorrow"
+    r"|tonight|eventually)\b"
+)
+_NODS = frozenset(
+    {"yes", "yeah", "yep", "ok", "okay", "k", "sure", "fine", "right", "alright", "ja"}
+)
 _LONGEST_THANKS = 80
 _THANKS = re.compile(
     r"(?:(?:many |ok |great |cool |perfect )?(?:thanks?(?: (?:you|a lot|so much))?|"
-    r"thx|ty|danke(?: schön)?|cheers|merci)[ ,.!]*|(?:cool|nice|great|wow|awesome|"
+    r"thx|ty|danke(?: schön)?|cheers|merci|bye|goodbye|see you|that is (?:all|"
+    r"it)(?: for (?:now|today))?)[ ,.!]*|(?:cool|nice|great|wow|awesome|"
     r"amazing|perfect|super|excellent|good job|well done|impressive|toll)[ ,.!]*)+"
 )
 _GREETING = re.compile(
@@ -145,10 +158,16 @@ def _small_talk(words: str, turn: Turn) -> Reading | None:
         return _sure(AskForHelp())
     if len(words) < _LONGEST_THANKS and _THANKS.fullmatch(words):
         return Reading(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
-    if is_no(words) and not (turn.running or (turn.task and not turn.run)):
+    if words in ("no", "nope", "nein") or (
+        is_no(words) and not (turn.running or (turn.task and not turn.run))
+    ):
+        if turn.task and not turn.run:
+            return _sure(CancelTask())
         return Reading(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
     if is_yes(words) and turn.task and not turn.run:
         return _sure(StartSearch())
+    if words in _NODS:
+        return Reading(understanding=Understanding(wishes=(), words=ALL_RIGHT), sure=True)
     return None
 
 
@@ -161,6 +180,9 @@ def _clauses(text: str, turn: Turn) -> Reading:
         missed = missed or not (found or _says_nothing(sentence))
     if _BEGINNINGS.search(plain(text)) and _needs_a_file(wishes, turn):
         return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+    if _comes_later(plain(text)) and any(isinstance(wish, _FINAL) for wish in wishes):
+        said = Unclear(words=_shown(text), guesses=merged(wishes))
+        return Reading(understanding=Understanding(wishes=(said,)))
     if wishes:
         return Reading(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
     return _unclear(bare(translated(plain(text))), text, turn)
@@ -186,12 +208,20 @@ def _needs_a_file(wishes: Sequence[Wish], turn: Turn) -> bool:
     return not turn.task and not turn.run and all(isinstance(wish, about) for wish in wishes)
 
 
+def _comes_later(words: str) -> bool:
+    """Whether something is to happen only if, or when, something else did."""
+    return bool(_LATER.search(words)) or limits_in(words).any
+
+
+def _shown(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
 def _unclear(words: str, text: str, turn: Turn) -> Reading:
     begins = command_in(words, turn.model_copy(update={"task": words}))
     if any(isinstance(wish, StartSearch) for wish in begins) and _needs_a_file(begins, turn):
         return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
-    said = " ".join(text.split())[:200]
-    wish = Unclear(words=said, guesses=guesses(words, turn))
+    wish = Unclear(words=_shown(text), guesses=guesses(words, turn))
     return Reading(understanding=Understanding(wishes=(wish,)))
 
 

@@ -13,6 +13,7 @@ from agents.assistant.wishes import ChangeTask, Steer, Wish
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240
+_PROPOSES = re.compile(r"(?:what|how) about |what if (?:you|we) |why not ")
 _POLITE = re.compile(r"(?:please )?(?:can|could|would|will|may|might) (?:you|we|i)\b")
 _CRAFT = re.compile(
     r"(?:increase|decrease|reduce|enlarge|raise|lower|unroll|fuse|merge|split|tile|vectorize|cache"
@@ -39,7 +40,8 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
     asked = said.endswith("?") and not _POLITE.match(said)
     found = question_in(words, turn) if asked else _wanted(words, part, turn)
     if asked and not found:
-        found = _steered(words, turn)
+        change = change_in(words, part, turn)
+        found = _steered(words, turn) or ((change,) if change is not None else ())
     return found or (name_in(words, turn) if alone else ())
 
 
@@ -62,9 +64,9 @@ def _imperative(words: str, turn: Turn) -> tuple[Wish, ...]:
 
 def _steered(words: str, turn: Turn) -> tuple[Wish, ...]:
     """`what about X?`, `what if you used X?`, `try X?` are hints, unless X is a candidate."""
-    if is_question(words) and not re.match(r"(?:what|how) about |what if (?:you|we) ", words):
+    if is_question(words) and not _PROPOSES.match(words):
         return ()
-    steering = steering_in(words)
+    steering = steering_in(words.removeprefix("why not "))
     if isinstance(steering, Steer) and not re.search(r"\bv\d+|\bbest\b|\bround\b", words):
         return (steering,)
     return ()

@@ -22,6 +22,7 @@ _SAME = str.maketrans(
 )
 _SHORT = (
     (r"\b(do|does|did|is|are|was|should|could|would|have|has)n'?t\b", r"\1 not"),
+    (r"\bwhy do not (you|we)\b", "why not"),
     (r"\b(can't|cant|cannot)\b", "can not"),
     (r"\bwon'?t\b", "will not"),
     (r"\b(what|where|who|how|that|it|when|why|there)(?:'s|s(?=\s(?:the|it|this|that|going|up)\b))",

@@ -34,6 +34,11 @@ _BASELINE = re.compile(
     r"reference|mine|before)\b"
 )
 
+_TELLS = re.compile(
+    r"\b(?:explain|show|tell|summar\w+|describe|about|recap|see|details?|critic|planner|analysis|give)\b"
+    r"|^(?:the )?(?:\w+ )?round(?: \w+)?$"
+)
+
 Act = Callable[[str, Turn], tuple[Wish, ...]]
 
 
@@ -68,7 +73,7 @@ def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
         return (CompareCandidates(one=named[0], other=named[1]),)
     if _BASELINE.search(words) or not named:
         asks_two = re.match(r"(?:compare|diff|show me the diff\w*|what changed)\b", words)
-        if asks_two and _BASELINE.search(words):
+        if _BASELINE.search(words) and (asks_two or "compare" in words):
             return (ShowProgress(),)
         return (CompareCandidates(),) if asks_two else ()
     if re.search(r"\b(?:compare|diff\w*|versus|vs|faster|slower|better|worse|beats?)\b", words):
@@ -78,7 +83,13 @@ def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
 
 def _round(words: str, turn: Turn) -> tuple[Wish, ...]:
     which = round_in(words)
-    return () if which is None else (ExplainRound(round=which),)
+    asked = is_question(words) or _TELLS.search(words)
+    return (ExplainRound(round=which),) if which is not None and asked else ()
+
+
+def _latest_round(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """What roles said stands with their round, unless it was about a candidate."""
+    return () if candidates_in(words, turn) or not turn.run else (ExplainRound(),)
 
 
 def _run(words: str, turn: Turn) -> tuple[Wish, ...]:
@@ -144,6 +155,7 @@ _ACTS: tuple[tuple[str, Act], ...] = (
     (subjects.AUDIT, _one(AuditTask())),
     (subjects.JUST_NOW, _one(ShowProgress())),
     (subjects.LEDGER, _about_ideas),
+    (subjects.ROLES, _latest_round),
     (subjects.KERNEL, _code),
     (subjects.EXPLAIN, _explain),
     (subjects.QUALITY, _quality),

@@ -50,7 +50,7 @@ _TOWARDS = (
     r"(?:focus(?: more)?|concentrate(?: more)?|work(?: more)?|zoom in|home in|"
     r"spend (?:more|some)? ?"
     r"(?:time|effort|budget)|put more effort|double down) (?:on|into|in)",
-    r"(?:try|explore|look (?:at|into)|consider|prefer|favou?r|lean towards?|go for|aim for|use|do"
+    r"(?:try|explore|look (?:at|into)|consider|prefer|favou?r|lean towards?|go for|aim for|use"
     r"|experiment with|investigate|think about|what about|how about|more focus on|"
     r"what if (?:you|we) (?:used?|"
     r"tried|try)|go (?:on )?(?:with|from)|build on|more of|more|follow up on|"
@@ -69,7 +69,8 @@ _BUDGET = re.compile(
 )
 _AFTER: tuple[tuple[str, str], ...] = (
     (r"(?P<what>.+?) (?:is|are) (?:allowed|fine|ok|okay|good)(?: again)?", "forget"),
-    (r"(?P<what>.+?) again(?: is fine)?", "forget"),
+    (r"(?:could|would|might|can|will) (?P<what>.+?) (?:help|be faster|be better|make sense"
+     r"|be worth (?:it|a try)|make a difference|work)", "hints"),
     (r"(?P<what>.+?) (?:is|are) (?:forbidden|banned|not allowed|off limits|out|useless|a dead end"
      r"|a waste of time|not an option|pointless|a bad idea)", "bans"),
     (r"(?P<what>.+?) (?:first|at first|before anything else|has priority|is a must|needs? more "
@@ -80,12 +81,12 @@ _AFTER: tuple[tuple[str, str], ...] = (
 # Words around what is meant.
 _AROUND = re.compile(
     r"^(?:(?:the|a|an|any|all|some|more|using|use of|with|on|to|from|of|trying|doing|about|your|my|"
-    r"that|those|these|this|such|something|anything|things like|stuff like|into|"
+    r"that|those|these|this|such|something|anything|like|things like|stuff like|into|"
     r"it with|them with|for)\s+)+"
     r"|\s+(?:stuff|things?|ideas?|approach(?:es)?|tricks?|techniques?|strateg(?:y|ies)|anymore|"
     r"any more|any longer|again|instead|first|for a while|at all|anywhere|everywhere|"
     r"altogether|please|more|direction|path|route|"
-    r"whatsoever|kind of (?:things?|stuff))+$"
+    r"whatsoever|kind of (?:things?|stuff)|as an? (?:starting point|basis|base|start|template))+$"
 )
 _LAST_WORD = re.compile(r"(?:undo|revert|take|withdraw) (?:that|it|this|the last one)(?: back)?")
 _SO = re.compile(
@@ -101,7 +102,8 @@ _ALL = re.compile(
     r"constraints?|instructions?|rules?|that|it)?"
 )
 _NOTHING = re.compile(
-    r"(?:it|this|that|them|one|ones|me|you|search(?:ing)?|run(?:ning)?|now|anything|"
+    r"(?:(?:after|before|when|if|until|once|in) .*|it|this|that|them|one|ones|me|you|"
+    r"search(?:ing)?|run(?:ning)?|now|anything|"
     r"something|everything"
     r"|task|module|harder|better|faster|else|something else|way|go|yes|no|time|good|so|\W*)"
 )

@@ -8,6 +8,7 @@ COMPARE = (
 )
 HELP = (
     r"^(?:help|\?+|menu|commands?|options|manual|instructions|usage)$|^help me$|"
+    r"^(?:what|huh|pardon|i do not (?:understand|get it))$|"
     r"\bwhat (?:can|could|may|should|do) (?:i|you|we|one) "
     r"(?:do|ask|say|tell|type|offer|understand)\b|\bhow (?:does (?:this|it all|"
     r"kernelwright) work|do i (?:use|work with|start|begin)|can i (?:use|start))|"
@@ -116,6 +117,7 @@ CODE = (
     r"program|what does (?:the kernel|the code|it) look like)\b"
 )
 KERNEL = r"\b(?:show|see|display|print|view|open|dump|paste|present|inspect)\b.*\bkernel\b"
+ROLES = r"\b(?:critic|planner|profiler|reasoning|critique|analysis|thoughts)\b"
 LAST_RUN = (
     r"\b(?:open|back to|continue|reopen|resume|load|return to|pick up)\b.*"
     r"\b(?:last|latest|previous|earlier|most recent|old) (?:run|search|session|one)\b"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.rules import (
+    ALL_RIGHT,
     AS_IT_IS,
     NEEDS_A_FILE,
     NOT_PYTHON,
@@ -25,6 +26,7 @@ from agents.assistant.wishes import (
     ShowProgress,
     StartSearch,
     Steer,
+    StopSearch,
     Unclear,
     Wish,
 )
@@ -188,6 +190,35 @@ def test_thanks_and_greetings_are_answered(situations: dict[str, Turn]) -> None:
     assert words("Thanks a lot!", situations["ended"]) == WELCOME
     assert words("cool, thank you", situations["running"]) == WELCOME
     assert understood("Good morning", situations["nothing"]) == (AskForHelp(),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if v17 is slower than v12 then stop",
+        "stop in 10 minutes",
+        "let it run for 10 more minutes and then stop",
+        "stop after this round",
+        "when you find something twice as fast, stop",
+        "I'm not sure whether to stop or continue",
+        "what happens if I stop?",
+        "is it safe to stop now?",
+        "how do I stop it?",
+        "never stop",
+        "stop trying shared memory, stop using atomics",
+    ],
+)
+def test_what_may_stop_later_or_something_else_does_not_stop_the_search(
+    situations: dict[str, Turn], text: str
+) -> None:
+    assert not any(isinstance(wish, StopSearch) for wish in understood(text, situations["running"]))
+
+
+def test_a_nod_is_nothing_more_where_nothing_was_asked(situations: dict[str, Turn]) -> None:
+    assert words("ok", situations["running"]) == ALL_RIGHT
+    assert words("no", situations["running"]) == AS_IT_IS
+    assert understood("ok", situations["task"]) == (StartSearch(),)
+    assert understood("no", situations["task"]) == (CancelTask(),)
 
 
 def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
