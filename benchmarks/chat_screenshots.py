@@ -67,7 +67,7 @@ async def _walk(browser: Browser, url: str, file: Path, out: Path) -> None:
     await go.click()
     await expect(page.get_by_text("leaders").last).to_be_visible(timeout=PATIENCE_MS)
     await page.wait_for_timeout(5000)
-    await _look(pages, "search", out, to="Time PyTorch|search is in round")
+    await _look(pages, "search", out, to="the search is")
     home = page.get_by_role("button", name="Take it home").last
     await expect(home).to_be_visible(timeout=PATIENCE_MS)
     await page.wait_for_timeout(4000)
@@ -88,8 +88,10 @@ async def _look(pages: dict[str, Page], name: str, out: Path, to: str = "") -> N
     """One state in every look, with what matters in the middle."""
     for look, page in pages.items():
         if to:
-            await page.get_by_text(re.compile(to)).last.scroll_into_view_if_needed()
-            await page.wait_for_timeout(500)
+            # A live message is drawn anew while one looks at it, so this waits for nothing.
+            found = page.get_by_text(re.compile(to)).locator("visible=true").last
+            await found.evaluate("found => found.scrollIntoView({block: 'start'})")
+            await page.wait_for_timeout(300)
         await page.screenshot(path=out / f"chat-{name}-{look}.png")
 
 
