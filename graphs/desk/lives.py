@@ -217,11 +217,12 @@ class Lives:
         """
         self._warming = asyncio.create_task(self.warm())
         found = await asyncio.to_thread(self._interrupted)
-        lives = []
-        for folder in found:
-            if self.find(folder) is None:
-                lives.append(await self.go_on(folder))
-        return tuple(lives)
+        taken = [folder for folder in found if self.find(folder) is None]
+        lives = await asyncio.gather(*map(self.go_on, taken), return_exceptions=True)
+        for folder, life in zip(taken, lives, strict=True):
+            if isinstance(life, BaseException):  # one run's trouble is not the others'
+                log.error("run %s was not taken up again: %s", folder.name, life)
+        return tuple(life for life in lives if isinstance(life, Life))
 
     async def warm(self) -> None:
         """Do beforehand what the first visitor would wait for: imports, the device's ceilings."""

@@ -77,7 +77,7 @@ def ideas_of(place: Place) -> tuple[Idea, ...]:
     """The ideas of the run, in the order of their proposal."""
     if place.folder is None:
         return ()
-    archive = Archive(place.folder)
+    archive = Archive.open(place.folder)
     try:
         return archive.ideas()
     finally:

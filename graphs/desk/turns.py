@@ -3,7 +3,7 @@
 from agents.assistant.assistant import Attachment, Turn
 from graphs.desk.place import Place
 from graphs.words import one_line
-from tools.archive import Archive
+from tools.archive import Archive, RunError
 
 
 def turn_of(place: Place, text: str, attachments: tuple[Attachment, ...]) -> Turn:
@@ -24,7 +24,10 @@ def turn_of(place: Place, text: str, attachments: tuple[Attachment, ...]) -> Tur
 def _named(place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if place.folder is None:
         return (), ()
-    archive = Archive(place.folder)
+    try:
+        archive = Archive.open(place.folder)
+    except RunError:  # the words may be about something else
+        return (), ()
     try:
         return archive.candidate_ids(), tuple(idea.title for idea in archive.ideas())
     finally:

@@ -268,3 +268,24 @@ async def test_one_persons_searches_share_a_worker_and_two_persons_do_not(
         await desk.do(LoadTask(source="x = 1", name="toy.py"))
     assert lives.judges.present == 2
     await lives.aclose()
+
+
+async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_coming_back(
+    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+) -> None:
+    lives = make_lives(pause_s=0.05)
+    for person in ("ann", "bob"):
+        await begin(Desk(lives.home, lives, person, "one"))
+    await lives.aclose()
+    after = make_lives()
+    broken = Desk(after.home, after, "bob", "one")
+    (broken.home / "runs" / broken.run / "run.db").write_bytes(b"no database")
+    revived = await after.revive()
+    desk = Desk(after.home, after, "ann", "one")
+    assert [life.run for life in revived] == [desk.run]
+    await rest(desk)
+    assert summary_of(desk).status == "improved"
+    assert (await broken.do(ShowProgress())).pieces
+    assert (await broken.do(ContinueSearch())).pieces
+    assert broken.turn("what now?").run == broken.run
+    await after.aclose()
