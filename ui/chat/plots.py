@@ -23,7 +23,7 @@ from ui.words import amount, milliseconds, one_line, plain
 
 INK, FAINT = "#7d8590", "rgba(125,133,144,0.25)"
 DOT, BEST, BASE, FLOOR = "rgba(47,129,247,0.55)", "#2da44e", "#d4731f", "#a371f7"
-HEIGHT = 300
+HEIGHT = 320
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _figure(traces: list[object], axes: dict[str, dict[str, object]]) -> str:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": INK, "size": 12},
         "margin": {"l": 64, "r": 8, "t": 8, "b": 44},
-        "legend": {"orientation": "h", "y": 1.15},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         **axes,
     }
     config = {"displayModeBar": False, "responsive": True}

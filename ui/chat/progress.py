@@ -147,7 +147,8 @@ def _card(summary: Summary, known: Gathered) -> str:
     if best is not None and summary.status == "improved":
         head = f"**{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline**"
     else:
-        head = f"**{STATUS[summary.status].capitalize()}**"
+        words = STATUS[summary.status]
+        head = f"**{words[:1].upper()}{words[1:]}**"
     parts = [f"{head}: {text(one_line(summary.task.name, 60))}."]
     if summary.stopped_because:
         parts.append(f"It ended because {text(summary.stopped_because)}.")

@@ -111,6 +111,7 @@ class Room:
         """Fold an event; what it changes is shown a moment later."""
         if self._presentation is None or self._presentation.run != told.run:
             self._presentation, self.board, self._card = Presentation(told.run), Board(), None
+            self._drawn_state = ""
             self.screen.begin(told.run, f"begun:{told.seq}", stamp(datetime.now(UTC)))
         self.board.fold(told.event)
         for line in self._presentation.take(told.seq, told.event):
@@ -152,16 +153,23 @@ class Room:
         if self._presentation is None:
             return
         run, pending, self._pending = self._presentation.run, self._pending, {}
+        if not self._drawn_state:  # it stands above its rounds
+            await self._progress(run, self.desk.state)
         for line in pending.values():
             await self.screen.draw(run, line)
         state, now_s = self.desk.state, time.monotonic()
         self._stale = self._stale or bool(pending)
         due = self._stale and now_s - self._drawn_at_s >= EVERY_S
         if due or state != self._drawn_state:
-            self._drawn_at_s, self._drawn_state, self._stale = now_s, state, False
-            await self.screen.draw(
-                run, progress(self.thread, state, self.board, self._presentation.known)
-            )
+            self._stale = False
+            await self._progress(run, state)
+
+    async def _progress(self, run: str, state: str) -> None:
+        """The message that stands for the search."""
+        if self._presentation is not None:
+            self._drawn_at_s, self._drawn_state = time.monotonic(), state
+            known = self._presentation.known
+            await self.screen.draw(run, progress(self.thread, state, self.board, known))
 
 
 def _hardware(home: Path, run: str) -> Hardware | None:

@@ -29,7 +29,7 @@ def tasklist(thread: str, state: str, board: Board, known: Gathered) -> Sheet:
         for_id = id_of(thread, board.run, f"round:{board.round}")
         tasks.append(_task(f"Round {board.round}: {stage}", "running", for_id))
     elif running and known.baselines:
-        tasks.append(_task(stage.capitalize(), "running"))
+        tasks.append(_task(stage[:1].upper() + stage[1:], "running"))
     content = {"status": _headline(state), "tasks": tasks}
     return Sheet(key="tasks", name="tasks", kind="tasklist", content=json.dumps(content))
 
