@@ -77,7 +77,7 @@ def _is_variant(tried: Tried, known: Gathered) -> bool:
 
 def _judgement(found: Evaluation) -> list[str]:
     checked = found.verification
-    parts = [f"**Judge**: {VERDICT[found.verdict]}. {paragraphs(checked.reason)}"]
+    parts = [f"**Judge**: {VERDICT[found.verdict]}, {said(checked.reason or 'without a word')}"]
     if found.verdict is Verdict.CORRECT and checked.error_ratio is not None:
         parts[0] += f" Its error is {checked.error_ratio:.2f} times PyTorch's own."
     if found.compiler_log.strip():
