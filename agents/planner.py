@@ -35,6 +35,7 @@ class Situation(Value):
     """
 
     round: int
+    rounds: int = 0
     wanted: int
     floor_ms: float
     baseline_ms: float | None = None

@@ -86,15 +86,16 @@ def asked_lines(event: ModelCalled) -> list[str]:
 def evolved_words(event: StrategyEvolved) -> str:
     """Which version of a prompt speaks from now on."""
     version = event.version
-    since = f" instead of {event.before}" if event.before else ""
-    return f"the {version.role} goes on under {version.id}{since}"
+    told = "other advice than before" if event.before else "advice of its own"
+    return f"the {version.role} goes on under {version.id}, {told}"
 
 
 def evolved_lines(event: StrategyEvolved, story: Story) -> list[str]:
     """Why, and what changed in the words."""
     why = [f"why: {one_line(event.version.why, 400)}"] if event.version.why else []
-    before = story.strategy(event.before) or story.strategy(event.version.parent)
-    return why + list(changes(before.text if before else "", event.version.text))
+    parent = story.strategy(event.version.parent)
+    before = event.before or (parent.text if parent else "")
+    return why + list(changes(before, event.version.text))
 
 
 def changes(before: str, after: str) -> Iterator[str]:

@@ -132,6 +132,7 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
     standings = {item.candidate.id: item for item in judged}
     return Situation(
         round=round,
+        rounds=context.profile.rounds,
         wanted=context.profile.ideas_per_round,
         floor_ms=context.floor_ms,
         baseline_ms=context.best_baseline_ms,

@@ -66,7 +66,7 @@ def talked(run, home):
         archive.append_event(event.kind, 1, event.model_dump_json())
     for version in (FIRST, SECOND):
         archive.record_strategy(version)
-    evolved = StrategyEvolved(round=1, version=SECOND, before="planner:0")
+    evolved = StrategyEvolved(round=1, version=SECOND, before=FIRST.text)
     archive.append_event(evolved.kind, 1, evolved.model_dump_json())
     best = archive.best().candidate.id
     told = Profiled(
@@ -100,7 +100,7 @@ def test_trace_shows_questions_costs_thoughts_and_changed_prompts(talked, home):
         "kernelwright prompts RUN planner:1",
         "had no answer from a-model (coder:r1i2:0)",
         "because the server said 503",
-        "the planner goes on under planner:1 instead of planner:0",
+        "the planner goes on under planner:1, other advice than before",
         "-write wide",
         "+keep rows in registers",
         "why: wide writes brought nothing",

@@ -42,9 +42,9 @@ class Question:
         self._task, self._hardware = task, hardware
         self._words = Words(
             "planner",
-            "contract", "craft", "task", "hardware", "roofline", "progress", "round", "wanted",
-            "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering", "options",
-            "strategy", "parents", "island", "islands",
+            "contract", "craft", "task", "hardware", "roofline", "progress", "round", "rounds",
+            "wanted", "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering",
+            "options", "strategy", "parents", "island", "islands",
         )  # fmt: skip
         self._turned_away = Words("planner-again", "accepted", "turned_away", "pins", "wanted")
         # What stays the same in every round is written once, and stands before what does not, so
@@ -69,6 +69,7 @@ class Question:
             roofline=roofline_card(self._task, self._hardware, situation.floor_ms),
             progress=progress_card(situation.floor_ms, situation.baseline_ms, best),
             round=situation.round,
+            rounds=situation.rounds,
             wanted=situation.wanted,
             ledger=ledger_table(situation.tried, situation.ledger),
             standings=standings_table(situation.standings),
