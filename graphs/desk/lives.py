@@ -313,13 +313,13 @@ class Lives:
             wake()
 
     def _ended(self, life: Life, home: Path) -> None:
+        if life.run:
+            _aftermath(life, home / "runs" / life.run, leaving=self._leaving)
+        # Only now, so that whoever sees the end finds kept how it ended.
         life.state = "ended"
         life.speeches.clear()
         self._wake_ears(home)
-        if life.run:
-            folder = home / "runs" / life.run
-            _aftermath(life, folder, leaving=self._leaving)
-            self.wake(home)
+        self.wake(home)
         life.name(life.run)
         life.done.set_result(None)
 
