@@ -37,9 +37,13 @@ def fault_of(error: Exception, profile: ModelProfile) -> ServerFaultError:
 
 
 def said_by(error: Exception) -> str:
-    """What the server said of a request that it refused; "" if it did not refuse one."""
+    """What the server said of a request that it refused; "" if it did not refuse one.
+
+    llama.cpp's Python server says 500 where a field of the request is not among those it knows.
+    """
     refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
-    refused = isinstance(error, refusals) or "tools param requires" in str(error)
+    told = ("tools param requires", "validation error")
+    refused = isinstance(error, refusals) or any(words in str(error) for words in told)
     return str(error) if refused else ""
 
 

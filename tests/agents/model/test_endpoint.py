@@ -198,8 +198,9 @@ async def test_what_a_broken_stream_cost_is_not_forgotten(
 class Picky:
     """A server that refuses parameters, as `benchmarks/misbehaving_server.py` does not."""
 
-    def __init__(self, *refused: str) -> None:
+    def __init__(self, *refused: str, status: str = "400 Bad Request") -> None:
         self.refused = refused
+        self.status = status
         self.requests: list[dict[str, object]] = []
         self.headers: dict[str, str] = {}
         self.base_url = ""
@@ -226,9 +227,9 @@ class Picky:
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         }  # fmt: skip
         if wrong:
-            body = {"error": {"message": f"Unsupported parameter: '{wrong}'"}}
+            body = {"error": {"message": f"1 validation error: Unsupported parameter: '{wrong}'"}}
         text = json.dumps(body).encode()
-        status = "400 Bad Request" if wrong else "200 OK"
+        status = self.status if wrong else "200 OK"
         answer = (
             f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
             f"Connection: close\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -253,6 +254,15 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
         await voice.say(prompt)
         assert len(server.requests) == 6
         assert "max_completion_tokens" in server.requests[-1]
+
+
+async def test_a_refusal_may_come_as_a_fault_of_the_server(profile_for: ProfileFor) -> None:
+    """So does llama.cpp's Python server with a `response_format` that it does not know."""
+    async with Picky("response_format", status="500 Internal Server Error") as server:
+        voice = endpoint_voice(profile_for(server, stream=False, schema_mode="json_schema"))
+        prompt = PROMPT.model_copy(update={"answer_schema": "{}"})
+        assert (await voice.say(prompt)).text == "fine"
+        assert len(server.requests) == 2
 
 
 async def test_an_answer_gets_shorter_where_the_context_is_tight(
