@@ -1,44 +1,46 @@
 """The command line: what can be asked, and how. What is done about it stands in `ui.commands`.
 
+Here are the commands that search, judge and serve; those about runs and people stand beside.
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
 3 the machine lacks something. Not here yet: bench, selftest.
 """
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ui import cli_people, cli_reading
 from ui.complaints import complaint_of
+from ui.options import (
+    BaseUrl,
+    Bundles,
+    Device,
+    Entry,
+    Export,
+    File,
+    Force,
+    Gpu,
+    Inputs,
+    Json,
+    MaxTokens,
+    MaxUsd,
+    Model,
+    ModelFor,
+    Rounds,
+    Run,
+    RunDir,
+    Seconds,
+    StartFrom,
+    Target,
+    Wait,
+    Where,
+)
 
 # What a shell expects of a program that Ctrl-C ended.
 INTERRUPTED = 130
-
-
-class Target(StrEnum):
-    """Which kind of device."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    CPU = "cpu"
-
-
-class Where(StrEnum):
-    """Where candidates are evaluated."""
-
-    LOCAL = "local"
-    BATCH = "batch"
-
-
-class Format(StrEnum):
-    """What an export is."""
-
-    MODULE = "module"
-    KERNELBENCH = "kernelbench"
-
 
 app = typer.Typer(
     name="kernelwright",
@@ -48,64 +50,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-File = Annotated[Path, typer.Argument(help="A Python file with a module and get_inputs().")]
-Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
-Entry = Annotated[str | None, typer.Option(help="The module or function in the file.")]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(help="An input instead of get_inputs(), as 64x128:float32; one option each."),
-]
-Device = Annotated[Target, typer.Option(help="Which kind of device.")]
-Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; - for stdout.")]
-RunDir = Annotated[
-    Path | None, typer.Option(help="Where runs live, instead of the user's data folder.")
-]
-Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
-Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many seconds.")]
-Export = Annotated[
-    Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
-]
-Bundles = Annotated[
-    Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")
-]
-Gpu = Annotated[str | None, typer.Option(help="The GPU that bundles are for, such as H200.")]
-Wait = Annotated[
-    bool | None,
-    typer.Option(
-        "--wait/--no-wait",
-        help="Wait for answers and results from outside, or end the session and resume later; "
-        "by default wait at a terminal.",
-    ),
-]
-StartFrom = Annotated[
-    Path | None,
-    typer.Option(
-        help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="Who thinks: a model's name with --base-url, a profile (ollama:qwen3), the path of "
-        "one, or manual; without it the playbook."
-    ),
-]
-BaseUrl = Annotated[
-    str | None, typer.Option(help="An OpenAI-compatible endpoint; nothing is sent without one.")
-]
-ModelFor = Annotated[
-    list[str] | None,
-    typer.Option(help="Another model for a role, as coder=NAME; one option each."),
-]
-MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="At most this many tokens, in and out, of all models.")
-]
-MaxUsd = Annotated[
-    float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
-]
-Person = Annotated[str, typer.Argument(help="A name: a-z, 0-9, _ and -.")]
-Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
-
 
 @app.command()
 def optimize(
@@ -113,7 +57,7 @@ def optimize(
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
-    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "standard",
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "standard",
     rounds: Rounds = None,
     seconds: Seconds = None,
     run_dir: RunDir = None,
@@ -216,91 +160,7 @@ def audit(
     audit(file, entry, tuple(inputs or ()), target.value, json)
 
 
-@app.command()
-def runs(run_dir: RunDir = None) -> None:
-    """List the runs there are."""
-    from ui.commands.reading import runs
-
-    runs(run_dir)
-
-
-@app.command()
-def show(run: Run, run_dir: RunDir = None) -> None:
-    """Show a run: the task, the result, the leaderboard, the ideas."""
-    from ui.commands.reading import show
-
-    show(run, run_dir)
-
-
-@app.command()
-def trace(run: Run, run_dir: RunDir = None) -> None:
-    """Tell a run: who said what, when, on which evidence."""
-    from ui.commands.reading import trace
-
-    trace(run, run_dir)
-
-
-@app.command()
-def prompts(
-    run: Run,
-    key: Annotated[
-        str | None, typer.Argument(help="A question, as the list names it; all in a list if none.")
-    ] = None,
-    run_dir: RunDir = None,
-) -> None:
-    """List what models were asked in a run, or show one question and its answer in full."""
-    from ui.commands.talks import prompts
-
-    prompts(run, key, run_dir)
-
-
-@app.command()
-def questions(run_dir: RunDir = None) -> None:
-    """List the questions that wait for a person's answer, with --model manual."""
-    from ui.commands.questions import questions
-
-    questions(run_dir)
-
-
-@app.command()
-def replay(run: Run, run_dir: RunDir = None) -> None:
-    """Run a recorded search again, without model or device, and compare every decision."""
-    from ui.commands.replaying import replay
-
-    raise typer.Exit(replay(run, run_dir))
-
-
-@app.command()
-def report(
-    run: Run,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; the run's folder by default.")
-    ] = None,
-    run_dir: RunDir = None,
-) -> None:
-    """Write a run as one HTML file."""
-    from ui.commands.reading import report
-
-    report(run, output, run_dir)
-
-
-@app.command()
-def export(
-    run: Run,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder, a .zip or a file.")],
-    format: Annotated[Format, typer.Option(help="A drop-in module, or a ModelNew file.")] = (
-        Format.MODULE
-    ),
-    candidate: Annotated[
-        str | None, typer.Option(help="Another candidate than the best, by its id.")
-    ] = None,
-    force: Force = False,
-    run_dir: RunDir = None,
-) -> None:
-    """Take the result of a run home."""
-    from ui.commands.taking import export
-
-    export(run, output, format.value, candidate, force, run_dir)
+app.add_typer(cli_reading.app)
 
 
 @app.command()
@@ -324,7 +184,7 @@ def ablate(
             "one at a time, when none is given."
         ),
     ] = None,
-    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "quick",
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
     seeds: Annotated[int, typer.Option(min=1, help="How often, each with another seed.")] = 1,
     rounds: Rounds = None,
     seconds: Seconds = None,
@@ -375,7 +235,7 @@ def chat(
         typer.Option(help="Keep conversations there, as postgresql://...; a file by default."),
     ] = None,
     target: Device = Target.AUTO,
-    search: Annotated[str, typer.Option(help="quick, standard or deep.")] = "quick",
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -388,32 +248,7 @@ def chat(
     chat(host, port, headless, run_dir, database, target.value, search, choice)
 
 
-user_app = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
-app.add_typer(user_app, name="user")
-
-
-@user_app.command("add")
-def add_user(name: Person, run_dir: RunDir = None) -> None:
-    """Let somebody log in, or change their password; it is asked for, or read from stdin."""
-    from ui.commands.chat import add_person
-
-    add_person(name, run_dir)
-
-
-@user_app.command("remove")
-def remove_user(name: Person, run_dir: RunDir = None) -> None:
-    """Let somebody log in no longer; their conversations and runs stay."""
-    from ui.commands.chat import remove_person
-
-    remove_person(name, run_dir)
-
-
-@user_app.command("list")
-def list_users(run_dir: RunDir = None) -> None:
-    """List who may log in."""
-    from ui.commands.chat import list_people
-
-    list_people(run_dir)
+app.add_typer(cli_people.app, name="user")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next."""
 
 from langgraph.runtime import Runtime
+from pydantic import BaseModel
 
 from agents.critic import Hearing
 from graphs.context import SearchContext
@@ -157,12 +158,17 @@ def _hearing(context: SearchContext, state: SearchState) -> Hearing:
     )
 
 
+class _Told(BaseModel):
+    """Of a `Profiled` event what the critic hears: its readings are in the archive anyway."""
+
+    candidate: str
+    explanation: str = ""
+
+
 def _explained(context: SearchContext) -> tuple[tuple[str, str], ...]:
     """What the profiler said of candidates in words, by their id."""
-    told = (
-        Profiled.model_validate_json(stored.payload)
-        for stored in context.archive.events(kind="profiled")
-    )
+    stored = context.archive.events(kind="profiled")
+    told = (_Told.model_validate_json(item.payload) for item in stored)
     return tuple((event.candidate, event.explanation) for event in told if event.explanation)
 
 

@@ -1,0 +1,88 @@
+"""The options and arguments of the command line, each said once for all commands that take it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Target(StrEnum):
+    """Which kind of device."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+class Where(StrEnum):
+    """Where candidates are evaluated."""
+
+    LOCAL = "local"
+    BATCH = "batch"
+
+
+class Format(StrEnum):
+    """What an export is."""
+
+    MODULE = "module"
+    KERNELBENCH = "kernelbench"
+
+
+File = Annotated[Path, typer.Argument(help="A Python file with a module and get_inputs().")]
+Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
+Entry = Annotated[str | None, typer.Option(help="The module or function in the file.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(help="An input instead of get_inputs(), as 64x128:float32; one option each."),
+]
+Device = Annotated[Target, typer.Option(help="Which kind of device.")]
+Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; - for stdout.")]
+RunDir = Annotated[
+    Path | None, typer.Option(help="Where runs live, instead of the user's data folder.")
+]
+Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
+Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many seconds.")]
+Export = Annotated[
+    Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
+]
+Bundles = Annotated[
+    Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")
+]
+Gpu = Annotated[str | None, typer.Option(help="The GPU that bundles are for, such as H200.")]
+Wait = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait for answers and results from outside, or end the session and resume later; "
+        "by default wait at a terminal.",
+    ),
+]
+StartFrom = Annotated[
+    Path | None,
+    typer.Option(
+        help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Who thinks: a model's name with --base-url, a profile (ollama:qwen3), the path of "
+        "one, or manual; without it the playbook."
+    ),
+]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="An OpenAI-compatible endpoint; nothing is sent without one.")
+]
+ModelFor = Annotated[
+    list[str] | None,
+    typer.Option(help="Another model for a role, as coder=NAME; one option each."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="At most this many tokens, in and out, of all models.")
+]
+MaxUsd = Annotated[
+    float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
+]
+Person = Annotated[str, typer.Argument(help="A name: a-z, 0-9, _ and -.")]
+Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
