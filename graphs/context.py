@@ -89,6 +89,8 @@ class SearchContext:
     laps: int = 0
     overhear: OnPiece | None = None
     minds: Minds = field(init=False)
+    # What of each idea stands in the ledger already, see `graphs.ledger`.
+    entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
 
     def __post_init__(self) -> None:

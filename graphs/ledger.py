@@ -23,8 +23,15 @@ def enter(context: SearchContext, best_before_ms: float | None) -> None:
     for idea in archive.ideas():
         held = known.get(idea.id)
         before_ms = held.best_before_ms if held else best_before_ms
-        entries.append(_entry(idea, of[idea.id], before_ms))
+        if held is None or context.entered.get(idea.id) != _marks(of[idea.id]):
+            entries.append(_entry(idea, of[idea.id], before_ms))
+            context.entered[idea.id] = _marks(of[idea.id])
     archive.record_ledger(*entries)
+
+
+def _marks(standings: Sequence[Standing]) -> tuple[tuple[int, str], ...]:
+    """What changes when an idea gets another candidate, or one of them a better judgement."""
+    return tuple((item.number, item.effort) for item in standings)
 
 
 def of_idea(idea: Idea, standings: Sequence[Standing]) -> list[Standing]:

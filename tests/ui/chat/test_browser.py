@@ -65,11 +65,16 @@ async def ready(page: Page) -> None:
 
 
 async def say(page: Page, words: str) -> None:
-    """Write a message and send it."""
+    """Write a message and send it; while a file is on its way up the page does not send."""
     composer = page.locator("#chat-input")
     await composer.click()
     await composer.press_sequentially(words)
-    await page.keyboard.press("Enter")
+    for _ in range(60):
+        await page.keyboard.press("Enter")
+        await page.wait_for_timeout(1000)
+        if not str(await composer.evaluate("e => e.value ?? e.textContent")).strip():
+            return
+    raise AssertionError(f"the page never sent {words!r}")
 
 
 def button(page: Page, label: str):
