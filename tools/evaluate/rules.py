@@ -3,6 +3,7 @@
 Durations are seconds unless a name says otherwise. Changing one changes what a verdict means.
 """
 
+from tools.evaluate.defences import Defence
 from tools.nouns.value import Value
 
 
@@ -49,3 +50,10 @@ class Rules(Value):
     baseline_s: float = 180.0  # torch.compile included
     max_autotune_s: float = 120.0
     ceilings_s: float = 120.0
+
+    # For the test that every defence is needed; nothing else takes one away.
+    switched_off: tuple[Defence, ...] = ()
+
+    def has(self, defence: Defence) -> bool:
+        """Whether a defence stands."""
+        return defence not in self.switched_off
