@@ -2,6 +2,8 @@
 
 Times of day, durations and what models cost are left out: they are no decisions. Everything else
 that was thought, written, concluded or chosen is there, each decision under a key of its own.
+Readings stand apart: what the profiler read of a candidate and the words in which an analysis is
+put may become better without a search deciding anything else.
 """
 
 import json
@@ -18,22 +20,27 @@ from graphs.events import (
     StrategyEvolved,
 )
 from tools.archive import Archive, Effort
-from tools.nouns import Value
+from tools.nouns import Analysis, Value
 
 # In one round, what comes before what.
 STAGES = (
-    "ideas", "candidate", "verdict", "best", "profile", "ledger", "analysis", "round", "strategy",
+    "ideas", "candidate", "verdict", "best", "profile", "ledger", "analysis", "words", "round",
+    "strategy",
 )  # fmt: skip
+# Of an analysis, what is put in words and what was read; the rest steers the next round.
+ANALYSIS_WORDS = {"claims", "implies", "notes"}
+PREDICTION_WORDS = {"words", "metric_from", "metric_measured"}
 NOT_DECIDED = {"at", "elapsed_s"}
 SUMMARY_OMITS = {"run", "seconds", "tokens", "usd", "calls", "models", "export"}
 
 
 class Decision(Value):
-    """One decision: `text` is its canonical JSON."""
+    """One decision: `text` is its canonical JSON; `reading` where nothing was decided by it."""
 
     key: str
     round: int
     text: str
+    reading: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -49,7 +56,7 @@ def decisions_of(archive: Archive) -> tuple[Decision, ...]:
         *_candidates(archive),
         *_verdicts(archive),
         *(_decision(f"ledger:{entry.idea}", entry.round, entry) for entry in archive.ledger()),
-        *(_decision(f"analysis:{item.round}", item.round, item) for item in archive.analyses()),
+        *(part for item in archive.analyses() for part in _analysis(item)),
         *(_decision(f"strategy:{item.id}", item.round, item) for item in archive.strategies()),
         *_summary(archive),
     ]
@@ -67,7 +74,8 @@ def _events(archive: Archive) -> Iterator[Decision]:
                 improved += 1
                 yield _decision(f"best:{improved}", event.round, event)
             case Profiled():
-                yield _decision(f"profile:{event.candidate}", event.round, event)
+                profile = _decision(f"profile:{event.candidate}", event.round, event)
+                yield profile.model_copy(update={"reading": True})
             case StrategyEvolved():
                 key = f"strategy:round {event.round}:{event.version.role}:{event.version.id}"
                 yield _decision(key, event.round, event)
@@ -87,6 +95,19 @@ def _verdicts(archive: Archive) -> Iterator[Decision]:
             found = archive.evaluation(written.candidate.id, effort)
             if found is not None:
                 yield _decision(f"verdict:{found.candidate}:{effort}", written.round, found)
+
+
+def _analysis(item: Analysis) -> Iterator[Decision]:
+    """What an analysis prefers, avoids and predicts; and apart from it, how it is put."""
+    whole = _decision(f"words:{item.round}", item.round, item)
+    told = json.loads(whole.text)
+    steers = {k: v for k, v in told.items() if k not in ANALYSIS_WORDS}
+    steers["predictions"] = [
+        {k: v for k, v in one.items() if k not in PREDICTION_WORDS} for one in told["predictions"]
+    ]
+    text = json.dumps(steers, sort_keys=True)
+    yield Decision(key=f"analysis:{item.round}", round=item.round, text=text)
+    yield whole.model_copy(update={"reading": True})
 
 
 def _summary(archive: Archive) -> Iterator[Decision]:

@@ -2,7 +2,8 @@
 
 The same graph and the same minds; answers of models, verdicts and times of the judge, and what the
 clock or a person decided come from the record. What then differs was decided by our own code: that
-is how tests and reports of faults work. Not covered: prompts, which may be reworded.
+is how tests and reports of faults work. What the profiler reads and the words of analyses are
+compared apart: better readings are no fault. Not covered: prompts, which may be reworded.
 """
 
 import tempfile
@@ -45,6 +46,8 @@ class Replay(Value):
         run: The recorded run.
         same: How many decisions were the same.
         difference: The first one that was not.
+        same_readings: How many readings (profiles, and the words of analyses) were the same.
+        readings: Those that were not; no fault while `difference` is None.
         ended: What the record did not hold, where the run itself never finished; else "".
         reworded: Questions to models that are asked in other words now.
     """
@@ -52,6 +55,8 @@ class Replay(Value):
     run: str
     same: int
     difference: Difference | None = None
+    same_readings: int = 0
+    readings: tuple[Difference, ...] = ()
     ended: str = ""
     reworded: tuple[str, ...] = ()
 
@@ -93,13 +98,16 @@ async def _replayed(past: Archive, present: Archive, make_minds: MakeMinds | Non
         lacking = str(error)
     recorded, replayed = decisions_of(past), decisions_of(present)
     finished = past.record().status == "finished"
-    same, difference = compare(recorded, replayed, whole=finished)
+    same, difference = compare(_decided(recorded), _decided(replayed), whole=finished)
+    same_readings, readings = compare_readings(recorded, replayed)
     if finished and lacking and difference is None:
         difference = Difference(key=lacking, recorded="", replayed="was asked for")
     return Replay(
         run=past.id,
         same=same,
         difference=difference,
+        same_readings=same_readings,
+        readings=readings,
         ended="" if finished else lacking,
         reworded=tuple(dict.fromkeys(voice.reworded)),
     )
@@ -125,6 +133,24 @@ def compare(
             texts = (item.text if item else "" for item in (left, right))
             return same, Difference(key=decision.key, recorded=next(texts), replayed=next(texts))
     return same, None
+
+
+def compare_readings(
+    recorded: Sequence[Decision], replayed: Sequence[Decision]
+) -> tuple[int, tuple[Difference, ...]]:
+    """How many readings that both runs have are the same, and every one that is not."""
+    now = {decision.key: decision.text for decision in replayed if decision.reading}
+    both = [item for item in recorded if item.reading and item.key in now]
+    differ = tuple(
+        Difference(key=item.key, recorded=item.text, replayed=now[item.key])
+        for item in both
+        if item.text != now[item.key]
+    )
+    return len(both) - len(differ), differ
+
+
+def _decided(found: Sequence[Decision]) -> list[Decision]:
+    return [item for item in found if not item.reading]
 
 
 async def _run(context: SearchContext, laps: int) -> None:

@@ -202,14 +202,35 @@ async def test_a_decision_of_ours_that_would_be_another_now_is_the_first_differe
     summary = await search()
     change(
         tmp_path, summary.run,
-        "update analyses set json = replace(json, 'rather than', 'much rather than') "
+        """update analyses set json = replace(json, '"prefer":[', '"prefer":["rows=other",') """
         "where round = 1",
     )  # fmt: skip
     told = await replayed(summary.run)
     assert told.difference is not None
     assert told.difference.key == "analysis:1"
-    assert "much rather" in told.difference.recorded
-    assert "much rather" not in told.difference.replayed
+    assert "rows=other" in told.difference.recorded
+    assert "rows=other" not in told.difference.replayed
+
+
+async def test_words_and_profiles_that_would_be_others_now_are_told_apart(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    change(
+        tmp_path, summary.run,
+        "update analyses set json = replace(json, 'rather than', 'much rather than')",
+    )  # fmt: skip
+    change(
+        tmp_path, summary.run,
+        "update events set payload = replace(payload, 'achieved_bandwidth', 'old_bandwidth') "
+        "where kind = 'profiled'",
+    )  # fmt: skip
+    told = await replayed(summary.run)
+    assert told.difference is None
+    differ = {item.key.partition(":")[0] for item in told.readings}
+    assert differ <= {"words", "profile"}
+    assert "words" in differ
+    assert all("much rather" not in item.replayed for item in told.readings)
 
 
 async def test_a_run_without_decisions_is_refused_in_one_sentence(

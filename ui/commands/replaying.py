@@ -21,6 +21,10 @@ def replay(run: str, home: Path | None) -> int:
     if told.reworded:
         words = f"{count(len(told.reworded), 'question')} would be asked in other words now"
         sys.stderr.write(f"note: {words}: {', '.join(told.reworded)}\n")
+    if told.readings:
+        read = [item.key for item in told.readings]
+        words = f"{count(len(read), 'reading')} of {len(read) + told.same_readings} differ"
+        sys.stderr.write(f"note: {words}: {', '.join(read)}\n")
     if told.difference is not None:
         _tell(told.difference.key, told.difference.recorded, told.difference.replayed, told.same)
         return DIFFERS

@@ -1,0 +1,32 @@
+"""The five searches that were recorded on an H200 decide the same again with the code at hand."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from graphs.replay import replay
+
+RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "model_runs"
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions"),
+    [
+        ("conv-relu-pool-1121-86w9", 69),
+        ("layer-norm-1121-9qjv", 117),
+        ("matmul-1121-7p9z", 122),
+        ("max-pool-1121-nfdr", 106),
+        ("softmax-1121-j8j6", 135),
+    ],
+)
+async def test_a_recorded_search_decides_the_same_again(
+    name: str, decisions: int, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(RUNS / f"{name}.zip") as packed:
+        packed.extractall(tmp_path)
+    (database,) = tmp_path.rglob("run.db")
+    told = await replay(database.parent)
+    assert told.difference is None
+    assert told.ended == ""
+    assert told.same == decisions
