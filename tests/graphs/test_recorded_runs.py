@@ -10,6 +10,14 @@ from graphs.replay import replay
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "model_runs"
 
 
+def unpacked(name: str, folder: Path) -> Path:
+    """The run's folder."""
+    with zipfile.ZipFile(RUNS / f"{name}.zip") as packed:
+        packed.extractall(folder)
+    (database,) = folder.rglob("run.db")
+    return database.parent
+
+
 @pytest.mark.parametrize(
     ("name", "decisions"),
     [
@@ -23,10 +31,7 @@ RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "model_ru
 async def test_a_recorded_search_decides_the_same_again(
     name: str, decisions: int, tmp_path: Path
 ) -> None:
-    with zipfile.ZipFile(RUNS / f"{name}.zip") as packed:
-        packed.extractall(tmp_path)
-    (database,) = tmp_path.rglob("run.db")
-    told = await replay(database.parent)
+    told = await replay(unpacked(name, tmp_path))
     assert told.difference is None
     assert told.ended == ""
     assert told.same == decisions
