@@ -3,7 +3,7 @@
 Here are the commands that search, judge and serve; those about runs and people stand beside.
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
-3 the machine lacks something. Not here yet: bench, selftest.
+3 the machine lacks something. Not here yet: selftest.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ui import cli_people, cli_reading
+from ui import cli_people, cli_reading, cli_suite
 from ui.complaints import complaint_of
 from ui.options import (
     BaseUrl,
@@ -161,6 +161,7 @@ def audit(
 
 
 app.add_typer(cli_reading.app)
+app.add_typer(cli_suite.app)
 
 
 @app.command()

@@ -1,0 +1,238 @@
+"""Runs a suite: one task after another on one device, each at its own risk.
+
+All tasks share one executor, so that a worker is started, and the device measured, once. While a
+task is searched on a GPU the next file is read beside it, since reading needs only the CPU. What
+one task does to its worker costs that worker; what it does to us ends as an outcome of its own.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphs.context import Listener, MakeMinds
+from graphs.executors import opened
+from graphs.run import start_search
+from graphs.suite.outcome import Against, Outcome, Terms
+from profiles.load import SearchProfile
+from profiles.models import Models
+from tools.archive import Archive, RunError, Target
+from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
+from tools.nouns import Baselines, Refusal, Task, TracePolicy
+from tools.nouns.run import Summary
+
+# What a task may take besides its search: reading, baselines and their compilers, certifying.
+BESIDES_S = 420.0
+
+Begun = Callable[[Path], Listener | None]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a suite is run, and by whom.
+
+    Attributes:
+        target: Which kind of device.
+        home: Where the runs are kept.
+        models: Who thinks; the playbook by default.
+        make_minds: Who thinks, instead of `models`.
+        executor: Who judges; worker processes on this machine by default.
+        besides_s: What a task may take besides its search.
+    """
+
+    target: Target
+    home: Path
+    models: Models | None = None
+    make_minds: MakeMinds | None = None
+    executor: Executor | None = None
+    besides_s: float = BESIDES_S
+
+
+async def run_suite(
+    files: Sequence[Path],
+    profile: SearchProfile | None,
+    terms: Terms,
+    ground: Ground,
+    *,
+    begun: Begun = lambda path: None,
+) -> AsyncIterator[Outcome]:
+    """Search every file, one after the other.
+
+    Args:
+        files: The tasks.
+        profile: How much each search may spend; None measures only baselines.
+        terms: Stand in every outcome.
+        ground: Where it is run, and by whom.
+        begun: Told when a file's turn comes; gives who listens to its search.
+
+    Raises:
+        EnvironmentLacksError: When this machine lacks what the target needs; else every failure
+            is an outcome.
+    """
+    async with opened(ground.executor, ground.target, seed=terms.seed) as judge:
+        hardware = await judge.hardware()
+        ahead = hardware.kind == "cuda"  # on a CPU it would disturb the times
+        readings = _Readings(judge, files, ahead=ahead)
+        try:
+            for number, path in enumerate(files):
+                one = _One(judge, path, terms, ground)
+                yield await one.run(readings.of(number), profile, begun(path))
+        finally:
+            await readings.aclose()
+
+
+class _Readings:
+    """Reads files, the next one beforehand where that disturbs nobody."""
+
+    def __init__(self, judge: Executor, files: Sequence[Path], *, ahead: bool) -> None:
+        self._judge, self._files, self._ahead = judge, files, ahead
+        self._tasks: dict[int, asyncio.Task[Task | Refusal]] = {}
+
+    def of(self, number: int) -> "asyncio.Task[Task | Refusal]":
+        """The reading of one file; begins that of the next."""
+        reading = self._begin(number)
+        if self._ahead and number + 1 < len(self._files):
+            self._begin(number + 1)
+        return reading
+
+    async def aclose(self) -> None:
+        """End what was begun and is not wanted any more."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begin(self, number: int) -> "asyncio.Task[Task | Refusal]":
+        if number not in self._tasks:
+            self._tasks[number] = asyncio.create_task(_read(self._judge, self._files[number]))
+        return self._tasks[number]
+
+
+async def _read(judge: Executor, path: Path) -> Task | Refusal:
+    if isinstance(judge, PatientExecutor):
+        return await judge.read(path, TracePolicy())
+    return await judge.trace(path, TracePolicy())
+
+
+class _One:
+    """One file on its way to an outcome."""
+
+    def __init__(self, judge: Executor, path: Path, terms: Terms, ground: Ground) -> None:
+        self._judge, self._path, self._terms, self._ground = judge, path, terms, ground
+        self._task: Task | None = None
+        self._began_s = time.monotonic()
+
+    async def run(
+        self,
+        reading: "asyncio.Task[Task | Refusal]",
+        profile: SearchProfile | None,
+        listener: Listener | None,
+    ) -> Outcome:
+        """Whatever happens, an outcome; only a machine that lacks something is raised."""
+        limit_s = self._ground.besides_s + (2 * profile.seconds if profile else 0.0)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._see_through(await reading, profile, listener)
+        except TimeoutError:
+            return self._ended("timed_out", f"it was not done after {limit_s:.0f} s")
+        except EnvironmentLacksError:
+            raise
+        except Exception as error:  # ours, and still only this task's
+            return self._ended("failed", f"{type(error).__name__}: {error}".splitlines()[0])
+
+    async def _see_through(
+        self,
+        read: Task | Refusal,
+        profile: SearchProfile | None,
+        listener: Listener | None,
+    ) -> Outcome:
+        if isinstance(read, Task) and isinstance(self._judge, PatientExecutor):
+            read = await self._judge.audit(read)
+        if isinstance(read, Refusal):
+            return self._ended("refused", read.sentence)
+        self._task = read
+        if profile is None:
+            return self._measured(await self._judge.baselines(read))
+        summary = await start_search(
+            self._path,
+            TracePolicy(),
+            self._ground.target,
+            profile,
+            seed=self._terms.seed,
+            home=self._ground.home,
+            listener=listener,
+            executor=self._judge,
+            models=self._ground.models,
+            make_minds=self._ground.make_minds,
+            task=read,
+        )
+        if isinstance(summary, Refusal):
+            return self._ended("refused", summary.sentence)
+        return self._searched(summary)
+
+    def _measured(self, found: Baselines | Refusal) -> Outcome:
+        if isinstance(found, Refusal):
+            return self._ended("refused", found.sentence)
+        medians = tuple(
+            (item.name, item.measurement.median_ms if item.measurement else None)
+            for item in found.items
+        )
+        return self._ended("baselines").model_copy(update={"baselines_ms": medians})
+
+    def _searched(self, summary: Summary) -> Outcome:
+        against: tuple[Against, ...] = ()
+        kernel = ""
+        with suppress(RunError):
+            archive = Archive.open(summary.run, self._ground.home)
+            try:
+                standing = next(
+                    (
+                        item
+                        for item in archive.standings()
+                        if summary.best and item.candidate.id == summary.best.candidate
+                    ),
+                    None,
+                )
+            finally:
+                archive.close()
+            if standing is not None:
+                against = tuple(map(Against.of, standing.evaluation.comparisons))
+                kernel = _sha256(standing.candidate.kernel + "\0" + standing.candidate.plan)
+        return self._ended("searched").model_copy(
+            update={
+                "summary": summary,
+                "run": summary.run,
+                "against": against,
+                "kernel_sha256": kernel,
+                "baselines_ms": tuple(
+                    (name, item.median_ms) for name, item in summary.baselines.items()
+                ),
+            }
+        )
+
+    def _ended(self, how: str, words: str = "") -> Outcome:
+        return Outcome.model_validate(
+            {
+                "file": self._path.name,
+                "sha256": source_sha256(self._path),
+                "ended": how,
+                "words": words,
+                "terms": self._terms,
+                "warnings": self._task.warnings if self._task else (),
+                "seconds": time.monotonic() - self._began_s,
+            }
+        )
+
+
+def source_sha256(path: Path) -> str:
+    """Names a file's content; "" for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,100 @@
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.suite import Ground, Outcome, Terms, run_suite
+from profiles.load import SearchProfile
+from tools.archive import Archive
+from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.nouns import Refusal, TracePolicy
+
+
+def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
+    return Ground(
+        "cpu", home, make_minds=lambda around: toy.toy_minds(toy.LOOPS), executor=executor,
+        besides_s=besides_s,
+    )  # fmt: skip
+
+
+async def outcomes(
+    files: tuple[Path, ...], profile: SearchProfile | None, terms: Terms, where: Ground
+) -> list[Outcome]:
+    return [item async for item in run_suite(files, profile, terms, where)]
+
+
+async def test_every_figure_of_an_outcome_is_that_of_its_run(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    found = await outcomes(files[:1], toy.PROFILE, terms, ground(toy, tmp_path, toy.ToyExecutor()))
+    (item,) = found
+    assert item.ended == "searched"
+    assert item.summary is not None
+    assert item.summary.best is not None
+    archive = Archive.open(item.run, tmp_path)
+    best = next(s for s in archive.standings() if s.candidate.id == item.summary.best.candidate)
+    archive.close()
+    assert [(a.baseline, a.ratio) for a in item.against] == [
+        (c.baseline, c.ratio) for c in best.evaluation.comparisons
+    ]
+    assert item.over_best == min(c.ratio for c in best.evaluation.comparisons)
+    assert len(item.sha256) == len(item.kernel_sha256) == 64
+
+
+async def test_what_one_task_breaks_costs_only_that_task(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class Fragile(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        async def trace(self, path: Path, policy: TracePolicy) -> object:
+            if path.name.startswith("1"):
+                raise RuntimeError("we are broken\nby this file")
+            if path.name.startswith("2"):
+                return Refusal(sentence="It has no module.")
+            return await super().trace(path, policy)
+
+    found = await outcomes(files, toy.PROFILE, terms, ground(toy, tmp_path, Fragile()))
+    assert [item.ended for item in found] == ["failed", "refused", "searched"]
+    assert found[0].words == "RuntimeError: we are broken"
+    assert found[1].words == "It has no module."
+
+
+async def test_a_task_that_hangs_is_ended(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class Hanging(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        async def trace(self, path: Path, policy: TracePolicy) -> object:
+            if path.name.startswith("1"):
+                await asyncio.sleep(3600)
+            return await super().trace(path, policy)
+
+    where = ground(toy, tmp_path, Hanging(), besides_s=0.3)
+    quick = toy.PROFILE.model_copy(update={"seconds": 0.01})
+    (first,) = await outcomes(files[:1], quick, terms, where)
+    assert first.ended == "timed_out"
+    assert "not done after" in first.words
+
+
+async def test_a_machine_that_lacks_something_ends_the_suite(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class Lacking(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        async def trace(self, path: Path, policy: TracePolicy) -> object:
+            raise EnvironmentLacksError("no compiler")
+
+    with pytest.raises(EnvironmentLacksError):
+        await outcomes(files, toy.PROFILE, terms, ground(toy, tmp_path, Lacking()))
+
+
+async def test_baselines_alone_write_no_candidate(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor()
+    found = await outcomes(files, None, terms, ground(toy, tmp_path, executor))
+    assert [item.ended for item in found] == ["baselines"] * 3
+    assert dict(found[0].baselines_ms) == {"eager": 2.5, "compile": 2.0}
+    assert not (tmp_path / "runs").exists()

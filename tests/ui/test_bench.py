@@ -1,0 +1,108 @@
+"""The command on real files: baselines and searches on the CPU, and what people get wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ui.cli import run
+
+GOOD = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x * 2 + 1) - x
+
+
+def get_inputs():
+    return [torch.rand(64, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+FORWARD = "        return torch.relu"
+CRASHING = GOOD.replace(FORWARD, f"        import ctypes\n        ctypes.string_at(0)\n{FORWARD}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "1_good.py").write_text(GOOD)
+    (suite / "2_crashing.py").write_text(CRASHING)
+    return suite
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_suite_is_searched_summed_up_and_resumed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, home = tmp_path / "r.jsonl", tmp_path / "home"
+    command = ["bench", str(folder), "--target", "cpu", "--out", str(out), "--run-dir", str(home)]
+    command += ["--seconds-per-task", "1"]
+    assert run(command) == 0
+    first = lines(out)
+    assert [item["ended"] for item in first] == ["searched", "refused"]
+    assert first[0]["against"]
+    assert (home / "runs" / str(first[0]["run"])).is_dir()
+    shown = capsys.readouterr()
+    assert "1_good" in shown.out
+    assert "fast_1.5" in shown.out
+
+    (folder / "3_late.py").write_text(GOOD)
+    assert run([*command, "--resume"]) == 0
+    assert [item["file"] for item in lines(out)] == ["1_good.py", "2_crashing.py", "3_late.py"]
+    assert lines(out)[:2] == first
+
+    capsys.readouterr()
+    assert run(["bench", "summary", str(out)]) == 0
+    assert "3 tasks, 2 searched" in capsys.readouterr().out
+    assert run(["bench", "compare", str(out), str(out)]) == 0
+    assert "within the noise" in capsys.readouterr().out
+
+
+def test_results_under_other_terms_are_not_mixed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.jsonl"
+    command = ["bench", str(folder), "--match", "2", "--target", "cpu", "--out", str(out)]
+    command += ["--run-dir", str(tmp_path / "home"), "--only-baselines"]
+    assert run(command) == 0
+    assert run(command) == 2
+    assert "go on with --resume" in capsys.readouterr().err
+    assert run([*command, "--resume", "--seed", "7"]) == 2
+    assert "other terms" in capsys.readouterr().err
+    assert len(lines(out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["absent"], "absent is no folder"),
+        (["."], "holds no Python file"),
+        (["summary"], "bench summary RESULTS"),
+        (["compare", "one"], "bench compare RESULTS RESULTS"),
+        (["summary", "absent.jsonl"], "cannot read"),
+        (["a", "b"], "one folder at a time"),
+        (["SUITE", "--match", "nothing"], "that fits nothing"),
+        (["SUITE", "--resume"], "--out names"),
+        (["SUITE", "--search", "endless"], "unknown search profile"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(
+    arguments: list[str],
+    words: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(folder) if word == "SUITE" else word for word in arguments]
+    assert run(["bench", *given]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,192 @@
+"""Suites from the command line: run one with a live table, sum one up, compare two."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from graphs.suite import Ground, Outcome, Terms, append, contrast, read, run_suite, task_files
+from graphs.suite.results import ResultsError, begin
+from graphs.suite.runner import source_sha256
+from profiles.load import SearchProfile
+from tools.archive import default_home
+from tools.version import kernelwright_version
+from ui.commands.models import Choice, chosen_models
+from ui.commands.output import console, remarks
+from ui.commands.search import Wishes, chosen_profile
+from ui.complaints import Complaint, writable_file
+from ui.suite import contrast_table, summary_of
+from ui.suite.live import Board, board
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What the person wants of a suite; `search` is "" for baselines alone."""
+
+    match: tuple[str, ...] = ()
+    search: str = "quick"
+    out: Path | None = None
+    resume: bool = False
+    seconds: float | None = None
+    target: Literal["auto", "cuda", "cpu"] = "auto"
+    seed: int = 0
+    home: Path | None = None
+    models: Choice = field(default_factory=Choice)
+
+
+def bench(what: tuple[str, ...], suite: Suite) -> None:
+    """Do what the words ask for; a folder called `summary` is meant by `./summary`."""
+    match what:
+        case ("summary", path):
+            console().print(summary_of(results(Path(path))))
+        case ("compare", first, second):
+            found = contrast(results(Path(first)), results(Path(second)))
+            console().print(contrast_table(found, Path(first).name, Path(second).name))
+        case ("summary" | "compare", *_):
+            raise Complaint("say: bench summary RESULTS, or bench compare RESULTS RESULTS")
+        case (folder,):
+            run(Path(folder), suite)
+        case _:
+            raise Complaint("one folder at a time")
+
+
+def results(path: Path) -> tuple[Outcome, ...]:
+    """The outcomes of a result file; Complaint when it is none, or has none."""
+    try:
+        found = read(path)
+    except ResultsError as error:
+        raise Complaint(str(error)) from None
+    if not found:
+        raise Complaint(f"{path} has no outcomes")
+    return found
+
+
+def run(folder: Path, suite: Suite) -> None:
+    """Run a suite and sum it up, what an earlier session did included."""
+    if not folder.is_dir():
+        raise Complaint(f"{folder} is no folder")
+    files = tuple(path.absolute() for path in task_files(folder, suite.match))
+    if not files:
+        of = f" that fits {', '.join(suite.match)}" if suite.match else ""
+        raise Complaint(f"{folder} holds no Python file{of}")
+    profile = _profile(suite)
+    terms = _terms(suite)
+    known = _known(suite, terms, files)
+    left = tuple(path for path in files if path.name not in {item.file for item in known})
+    interrupted = asyncio.run(_see_through(left, known, profile, terms, suite, len(files)))
+    if interrupted:
+        raise Complaint(_go_on(suite), INTERRUPTED)
+
+
+async def _see_through(
+    files: Sequence[Path],
+    known: Sequence[Outcome],
+    profile: SearchProfile | None,
+    terms: Terms,
+    suite: Suite,
+    total: int,
+) -> bool:
+    """Run what is left; answers whether the person interrupted it."""
+    found = list(known)
+    with board(total, known) as live:
+        working = asyncio.ensure_future(_work(files, found, profile, terms, suite, live))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, working.cancel)
+        interrupted = False
+        try:
+            await working
+        except asyncio.CancelledError:
+            interrupted = True
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    if found:
+        console().print(summary_of(found))
+    return interrupted
+
+
+async def _work(
+    files: Sequence[Path],
+    found: list[Outcome],
+    profile: SearchProfile | None,
+    terms: Terms,
+    suite: Suite,
+    live: Board,
+) -> None:
+    home = (suite.home or default_home()).absolute()
+    outcomes: AsyncIterator[Outcome] = run_suite(
+        files,
+        profile,
+        terms,
+        Ground(suite.target, home, chosen_models(suite.models)),
+        begun=live.begin,
+    )
+    async with aclosing(outcomes):  # type: ignore[type-var]
+        async for outcome in outcomes:
+            if suite.out is not None:
+                append(suite.out, outcome)
+            found.append(outcome)
+            live.end(outcome)
+
+
+def _profile(suite: Suite) -> SearchProfile | None:
+    if not suite.search:
+        return None
+    return chosen_profile(suite.search, Wishes(seconds=suite.seconds, models=suite.models))
+
+
+def _terms(suite: Suite) -> Terms:
+    return Terms(
+        search=suite.search,
+        seconds=suite.seconds,
+        seed=suite.seed,
+        target=suite.target,
+        kernelwright=kernelwright_version(),
+        torch=version("torch"),
+    )
+
+
+def _known(suite: Suite, terms: Terms, files: Sequence[Path]) -> tuple[Outcome, ...]:
+    """What `--out` has of these files already; a file that changed since is done again."""
+    if suite.out is None:
+        if suite.resume:
+            raise Complaint("--resume goes on with the file that --out names")
+        return ()
+    writable_file(suite.out)
+    if not suite.out.exists() or not suite.out.stat().st_size:
+        return ()
+    if not suite.resume:
+        raise Complaint(f"{suite.out} is there already: go on with --resume, or name another")
+    before = results(suite.out)
+    if other := next((item for item in before if item.terms != terms), None):
+        raise Complaint(
+            f"{suite.out} was made under other terms ({_words(other.terms)}) than these "
+            f"({_words(terms)}): name another file"
+        )
+    shas = {path.name: source_sha256(path) for path in files}
+    kept = tuple(item for item in before if shas.get(item.file, item.sha256) == item.sha256)
+    begin(suite.out, kept)
+    if kept:
+        remarks().print(f"{len(kept)} of {len(files)} are there already")
+    return tuple(item for item in kept if item.file in shas)
+
+
+def _words(terms: Terms) -> str:
+    limit = f", {terms.seconds:g} s" if terms.seconds else ""
+    return (
+        f"{terms.search or 'baselines only'}{limit}, seed {terms.seed}, {terms.target}, "
+        f"kernelwright {terms.kernelwright}, torch {terms.torch}"
+    )
+
+
+def _go_on(suite: Suite) -> str:
+    if suite.out is None:
+        return "interrupted; without --out nothing but the runs was kept"
+    return "interrupted; go on with the same command and --resume"

@@ -1,0 +1,130 @@
+"""The tables of a suite: one line a task, the sums, and two suites beside each other."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from graphs.suite import Contrast, Figures, Outcome, figures
+from graphs.suite.figures import sound
+from ui.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
+
+NOTHING = "-"
+_WORDS = ("task", "end", "against", "")
+COLUMNS = ("task", "eager", "compile", "ours", "over eager", "over the better", "of floor", "end")
+
+
+def row_cells(item: Outcome) -> tuple[Text, ...]:
+    """One task, in the order of `COLUMNS`."""
+    summary = item.summary
+    medians = dict(item.baselines_ms)
+    best = summary.best if summary else None
+    hardest = item.hardest
+    over, style = NOTHING, ""
+    if hardest is not None:
+        low, high = hardest.ci95
+        over, style = f"{ratio(hardest.ratio)} [{low:.2f}, {high:.2f}]", "green" if low > 1 else ""
+    return (
+        Text(one_line(item.file.removesuffix(".py"), 40)),
+        Text(_ms(medians.get("eager"))),
+        Text(_ms(medians.get("compile"))),
+        Text(_ms(best.median_ms if best else None)),
+        Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
+        Text(over, style=style),
+        Text(percent(best.floor_fraction) if best else NOTHING),
+        Text(one_line(_end(item), 60), style="yellow" if item.warnings or item.words else ""),
+    )
+
+
+def summary_of(outcomes: Sequence[Outcome]) -> RenderableType:
+    """All lines, and the sums; tasks that the audit badged apart."""
+    table = _table("", COLUMNS)
+    for item in outcomes:
+        table.add_row(*row_cells(item))
+    honest, badged = sound(outcomes)
+    parts: list[RenderableType] = [table, *_sums("", figures(honest))]
+    if badged:
+        parts += _sums("of the tasks that the audit badged, which prove little: ", figures(badged))
+    return Group(*parts, _conditions(outcomes))
+
+
+def contrast_table(found: Contrast, first: str, second: str) -> RenderableType:
+    """Two result files, task by task."""
+    table = _table("", ("task", plain(first), plain(second), "change", ""))
+    for line in found.lines:
+        table.add_row(
+            Text(one_line(line.file.removesuffix(".py"), 40)),
+            ratio(line.first) if line.first else NOTHING,
+            ratio(line.second) if line.second else NOTHING,
+            ratio(line.change) if line.change else NOTHING,
+            "" if line.change is None or line.apart else "within the noise",
+        )
+    words = [f"geometric mean of the changes {ratio(found.change)}"] if found.change else []
+    for name, only in ((first, found.only_first), (second, found.only_second)):
+        if only:
+            words.append(f"only in {plain(name)}: {len(only)}, such as {plain(only[0])}")
+    return Group(table, *(Text(line) for line in (*words, *map(plain, found.caveats))))
+
+
+def _sums(prefix: str, found: Figures) -> list[RenderableType]:
+    head = (
+        f"{prefix}{found.tasks} tasks, {found.searched} searched, {found.correct} with a correct "
+        f"candidate, {found.improved} ahead of every baseline with the interval above 1; "
+        f"{seconds(found.seconds)}"
+    )
+    lines = [head]
+    if found.floor_fraction_median is not None:
+        lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
+    for name, counts in (
+        ("method", found.methods), ("precision", found.precisions), ("not searched", found.ends)
+    ):  # fmt: skip
+        if counts:
+            lines.append(f"{name}: " + ", ".join(f"{plain(what)} {n}" for what, n in counts))
+    if not found.correct:
+        return [Text(line) for line in lines]
+    table = _table(
+        "", ("against", "compared", "geometric mean", "median", "lowest",
+             *(f"fast_{p:g}" for p, _ in found.columns[0].fast_p)),
+    )  # fmt: skip
+    for column in found.columns:
+        table.add_row(
+            column.baseline,
+            str(column.compared),
+            *(ratio(value) if value else NOTHING
+              for value in (column.geometric_mean, column.median, column.lowest)),
+            *(percent(share) for _, share in column.fast_p),
+        )  # fmt: skip
+    return [*(Text(line) for line in lines), table]
+
+
+def _conditions(outcomes: Sequence[Outcome]) -> Text:
+    """Under which terms; more than one of a kind is said."""
+    devices = {item.summary.hardware.name for item in outcomes if item.summary}
+    terms = {
+        f"{item.terms.search or 'baselines only'}, seed {item.terms.seed}, "
+        f"kernelwright {item.terms.kernelwright}, torch {item.terms.torch}"
+        for item in outcomes
+    }
+    return Text("; ".join([*sorted(devices), *sorted(terms)]), style="dim")
+
+
+def _end(item: Outcome) -> str:
+    if item.words:
+        return f"{item.ended.replace('_', ' ')}: {item.words}"
+    if item.warnings:
+        return item.warnings[0]
+    return STATUS[item.summary.status] if item.summary else item.ended
+
+
+def _ms(value: float | None) -> str:
+    return milliseconds(value) if value else NOTHING
+
+
+def _table(title: str, names: Sequence[str]) -> Table:
+    table = Table(title=title or None, box=None, pad_edge=False)
+    for name in names:
+        table.add_column(
+            name, justify="left" if name in ("task", "end", "against", "") else "right"
+        )
+    return table
