@@ -24,12 +24,19 @@ class Rules(Value):
     hopeless_ratio: float = 3.0  # slower than this times the best known: stop screening
     precise_s: float = 0.8  # a baseline
     certify_s: float = 2.5
-    pairs_min: int = 8
+    calibrate_s: float = 0.4  # eager against itself, once a session
+    pairs_min: int = 10  # also the first look: all ten on one side of 1 are chance once in 512
     pairs_max: int = 200
-    bootstrap_resamples: int = 2000
+    look_level: float = 0.002  # of each look before the last, which takes the rest of 5 %
+    interval_width: float = 0.02  # of the ratio: an interval this narrow needs no more pairs
+    equal_share: float = 0.01  # an interval this close around 1 is of equals
+    clock_moved_share: float = 0.03  # a pair during which a clock moved by more is taken again
+    retakes_max: int = 3  # blocks of pairs, before unsteady ones are kept and said
+    steady_pairs: int = 10  # pairs between two readings of a GPU's clocks
+    busy_share: float = 0.1  # others using more of the processors: compared once more
     warm_up_s: float = 0.05
     cold_warm_up_s: float = 0.4  # after an idle time in which a GPU's clocks fall
-    input_sets_max: int = 8
+    input_sets_max: int = 7  # never a multiple of 4: in A B B A each must meet every set
     settle_s: float = 0.001  # threads of the runtime stop spinning before the clock starts
     graph_below_ms: float = 0.1  # calls this short, launches included, are timed as graph replays
 

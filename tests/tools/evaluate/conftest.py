@@ -22,7 +22,6 @@ SHORT = Rules(
     pairs_min=3,
     pairs_max=5,
     warm_up_s=0.0,
-    bootstrap_resamples=200,
 )
 
 ROWS = """

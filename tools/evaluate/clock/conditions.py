@@ -1,18 +1,35 @@
 """What the device was doing around a timing: clocks, heat, throttling, company."""
 
 import os
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 
 import torch
 
 from tools.nouns import Conditions
 
 _HARMLESS = {"gpu_idle", "applications_clocks_setting", "none"}
+NOTHING: Mapping[str, float | int | None] = MappingProxyType({})
 
 
-def conditions(device: str, *, flushed: bool, sets: int, notes: tuple[str, ...] = ()) -> Conditions:
-    """Read them now; what cannot be read is None."""
-    common = {"l2_flushed": flushed, "input_sets": sets, "notes": notes}
+def conditions(
+    device: str,
+    *,
+    flushed: bool,
+    sets: int,
+    notes: tuple[str, ...] = (),
+    seen: Mapping[str, float | int | None] = NOTHING,
+) -> Conditions:
+    """Read them now; what cannot be read is None.
+
+    Args:
+        device: `cuda` or `cpu`.
+        flushed: whether a buffer evicts the caches before every call.
+        sets: of inputs that rotate.
+        notes: in words.
+        seen: what was observed during the timing: fields of `Conditions` by name.
+    """
+    common = {"l2_flushed": flushed, "input_sets": sets, "notes": notes, **seen}
     if device.startswith("cuda"):
         name = torch.cuda.get_device_name()
         return Conditions.model_validate({"device": name, **common, **_gpu()})
@@ -28,7 +45,7 @@ def conditions(device: str, *, flushed: bool, sets: int, notes: tuple[str, ...] 
 
 def sm_clock_share() -> float | None:
     """Current clock of the multiprocessors over the highest possible; None when unreadable."""
-    nvml, handle = _handle()
+    nvml, handle = nvml_device()
     if nvml is None:
         return None
     try:
@@ -39,7 +56,7 @@ def sm_clock_share() -> float | None:
     return float(now) / float(most)
 
 
-def _handle() -> tuple[ModuleType | None, object]:
+def nvml_device() -> tuple[ModuleType | None, object]:
     """NVML and the device that torch uses; None where there is no driver to ask."""
     try:
         import pynvml
@@ -53,35 +70,43 @@ def _handle() -> tuple[ModuleType | None, object]:
         return None, None
 
 
+def number(nvml: ModuleType, handle: object, name: str, *arguments: object) -> int | None:
+    """What a function of NVML answers; None where it does not."""
+    try:
+        return int(getattr(nvml, name)(handle, *arguments))
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
 def _gpu() -> dict[str, object]:
-    nvml, handle = _handle()
+    nvml, handle = nvml_device()
     if nvml is None:
         return {}
-
-    def number(name: str, *arguments: object) -> int | None:
-        try:
-            return int(getattr(nvml, name)(handle, *arguments))
-        except (nvml.NVMLError, AttributeError):
-            return None
-
-    milliwatts = number("nvmlDeviceGetPowerUsage")
+    milliwatts = number(nvml, handle, "nvmlDeviceGetPowerUsage")
+    mask = number(nvml, handle, "nvmlDeviceGetCurrentClocksEventReasons")
     return {
-        "sm_clock_mhz": number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-        "temperature_c": number("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        "sm_clock_mhz": number(nvml, handle, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": number(nvml, handle, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "temperature_c": number(
+            nvml, handle, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU
+        ),
         "power_w": None if milliwatts is None else milliwatts / 1000,
-        "throttle_reasons": reasons(nvml, number("nvmlDeviceGetCurrentClocksEventReasons")),
+        "throttle_reasons": reasons(nvml, mask),
         "other_processes": _others(nvml, handle),
     }
 
 
 def _others(nvml: ModuleType, handle: object) -> int | None:
-    """How many other processes compute on the device."""
+    """How many other processes compute on the device.
+
+    One of those listed is this one, whose context is open: in a namespace of its own its number
+    is another than the host's, so it is not looked for by number.
+    """
     try:
         running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError:
         return None
-    return sum(int(process.pid) != os.getpid() for process in running)
+    return max(0, len(running) - 1)
 
 
 def reasons(nvml: ModuleType, mask: int | None) -> tuple[str, ...]:

@@ -6,15 +6,16 @@ host's launching would dominate are timed as graph replays, again on both sides.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
 
 from tools.candidates import LaunchRefused
 from tools.evaluate.clock.cold import Flush, input_sets
-from tools.evaluate.clock.conditions import conditions, sm_clock_share
-from tools.evaluate.clock.statistics import median, percentile, ratio_interval
+from tools.evaluate.clock.conditions import NOTHING, conditions, sm_clock_share
+from tools.evaluate.clock.paired import Pairs, take_pairs
+from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.clock.stopwatch import graph, stopwatch
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.room import available_bytes, io_bytes
@@ -104,52 +105,60 @@ class Harness:
         candidate: Timed,
         *,
         seconds: float,
-        seed: int,
         notes: tuple[str, ...] = (),
         queued: bool = False,
+        noise: float = 0.0,
     ) -> Comparison:
         """Time two implementations in turns, A B B A, so that drift meets both alike.
 
-        Taken again when the device was throttled; if it still is, the conditions say so.
+        Taken once more when other processes kept the processors busy; the quieter one counts.
+
+        Args:
+            name: of the baseline.
+            baseline: a call of it.
+            candidate: a call of what is compared with it.
+            seconds: no further pair is begun after this long.
+            notes: for the conditions.
+            queued: see `Stopwatch.time_ms`.
+            noise: see `Comparison.noise`.
         """
         self.warm(baseline)
         self.warm(candidate)
-        for attempt in range(2):
-            top, bottom = self._pairs(baseline, candidate, seconds, queued)
-            found = self._conditions(notes)
-            if not found.throttle_reasons:
-                break
-            notes = (*notes, "throttled, taken again") if attempt == 0 else notes
-        ratio = ratio_interval(top, bottom, seed=seed, resamples=self._rules.bootstrap_resamples)
+        pairs = self._pairs(baseline, candidate, seconds, queued, noise)
+        if (pairs.others_share or 0.0) > self._rules.busy_share:
+            again = self._pairs(baseline, candidate, seconds, queued, noise)
+            pairs = min(pairs, again, key=lambda item: item.others_share or 0.0)
+            notes = (*notes, "other processes kept the machine busy; taken twice")
+        seen = {
+            "others_share": pairs.others_share,
+            "pairs_retaken": pairs.retaken,
+            "pairs_unsteady": pairs.unsteady,
+        }
         return Comparison(
             baseline=name,
-            candidate_ms=median(bottom),
-            baseline_ms=median(top),
-            ratio=ratio.median,
-            ci95_low=ratio.low,
-            ci95_high=ratio.high,
-            pairs=len(top),
-            candidate_samples_ms=tuple(bottom),
-            baseline_samples_ms=tuple(top),
-            conditions=found,
+            candidate_ms=median(pairs.candidate_ms),
+            baseline_ms=median(pairs.baseline_ms),
+            ratio=pairs.interval.median,
+            ci95_low=pairs.interval.low,
+            ci95_high=pairs.interval.high,
+            pairs=len(pairs.candidate_ms),
+            candidate_samples_ms=pairs.candidate_ms,
+            baseline_samples_ms=pairs.baseline_ms,
+            conditions=self._conditions((*notes, *pairs.notes), seen),
+            noise=noise,
         )
 
     def _pairs(
-        self, baseline: Timed, candidate: Timed, seconds: float, queued: bool
-    ) -> tuple[list[float], list[float]]:
-        """Times of the baseline and of the candidate, pair by pair."""
-        top: list[float] = []
-        bottom: list[float] = []
-        start = time.monotonic()
-        while len(top) < self._rules.pairs_max:
-            order = (baseline, candidate) if len(top) % 2 == 0 else (candidate, baseline)
-            first, second = (self._sample(call, queued) for call in order)
-            ours, theirs = (first, second) if order[0] is baseline else (second, first)
-            top.append(ours)
-            bottom.append(theirs)
-            if len(top) >= self._rules.pairs_min and time.monotonic() - start > seconds:
-                break
-        return top, bottom
+        self, baseline: Timed, candidate: Timed, seconds: float, queued: bool, noise: float
+    ) -> Pairs:
+        return take_pairs(
+            lambda: self._sample(baseline, queued),
+            lambda: self._sample(candidate, queued),
+            device=self._device,
+            rules=self._rules,
+            seconds=seconds,
+            noise=noise,
+        )
 
     def as_graph(self, call: Timed) -> Timed | None:
         """The call as graph replays, one graph a set of inputs; None where it cannot be one."""
@@ -183,7 +192,9 @@ class Harness:
             conditions=self._conditions(notes),
         )
 
-    def _conditions(self, notes: tuple[str, ...]) -> Conditions:
+    def _conditions(
+        self, notes: tuple[str, ...], seen: Mapping[str, float | int | None] = NOTHING
+    ) -> Conditions:
         return conditions(
-            self._device, flushed=self._flush.flushes, sets=len(self.sets), notes=notes
+            self._device, flushed=self._flush.flushes, sets=len(self.sets), notes=notes, seen=seen
         )

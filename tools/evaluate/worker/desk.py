@@ -110,10 +110,10 @@ def _measure(station: Station, name: str) -> Baseline:
     rules = station.bench.rules
     call = station.baselines.get(name)
     notes: tuple[str, ...] = ()
+    noise: float | None = None
     if name == "eager":
-        again = station.harness.compare(
-            "eager", call, call, seconds=rules.screen_s, seed=station.bench.seed
-        )
+        again = station.harness.compare("eager", call, call, seconds=rules.calibrate_s)
+        noise = abs(again.ratio - 1.0)
         notes = (f"A/A ratio {again.ratio:.3f} [{again.ci95_low:.3f}, {again.ci95_high:.3f}]",)
     measurement = station.harness.measure(
         call,
@@ -124,7 +124,10 @@ def _measure(station: Station, name: str) -> Baseline:
         queued=name == "graph",
     )
     return Baseline(
-        name=name, measurement=measurement, setup_s=station.baselines.setup_s.get(name, 0.0)
+        name=name,
+        measurement=measurement,
+        setup_s=station.baselines.setup_s.get(name, 0.0),
+        noise=noise,
     )
 
 

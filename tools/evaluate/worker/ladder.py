@@ -194,9 +194,9 @@ class Ladder:
                 baseline,
                 replayed or call,
                 seconds=self._seconds(),
-                seed=fresh_seed(self._request.seed, name),
                 notes=notes,
                 queued=replayed is not None,
+                noise=self._request.baselines.noise if self._request.baselines else 0.0,
             )
             found.append(comparison)
         return tuple(found)

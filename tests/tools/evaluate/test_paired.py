@@ -1,0 +1,148 @@
+"""When a comparison stops, and what it drops: real takers of pairs on made-up clocks."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tools.evaluate.clock import paired
+from tools.evaluate.clock.cold import input_sets
+from tools.evaluate.clock.paired import Pairs, take_pairs
+from tools.evaluate.clock.sequential import LEVEL, looks
+from tools.evaluate.clock.telemetry import Company, Reading, telemetry, unsteady
+from tools.evaluate.rules import Rules
+from tools.nouns import Comparison, Conditions
+
+RULES = Rules()
+FOREVER_S = 1e9
+
+
+def sampler(true_ms: float, spread: float, seed: int) -> Callable[[], float]:
+    generator = np.random.default_rng(seed)
+    return lambda: true_ms * (1 + spread * float(generator.pareto(2.5)))
+
+
+def taken(ratio: float, spread: float, seed: int = 0, rules: Rules = RULES) -> Pairs:
+    return take_pairs(
+        sampler(ratio, spread, 2 * seed),
+        sampler(1.0, spread, 2 * seed + 1),
+        device="cpu",
+        rules=rules,
+        seconds=FOREVER_S,
+        noise=0.0,
+    )
+
+
+def test_the_chances_to_miss_at_all_looks_together_stay_within_five_percent() -> None:
+    assert looks(RULES) == (10, 20, 40, 80, 160, 200)
+    assert (len(looks(RULES)) - 1) * RULES.look_level < LEVEL / 2
+
+
+def test_a_clear_difference_ends_a_comparison_at_its_first_look() -> None:
+    found = taken(1.5, 0.001)
+    assert len(found.baseline_ms) == RULES.pairs_min
+    assert 1.4 < found.interval.low <= found.interval.high < 1.6
+
+
+def test_what_is_equal_for_practical_purposes_ends_it_as_well() -> None:
+    found = taken(1.0, 0.001)
+    assert len(found.baseline_ms) < RULES.pairs_max
+    assert found.interval.low <= 1.0 <= found.interval.high
+
+
+def test_a_small_difference_in_much_noise_takes_all_the_pairs_there_are() -> None:
+    assert len(taken(1.02, 0.3).baseline_ms) == RULES.pairs_max
+
+
+def test_looking_often_does_not_make_a_difference_out_of_none() -> None:
+    claims = 0
+    for seed in range(400):
+        found = taken(1.0, 0.02, seed)
+        claims += found.interval.low > 1.0 or found.interval.high < 1.0
+    assert claims <= 20
+
+
+def test_time_that_is_over_ends_it_with_an_honest_interval() -> None:
+    found = take_pairs(
+        sampler(1.2, 0.3, 0), sampler(1.0, 0.3, 1), device="cpu", rules=RULES, seconds=0, noise=0
+    )
+    assert len(found.baseline_ms) == RULES.pairs_min
+    assert found.interval.low < found.interval.median < found.interval.high
+
+
+class Readings:
+    """A device that reads as told, then keeps its last state."""
+
+    def __init__(self, *states: Reading) -> None:
+        self._states: Iterator[Reading] = iter(states)
+        self._last = states[-1]
+
+    def read(self) -> Reading:
+        return next(self._states, self._last)
+
+
+STEADY = Reading(sm_clock_mhz=1980, memory_clock_mhz=3201)
+SLOW = Reading(sm_clock_mhz=1500, memory_clock_mhz=3201)
+HOT = Reading(sm_clock_mhz=1980, memory_clock_mhz=3201, throttled_by=("hw_thermal_slowdown",))
+
+
+def test_pairs_during_which_a_clock_moved_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = Readings(STEADY, SLOW, STEADY, STEADY)
+    monkeypatch.setattr(paired, "telemetry", lambda _: readings)
+    found = taken(1.5, 0.001)
+    # Down and up again: two blocks were not steady.
+    assert (found.retaken, found.unsteady) == (4, 0)
+    assert len(found.baseline_ms) == RULES.pairs_min
+    assert "clock moved" in found.notes[0]
+
+
+def test_throttling_that_persists_is_kept_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired, "telemetry", lambda _: Readings(HOT))
+    found = taken(1.5, 0.001)
+    assert found.retaken == 2 * RULES.retakes_max
+    assert found.unsteady == RULES.pairs_min
+    assert "hw_thermal_slowdown" in found.notes[0]
+
+
+def test_small_moves_of_a_clock_and_unknown_ones_are_no_reason() -> None:
+    assert not unsteady(STEADY, Reading(sm_clock_mhz=1965, memory_clock_mhz=3201), 0.03)
+    assert not unsteady(Reading(), STEADY, 0.03)
+    assert "SM clock" in unsteady(STEADY, SLOW, 0.03)
+
+
+def test_the_cpu_has_no_clocks_to_read_but_tells_of_company() -> None:
+    assert telemetry("cpu").read() == Reading()
+    company = Company()
+    assert company.share() is None  # too short to tell
+    total = 0
+    while company.share() is None:
+        total += 1
+    share = company.share()
+    assert share is not None
+    assert 0.0 <= share <= 1.0
+
+
+@pytest.mark.parametrize("most", range(1, 12))
+def test_in_turns_of_a_b_b_a_each_meets_every_set(most: int) -> None:
+    count = input_sets(1, 1 << 20, most)
+    met: tuple[set[int], set[int]] = (set(), set())
+    for turn in range(8 * count):
+        met[(turn % 4) in (1, 2)].add(turn % count)
+    assert met[0] == met[1] == set(range(count))
+
+
+def compared(low: float, high: float, noise: float = 0.0) -> Comparison:
+    return Comparison(
+        baseline="eager", candidate_ms=1.0, baseline_ms=1.0, ratio=(low * high) ** 0.5,
+        ci95_low=low, ci95_high=high, pairs=10, candidate_samples_ms=(1.0,),
+        baseline_samples_ms=(1.0,), noise=noise,
+        conditions=Conditions(device="cpu", l2_flushed=True, input_sets=1),
+    )  # fmt: skip
+
+
+def test_what_does_not_clear_the_noise_of_the_session_cannot_be_told_apart() -> None:
+    assert compared(1.01, 1.03).outcome == "faster"
+    assert compared(0.90, 0.98).outcome == "slower"
+    assert compared(0.99, 1.03).outcome == "not distinguishable"
+    assert compared(1.01, 1.03, noise=0.02).outcome == "not distinguishable"
+    assert not compared(0.985, 0.99, noise=0.02).distinguishable
