@@ -7,6 +7,7 @@ and written here is still noticed.
 Not covered: writes beyond the guards, and reads past the end whose value does not matter.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -60,9 +61,13 @@ class Block:
 class GuardedMemory:
     """Hands out guarded blocks; the candidate's allocator while it is judged."""
 
-    def __init__(self, device: str, guard_bytes: int) -> None:
+    def __init__(
+        self, device: str, guard_bytes: int, take: Callable[[int], Tensor] | None = None
+    ) -> None:
+        """`take` hands out bytes on the device, where they are not torch's own."""
         self._device = device
         self._guard = guard_bytes
+        self._take = take
         self._blocks: list[Block] = []
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype, device: object = None) -> Tensor:
@@ -98,7 +103,10 @@ class GuardedMemory:
 
     def _block(self, name: str, body_bytes: int, guard_byte: int) -> Block:
         total = body_bytes + 2 * self._guard
-        raw = torch.empty(total, dtype=torch.uint8, device=self._device)
+        if self._take is not None:
+            raw = self._take(total)
+        else:
+            raw = torch.empty(total, dtype=torch.uint8, device=self._device)
         block = Block(name, raw, self._guard, guard_byte)
         self._blocks.append(block)
         return block

@@ -7,7 +7,7 @@ Not covered here: host code of its own (a plan has none), sanitizers, other shap
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,23 +30,47 @@ Announce = Callable[[str], None]
 Shelved = TypeVar("Shelved", Tensor, Argument)
 
 
+class Runner(Protocol):
+    """A way to call a candidate: a plan interpreted here, or foreign code somewhere else."""
+
+    def prepare(self, weights: Mapping[str, Tensor]) -> None:
+        """The set-up, once."""
+        ...
+
+    def __call__(
+        self, arguments: Sequence[Argument], weights: Mapping[str, Tensor], /
+    ) -> tuple[Tensor, ...]:
+        """The outputs on arguments and weights that lie in the memory of the trials."""
+        ...
+
+
+def plan_runner(
+    bench: Bench, candidate: Candidate, built: Built, memory: GuardedMemory
+) -> PlanRunner:
+    """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
+    try:
+        return PlanRunner(candidate, built, bench.device, allocator=memory)
+    except (ContractError, LaunchRefused, DeviceError) as error:
+        raise rejection(error) from error
+
+
 class Trials:
     """Runs one candidate through draws of inputs.
 
     Args:
         bench: the task on its device.
-        candidate: what is judged, and `built` what the compiler made of it.
-        built: the object.
+        memory: guarded memory that the runner can reach.
+        runner: calls the candidate.
         announce: told before the candidate runs, as it may not come back.
     """
 
     def __init__(
-        self, bench: Bench, candidate: Candidate, built: Built, announce: Announce
+        self, bench: Bench, memory: GuardedMemory, runner: Runner, announce: Announce
     ) -> None:
         self._bench = bench
         self._announce = announce
-        self._memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
-        self._runner = self._load(candidate, built)
+        self._memory = memory
+        self._runner = runner
         live = bench.reference.weights()
         self._weights = {n: self._memory.place(t, f"weight {n}") for n, t in live.items()}
         self._placed: list[Argument] = []
@@ -55,12 +79,6 @@ class Trials:
         # Where the device has no room for three copies of everything, copies wait on the host.
         room = available_bytes(bench.device, bench.rules.memory_fraction)
         self._tight = bench.device == "cuda" and candidate_bytes(bench.task) > room
-
-    def _load(self, candidate: Candidate, built: Built) -> PlanRunner:
-        try:
-            return PlanRunner(candidate, built, self._bench.device, allocator=self._memory)
-        except (ContractError, LaunchRefused, DeviceError) as error:
-            raise rejection(error) from error
 
     def prepare(self) -> None:
         """Run the plan's set-up, once."""

@@ -15,10 +15,11 @@ from tools.evaluate.clock.stopwatch import stopwatch
 from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.coverage import coverage
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.memory import GuardedMemory
 from tools.evaluate.judge.precision import candidate_precision
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.speed_of_light import impossible
-from tools.evaluate.judge.trials import Trials
+from tools.evaluate.judge.trials import Trials, plan_runner
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.messages import JudgeRequest, Stage
 from tools.evaluate.seeds import fresh_seed
@@ -85,7 +86,9 @@ class Ladder:
 
     def _try_draws(self) -> None:
         request, bench = self._request, self._station.bench
-        trials = Trials(bench, request.candidate, request.built, self._candidate_runs)
+        memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
+        runner = plan_runner(bench, request.candidate, request.built, memory)
+        trials = Trials(bench, memory, runner, self._candidate_runs)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
             try:
