@@ -27,6 +27,7 @@ from tools.nouns.measurement import (
     Conditions,
     Measurement,
 )
+from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
 from tools.nouns.strategy import EvolvingRole, StrategyVersion
 from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
@@ -59,21 +60,26 @@ __all__ = [
     "Graph",
     "Idea",
     "InputSpec",
+    "KernelCounters",
+    "KernelTime",
     "Language",
     "LedgerEntry",
     "ListArg",
     "Measurement",
     "Message",
+    "Missing",
     "Mutation",
     "Node",
     "OutputError",
     "Prediction",
+    "Profile",
     "Prompt",
     "Rank",
     "Ref",
     "Refusal",
     "Reply",
     "Role",
+    "RuleResult",
     "Scalar",
     "Setting",
     "StageTimes",

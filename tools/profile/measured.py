@@ -1,0 +1,110 @@
+"""Turns what was measured of a candidate into evidence, by the names that everybody cites.
+
+A reading of one kernel is called `kernel.reading`: a field's name without its unit, which stands
+in `unit`. Of a kernel with several launches the longest one is read.
+"""
+
+from collections.abc import Iterator
+
+from tools.nouns.evidence import Evidence, Rank
+from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
+from tools.profile.counters.metrics import LATENCY, METRICS, STALL_PREFIX
+
+NSIGHT = "Nsight Compute"
+CUPTI = "CUPTI activity"
+CLOCK = "wall clock of each launch"
+# Less of a warp's time than this is no reason to wait.
+_TELLING_STALL = 0.01
+_WORDS = 240
+
+
+def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
+    """Every reading of a profile; a missing step is one too, with its remedy."""
+    longest = {item.kernel: item for item in sorted(profile.counters, key=_time_of)}
+    return (
+        *(item for time in profile.times for item in _timed(time)),
+        *(item for counted in longest.values() for item in _counted(counted)),
+        *_whole(profile),
+        *(_ruled(rule) for rule in _rules(profile, longest) if rule.speedup_fraction is not None),
+        *(_missing(missing) for missing in profile.missing),
+    )
+
+
+def _missing(missing: Missing) -> Evidence:
+    source = f"{missing.why}; {missing.remedy}"
+    return Evidence(name=missing.step, rank=Rank.UNAVAILABLE, value=None, unit="", source=source)
+
+
+def _timed(time: KernelTime) -> Iterator[Evidence]:
+    source = CUPTI if time.clock == "cupti" else CLOCK
+    for name, value, unit in (
+        ("time", time.time_ms, "ms"),
+        ("time_share", time.share, ""),
+        ("launches", time.launches, "a call"),
+        ("grid_blocks", time.grid_blocks, "blocks"),
+        ("block_threads", time.block_threads, "threads"),
+        ("shared_used", time.shared_bytes, "bytes per block"),
+    ):
+        if value is not None:
+            yield _evidence(f"{time.kernel}.{name}", Rank.MEASURED, value, unit, source)
+
+
+def _counted(item: KernelCounters) -> Iterator[Evidence]:
+    for metric in METRICS:
+        value = getattr(item, metric.field)
+        if value is not None:
+            name = f"{item.kernel}.{reading_name(metric.field)}"
+            yield _evidence(name, Rank.MEASURED, value, metric.unit, f"{NSIGHT} {metric.name}")
+    for reason, share in item.stalls:
+        if share >= _TELLING_STALL:
+            source = f"{NSIGHT} {STALL_PREFIX}{reason} / {LATENCY}"
+            yield _evidence(f"{item.kernel}.stall_{reason}", Rank.DERIVED, share, "", source)
+    if item.shared_wavefronts and item.shared_bank_conflicts is not None:
+        share = item.shared_bank_conflicts / item.shared_wavefronts
+        source = f"{NSIGHT} shared bank conflicts / shared wavefronts"
+        yield _evidence(f"{item.kernel}.shared_conflict_share", Rank.DERIVED, share, "", source)
+
+
+def _whole(profile: Profile) -> Iterator[Evidence]:
+    """Readings of the call as a whole, where every launch was counted."""
+    counters = profile.counters
+    total_ms = sum(_time_of(item) for item in counters)
+    if not counters or not total_ms:
+        return
+    main = max(counters, key=_time_of)
+    same = sum(_time_of(item) for item in counters if item.kernel == main.kernel)
+    words = f"{main.kernel}, of the counted launches"
+    yield _evidence("dominant_share", Rank.DERIVED, same / total_ms, "", words)
+    moved = [(item.dram_read_bytes, item.dram_written_bytes) for item in counters]
+    if profile.launches == len(counters) and all(None not in pair for pair in moved):
+        total = sum(read + written for read, written in moved if read is not None and written)
+        source = f"{NSIGHT} dram__bytes_read.sum + dram__bytes_write.sum, all launches of a call"
+        yield _evidence("dram_traffic", Rank.DERIVED, total, "bytes", source)
+
+
+def _rules(profile: Profile, longest: dict[str, KernelCounters]) -> Iterator[RuleResult]:
+    """What the rules said of the launches that are read."""
+    launches = {item.launch for item in longest.values()}
+    return (rule for rule in profile.rules if rule.launch in launches)
+
+
+def _ruled(rule: RuleResult) -> Evidence:
+    of = "of the unit it looked at" if rule.local else "of the kernel"
+    source = f"{NSIGHT} rule, its estimate {of}: {rule.words[:_WORDS]}"
+    value = rule.speedup_fraction or 0.0
+    return _evidence(f"{rule.kernel}.rule_{rule.rule}", Rank.DERIVED, value, "", source)
+
+
+def reading_name(field: str) -> str:
+    """A field's name without its unit."""
+    for unit in ("_ms", "_bytes", "_cycles"):
+        field = field.removesuffix(unit)
+    return field
+
+
+def _time_of(item: KernelCounters) -> float:
+    return item.counted_time_ms or 0.0
+
+
+def _evidence(name: str, rank: Rank, value: float, unit: str, source: str) -> Evidence:
+    return Evidence(name=name, rank=rank, value=value, unit=unit, source=source)
