@@ -40,11 +40,7 @@ def rows_of(task: Task, card: TaskCard | None) -> tuple[tuple[str, str], ...]:
 
 def doubts(task: Task) -> tuple[str, ...]:
     """Why beating this task might prove little."""
-    found = list(task.warnings)
-    if task.graph.mutations:
-        names = ", ".join(mutation.target for mutation in task.graph.mutations)
-        found.append(f"the forward updates {names}")
-    return tuple(found)
+    return task.warnings
 
 
 def memory_bytes(task: Task) -> int:

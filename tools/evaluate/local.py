@@ -36,7 +36,16 @@ from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.hardware import cached_ceilings, detect
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Doubt,
+    Evaluation,
+    Refusal,
+    Task,
+    TracePolicy,
+)
 from tools.tasks import read_source
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
@@ -292,7 +301,11 @@ def _expect(reply: Reply, kind: type[Expected]) -> Expected:
 
 
 def _draws_random(task: Task) -> Refusal:
+    """Candidates draw in another order than PyTorch does, so fixing the generator is no help."""
+    reasons = {badge.name: badge.reason for badge in task.badges}
+    where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
+    also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
     return Refusal(
-        sentence=f"{task.name} draws random numbers in its forward (such as dropout in training "
-        "mode), so a result cannot be compared with it; call .eval() in the constructor.",
+        sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
+        f"implementation could keep; call .eval() in the constructor{also}.",
     )

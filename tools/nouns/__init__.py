@@ -4,6 +4,7 @@ All are frozen pydantic models without behaviour beyond reading themselves; unit
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.
 """
 
+from tools.nouns.audit import Badge, Dispatched, Doubt, MemoryNeeds
 from tools.nouns.call import Call, Message, Prompt, Reply, Role, ToolCall
 from tools.nouns.candidate import Candidate, Language, Setting
 from tools.nouns.evidence import Evidence, Rank, Symptom
@@ -43,6 +44,7 @@ from tools.nouns.verdict import (
 __all__ = [
     "Analysis",
     "Arg",
+    "Badge",
     "Baseline",
     "Baselines",
     "Call",
@@ -53,7 +55,9 @@ __all__ = [
     "Conditions",
     "DType",
     "DTypeArg",
+    "Dispatched",
     "Domain",
+    "Doubt",
     "Evaluation",
     "Evidence",
     "EvolvingRole",
@@ -66,6 +70,7 @@ __all__ = [
     "LedgerEntry",
     "ListArg",
     "Measurement",
+    "MemoryNeeds",
     "Message",
     "Missing",
     "Mutation",

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from tools.nouns.audit import Badge
 from tools.nouns.graph import Graph, TensorSpec
 from tools.nouns.value import Value
 
@@ -64,6 +65,7 @@ class Task(Value):
     `source` is the text of the user's file; it is executed in workers only. `bytes_moved` counts
     every input, parameter and buffer that is read once and every output written once; `flops`
     follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
+    `badges` are the audit's doubts, `warnings` the sentences that a person is shown.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Task(Value):
     training: bool = False
     draws_random: bool = False
     warnings: tuple[str, ...] = ()
+    badges: tuple[Badge, ...] = ()
 
     @property
     def tensor_inputs(self) -> tuple[InputSpec, ...]:

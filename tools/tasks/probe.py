@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
+from tools.tasks.audit.unreached import Ran, watched
 from tools.tasks.build import build_inputs, build_module
 from tools.tasks.checks import check_inputs, check_outputs
 from tools.tasks.load import Entry
@@ -44,7 +45,7 @@ class Probe:
 
     `mode` is the fake mode that fake tensors belong to (None when all is real); `samples` are
     real values of each input, or None when there are none; `samples_fit` says whether they have
-    the inputs' own shapes rather than smaller ones.
+    the inputs' own shapes rather than smaller ones. `ran` is what the fake forward ran.
     """
 
     module: nn.Module
@@ -52,6 +53,7 @@ class Probe:
     mode: FakeTensorMode | None
     samples: list[object] | None
     samples_fit: bool
+    ran: Ran = field(default_factory=Ran)
 
 
 def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
@@ -68,9 +70,9 @@ def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
     if inputs is None or module is None:
         raise refuse("The inputs or weights are too large to be made here.")
     check_inputs(inputs)
-    _run_fake(file, fake_module or module, inputs, mode)
+    ran = _run_fake(file, fake_module or module, inputs, mode)
     used_mode = mode if fake_inputs is not None else None
-    return Probe(module, inputs, used_mode, samples, inputs_small)
+    return Probe(module, inputs, used_mode, samples, inputs_small, ran)
 
 
 @contextmanager
@@ -115,16 +117,18 @@ def _shrunken(file: ModuleType, override: Sequence[str]) -> list[object] | None:
 
 def _run_fake(
     file: ModuleType, module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode
-) -> None:
-    """One forward on fake tensors, which finds wrong shapes and types without the work."""
+) -> Ran:
+    """One forward on fake tensors: wrong shapes and types, and what it does for nothing."""
     tensors = [*_tensors(module), *(v for v in inputs if isinstance(v, torch.Tensor))]
     if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
-        return
+        return Ran()
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return  # torch would unroll it here, step by step; tracing does not
+        return Ran()  # torch would unroll it here, step by step; tracing does not
     try:
         with user_code("The forward", str(file.__file__)), torch.no_grad(), mode:
-            check_outputs(module(*inputs))
+            outputs, ran = watched(lambda: module(*inputs), _tensors(module))
+            check_outputs(outputs)
+            return ran
     except RefusedError as refused:
         if isinstance(refused.__cause__, _LOOKS_AT_VALUES):
             why = f"({refused.__cause__}), which cannot be traced"

@@ -50,13 +50,11 @@ def simplify(traced: Traced) -> None:
     _remove_unused(traced.graph, kept)
 
 
-def draws_random(graph: fx.Graph) -> bool:
-    """Whether the forward draws random numbers."""
-    return any(
-        isinstance(node.target, torch._ops.OpOverload) and _RANDOM in node.target.tags
-        for node in graph.nodes
-        if not _draws_with_certainty(node)
-    )
+def random_operators(graph: fx.Graph) -> tuple[str, ...]:
+    """Names of the operators with which the forward draws random numbers, each once."""
+    drawing = [node for node in graph.nodes if draws_random_node(node)]
+    names = [_base(node) for node in drawing if not _draws_with_certainty(node)]
+    return tuple(dict.fromkeys(names))
 
 
 def _draws_with_certainty(node: fx.Node) -> bool:

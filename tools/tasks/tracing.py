@@ -12,15 +12,15 @@ import torch
 
 from tools.nouns import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.tasks.arguments import argument_names
+from tools.tasks.audit.doubts import graph_badges
 from tools.tasks.convert import tensor_spec, to_graph
 from tools.tasks.cost import bytes_moved, flops
 from tools.tasks.domains import keep_needed_domains
 from tools.tasks.export import trace_graph
 from tools.tasks.load import Entry, choose_entry, load_module, sha256
-from tools.tasks.operators import refs
 from tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from tools.tasks.refusals import RefusedError, message
-from tools.tasks.simplify import draws_random, simplify
+from tools.tasks.simplify import random_operators, simplify
 from tools.tasks.statistics import input_spec
 from tools.tasks.trial import try_out
 
@@ -50,12 +50,13 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     found = probe(file, entry, policy.inputs)
     names = argument_names(found.module, len(found.inputs))
     traced = trace_graph(found.module, found.inputs, found.mode)
-    random = draws_random(traced.graph)
+    random = random_operators(traced.graph)
     simplify(traced)
     specs = _input_specs(found, names)
     graph = to_graph(traced, [spec.name for spec in specs if spec.tensor is not None])
     operations = flops(traced.graph)
     trial = try_out(file, entry, found, graph, operations)
+    badges = graph_badges(graph, found.ran, random)
     return Task(
         name=Path(path).stem,
         path=path,
@@ -71,8 +72,9 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         bytes_moved=bytes_moved(graph),
         flops=operations,
         training=found.module.training and entry.kind != "function",
-        draws_random=random,
-        warnings=_warnings(entry, found, specs, graph, random),
+        draws_random=bool(random),
+        badges=badges,
+        warnings=(*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     )
 
 
@@ -105,28 +107,13 @@ def _weights(found: Probe, graph: Graph) -> tuple[WeightSpec, ...]:
     return (*weights, *constants)
 
 
-def _warnings(
-    entry: Entry, found: Probe, specs: tuple[InputSpec, ...], graph: Graph, random: bool
-) -> tuple[str, ...]:
+def _warnings(entry: Entry, found: Probe, specs: tuple[InputSpec, ...]) -> tuple[str, ...]:
     said: list[str] = []
-    if random:
-        said.append("The forward draws random numbers, so results cannot be compared exactly.")
-    if graph.mutations:
-        targets = ", ".join(mutation.target for mutation in graph.mutations)
-        said.append(f"The forward updates buffers: {targets}.")
-    unused = _unused_inputs(graph)
-    if unused:
-        said.append(f"The forward does not use {', '.join(unused)}.")
     if any(spec.tensor is not None and spec.minimum is None for spec in specs):
         said.append("The inputs are too large to be looked at while tracing.")
     if entry.kind != "function" and found.module.training and _mode_matters(found.module):
         said.append("The module runs in training mode, as its constructor left it.")
     return tuple(said)
-
-
-def _unused_inputs(graph: Graph) -> list[str]:
-    used = {name for node in graph.nodes for name in refs(node)} | set(graph.outputs)
-    return [name for name in graph.inputs if name not in used]
 
 
 def _mode_matters(module: torch.nn.Module) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from tools.nouns import Task, TracePolicy, Value
+from tools.nouns import Badge, Task, TracePolicy, Value
 from tools.nouns.run import InputSummary, TaskSummary
 from tools.tasks import floor_ms
 from ui.cards import input_words
@@ -20,13 +20,6 @@ from ui.complaints import existing_file
 from ui.words import amount, milliseconds, one_line, plain
 
 NO_OPERATORS = ("input", "weight", "constant", "getitem")
-
-
-class Badge(Value):
-    """Something about a task that a reader of results should know."""
-
-    name: str
-    reason: str
 
 
 class Audit(Value):
@@ -84,14 +77,10 @@ def audit_of(task: Task, floor: float) -> Audit:
 
 
 def badges(task: Task) -> tuple[Badge, ...]:
-    """What tracing and the judge's audit warned of, and what follows from the graph."""
-    found = [Badge(name="warning", reason=warning) for warning in task.warnings]
-    if task.graph.mutations:
-        names = ", ".join(mutation.target for mutation in task.graph.mutations)
-        found.append(Badge(name="updates_buffers", reason=f"the forward updates {names}"))
-    if task.draws_random:
-        found.append(Badge(name="draws_random", reason="the forward draws random numbers"))
-    return tuple(found)
+    """The audit's doubts, and whatever else tracing warned of."""
+    told = {badge.words for badge in task.badges}
+    others = [words for words in task.warnings if words not in told]
+    return (*task.badges, *(Badge(name="warning", reason=words) for words in others))
 
 
 def tell(task: Task, found: Audit, device: str) -> None:

@@ -267,7 +267,7 @@ def test_training_batch_norm_updates_its_statistics(model: Model) -> None:
     targets = {mutation.target for mutation in task.graph.mutations}
     assert targets == {"n.running_mean", "n.running_var", "n.num_batches_tracked"}
     assert task.training
-    assert any("updates buffers" in words for words in task.warnings)
+    assert any("the forward updates" in words for words in task.warnings)
 
 
 def test_dropout_in_training_draws_random_numbers(model: Model) -> None:
