@@ -16,6 +16,7 @@ from agents.playbook.lower.library import call
 from agents.playbook.lower.pointwise import POINTWISE
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.shapes import SHAPES
+from agents.playbook.lower.windows import WINDOWS
 from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar
 
 Users = Mapping[str, tuple[Node, ...]]
@@ -46,7 +47,7 @@ def _in_loop(node: Node, users: Users) -> bool:
     name = base(node.op)
     if name in SHAPES:
         return read_by_loops(node, users)
-    return name in POINTWISE or name in REDUCTIONS
+    return name in POINTWISE or name in REDUCTIONS or name in WINDOWS
 
 
 def without_bias(context: Context, node: Node) -> bool:

@@ -16,6 +16,7 @@ from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
 from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.shapes import SHAPES
+from agents.playbook.lower.windows import WINDOWS, depthwise, reads_indices
 from tools.nouns import DType, Graph, Node, Ref, Scalar
 
 
@@ -40,11 +41,24 @@ def _node(context: Context, node: Node, users: Users) -> None:
         at = Arguments(node).integer(1)
         source = context.values[Arguments(node).tensor(0).node]
         context.values[node.name] = (source[at],)
-    elif base(node.op) == "convolution" and read_by_loops(node, users):
-        if not without_bias(context, node):
-            call(context, node)
+    elif base(node.op) == "convolution":
+        _convolution(context, node, users)
+    elif reads_indices(node, users):
+        call(context, node)
     else:
         _operation(context, node)
+
+
+def _convolution(context: Context, node: Node, users: Users) -> None:
+    """A window of our own where channels do not meet; else the library's, its bias moved on."""
+    empty = any(0 in spec.shape for spec in node.out)
+    try:
+        if empty:
+            raise UnlikeError("nothing to convolve")
+        depthwise(context, node, Arguments(node))
+    except UnlikeError:
+        if not (read_by_loops(node, users) and without_bias(context, node)):
+            call(context, node)
 
 
 def _leaf(context: Context, node: Node, role: str) -> None:
@@ -79,6 +93,8 @@ def _covered(context: Context, node: Node) -> bool:
             REDUCTIONS[name](context, node, arguments)
         elif name in INDEXING:
             INDEXING[name](context, node, arguments)
+        elif name in WINDOWS:
+            WINDOWS[name](context, node, arguments)
         elif name in PRODUCTS:
             PRODUCTS[name](context, node, arguments)
         elif name in POINTWISE:

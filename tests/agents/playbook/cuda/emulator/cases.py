@@ -329,3 +329,31 @@ def case_scan_and_reduce(build: Any) -> Any:
     b.store("y", b.scan("max", b.op("sub", share, b.scan("min", x))), n=36, c=1)
     b.store("top", b.reduce("max", share), n=1)
     return b
+
+
+def case_window_of_rows(build: Any) -> Any:
+    """Overlapping reads of one buffer, two elements apart, as a pool of stride 2 makes them."""
+    b = build({"n": 6, "w": 70})
+    total = ""
+    for row in (0, 1):
+        for k in (0, 1, 2):
+            x = b.load("x", offset=141 * row + k, n=282, w=2)
+            total = b.op("maximum", total, x) if total else x
+    b.store("y", b.op("tanh", total), n=70, w=1)
+    return b
+
+
+def case_window_in_padding(build: Any) -> Any:
+    """A window whose ends are clamped into range and chosen by a `where`; a weight a channel."""
+    b = build({"c": 5, "w": 67})
+    total = b.load("bias", c=1)
+    for k in (-1, 0, 1):
+        place = b.op("add", b.index("w"), b.const(k, "int64"), dtype="int64")
+        low = b.op("maximum", place, b.const(0, "int64"), dtype="int64")
+        at = b.op("minimum", low, b.const(66, "int64"), dtype="int64")
+        b.highs[at] = 67
+        inside = b.op("eq", at, place, dtype="bool")
+        x = b.op("where", inside, b.load("x", c=67, **{at: 1}), b.const(0.0))
+        total = b.op("fma", x, b.load("w", offset=k + 1, c=3), total)
+    b.store("y", total, c=67, w=1)
+    return b
