@@ -252,5 +252,6 @@ async def test_a_policy_narrows_what_a_runner_admits(make_runner) -> None:
 async def test_a_plan_sees_no_builtins(make_runner) -> None:
     runner: PlanRunner = await make_runner(SCALE)
     space = runner._forward.__globals__  # type: ignore[attr-defined]
-    assert space["__builtins__"] == {}
+    # It cannot say this name either; torch needs it to be there (see `run.imports`).
+    assert set(space["__builtins__"]) == {"__import__"}
     assert "open" not in space

@@ -23,6 +23,7 @@ from tools.candidates.run.guards import (
     shown,
     tensor,
 )
+from tools.candidates.run.imports import BUILTINS
 from tools.candidates.run.loading import load
 from tools.candidates.run.operators import resolve
 from tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
@@ -75,7 +76,8 @@ class PlanRunner:
         self.device = _indexed(torch.device(device))
         self._allocator = allocator or TorchAllocator()
         settings = complete_settings(self.source, candidate.settings)
-        self._namespace: dict[str, object] = {"__builtins__": {}, "__slice": slice, **GUARDS}
+        self._namespace: dict[str, object] = {"__slice": slice, **GUARDS}
+        self._namespace["__builtins__"] = dict(BUILTINS)
         self._namespace |= {"inf": float("inf"), "nan": float("nan")}
         self._namespace |= {item.name: item.value for item in settings}
         self._namespace |= self._helpers()
@@ -155,7 +157,7 @@ class PlanRunner:
         functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
         tree.body = [Rewriter(item, tunables).visit(item) for item in functions]
         ast.fix_missing_locations(tree)
-        # The validator admitted every node, and the namespace has no builtins.
+        # The validator admitted every node, and the namespace has no builtins that it could name.
         exec(compile(tree, _FILE, "exec"), self._namespace)
         forward, prepare = self._namespace["forward"], self._namespace.get("prepare")
         assert callable(forward)
