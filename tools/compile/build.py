@@ -12,11 +12,21 @@ from tools.compile.cuda import compile_cuda, cuda_identity
 from tools.compile.includes import check_includes
 from tools.compile.pool import Compiler, pool
 from tools.compile.results import Built, CompileFailure, CompileRefusedError
-from tools.nouns import Candidate, CompileReport, Language, Verdict
+from tools.nouns import Candidate, CompileReport, Language, Value, Verdict
+
+# Changes when the allow-lists do: an object that older ones let through is made anew.
+CONTRACT = "contract 2"
+
+
+class Limits(Value):
+    """How long one compile may take, and whether the allow-lists hold for it."""
+
+    timeout_s: float
+    contract: bool
 
 
 async def compile_candidate(
-    candidate: Candidate, *, architecture: str | None, timeout_s: float
+    candidate: Candidate, *, architecture: str | None, timeout_s: float, contract: bool = True
 ) -> Built | CompileFailure:
     """Compile a candidate under its settings, or find it in the cache.
 
@@ -24,6 +34,8 @@ async def compile_candidate(
         candidate: What to compile.
         architecture: The device's, as in "sm_90a"; needed for CUDA, ignored for C++.
         timeout_s: For one compile; time in the queue does not count.
+        contract: Whether source and object are held against the allow-lists. Only the judge's
+            mutation test leaves that out; such objects are kept apart in the cache.
 
     Returns:
         The object, or why there is none.
@@ -31,7 +43,8 @@ async def compile_candidate(
     Raises:
         EnvironmentLacksError: When this machine has no such compiler.
     """
-    ticket = pool().submit(lambda compiler: _compile(compiler, candidate, architecture, timeout_s))
+    limits = Limits(timeout_s=timeout_s, contract=contract)
+    ticket = pool().submit(lambda compiler: _compile(compiler, candidate, architecture, limits))
     try:
         return await asyncio.wrap_future(ticket.future)
     except asyncio.CancelledError:
@@ -40,14 +53,14 @@ async def compile_candidate(
 
 
 def _compile(
-    compiler: Compiler, candidate: Candidate, architecture: str | None, timeout_s: float
+    compiler: Compiler, candidate: Candidate, architecture: str | None, limits: Limits
 ) -> Built | CompileFailure:
     start = time.perf_counter()
     try:
-        source, text = _checked(candidate)
-        key = _key(candidate.language, text, architecture)
+        source, text = _checked(candidate, limits)
+        key = _key(candidate.language, text, architecture, limits)
         found = look_up(key)
-        path, entry = found or _make(compiler, source, text, architecture, key, timeout_s)
+        path, entry = found or _make(compiler, source, text, architecture, key, limits)
     except ContractError as error:
         return _failure(CompileRefusedError(str(error), verdict=Verdict.INVALID_PLAN), start)
     except CompileRefusedError as error:
@@ -63,19 +76,21 @@ def _compile(
     )
 
 
-def _checked(candidate: Candidate) -> tuple[KernelSource, str]:
+def _checked(candidate: Candidate, limits: Limits) -> tuple[KernelSource, str]:
     source = parse_kernel(candidate.kernel, candidate.language)
-    check_includes(candidate.kernel, candidate.language)
+    if limits.contract:
+        check_includes(candidate.kernel, candidate.language)
     settings = complete_settings(source, candidate.settings)
     return source, with_macros(candidate.kernel, settings)
 
 
-def _key(language: Language, text: str, architecture: str | None) -> str:
+def _key(language: Language, text: str, architecture: str | None, limits: Limits) -> str:
+    held = () if limits.contract else ("not held against the contract",)
     if language is Language.CPP:
-        return cache_key(language, text, cpp_identity())
+        return cache_key(language, text, cpp_identity(), CONTRACT, *held)
     if architecture is None:
         raise ValueError("a CUDA candidate needs an architecture to compile for")
-    return cache_key(language, text, architecture, cuda_identity())
+    return cache_key(language, text, architecture, cuda_identity(), CONTRACT, *held)
 
 
 def _make(
@@ -84,17 +99,19 @@ def _make(
     text: str,
     architecture: str | None,
     key: str,
-    timeout_s: float,
+    limits: Limits,
 ) -> tuple[Path, Entry]:
     functions = tuple(function.name for function in source.functions)
     with work_folder() as folder:
         reports: tuple[CompileReport, ...]
         if source.language is Language.CUDA:
             output = folder / "kernel.cubin"
-            log, reports = compile_cuda(compiler, text, architecture or "", output, timeout_s)
+            log, reports = compile_cuda(
+                compiler, text, architecture or "", output, limits.timeout_s
+            )
         else:
             output = folder / "kernel.so"
-            log = compile_cpp(compiler, text, output, timeout_s)
+            log = compile_cpp(compiler, text, output, limits.timeout_s, contract=limits.contract)
             reports = tuple(CompileReport(kernel=name) for name in functions)
         return keep(key, output, functions, reports, log)
 

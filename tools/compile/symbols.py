@@ -37,9 +37,17 @@ _PATTERNS = (
     # libm's own internal entry points, reached through -ffinite-math-only.
     re.compile(r"__(\w+?)f?_finite"),
 )
-# OpenMP can offload and print its settings; neither is maths.
-_FORBIDDEN = re.compile(r"(?:GOMP_target|GOMP_offload|omp_target|omp_display|omp_capture)\w*")
+# OpenMP can offload and print its settings; neither is maths. What sets the runtime's defaults
+# would outlive the call and slow down PyTorch, which shares the runtime; what starts a team
+# without waiting for its end would let threads work on after it.
+_FORBIDDEN = re.compile(
+    r"(?:GOMP_target|GOMP_offload|omp_target|omp_display|omp_capture|omp_pause|GOMP_\w*_start_nowait"
+    r"|GOMP_parallel_start|GOMP_parallel_\w+_start|GOMP_parallel_end|omp_control)\w*"
+    r"|omp_set_(?!lock|nest_lock)\w+"
+)
 _CONSTRUCTORS = frozenset({".init_array", ".ctors", ".preinit_array", ".init", ".fini_array"})
+# What the loader runs by the object's table: INIT, FINI and their arrays.
+_LOADER_RUNS = frozenset({12, 13, 25, 26, 32})
 
 
 def forbidden_symbols(built: SharedObject) -> tuple[str, ...]:
@@ -47,9 +55,10 @@ def forbidden_symbols(built: SharedObject) -> tuple[str, ...]:
     return tuple(sorted(name for name in set(built.undefined) if not _allowed(name)))
 
 
-def static_constructors(built: SharedObject) -> tuple[str, ...]:
-    """Sections that would run code when the object is loaded, before the judge looks."""
-    return tuple(name for name in built.sections if name in _CONSTRUCTORS)
+def runs_when_loaded(built: SharedObject) -> bool:
+    """Whether loading the object would run code of it, before the judge looks."""
+    sections = any(name in _CONSTRUCTORS for name in built.sections)
+    return sections or bool(_LOADER_RUNS & set(built.dynamic)) or built.chooses_when_loaded
 
 
 def _allowed(symbol: str) -> bool:

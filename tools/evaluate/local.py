@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from profiles.load import Hardware
 from tools.compile import CompileFailure, compile_candidate
+from tools.evaluate.defences import Defence
 from tools.evaluate.endings import evaluation_of, isolated, not_compiled, refusal_of
 from tools.evaluate.executor import Effort
 from tools.evaluate.messages import (
@@ -183,7 +184,10 @@ class LocalExecutor:
         if effort != "screen":
             await self.baselines(task)
         built = await compile_candidate(
-            candidate, architecture=hardware.architecture, timeout_s=self.rules.compile_s
+            candidate,
+            architecture=hardware.architecture,
+            timeout_s=self.rules.compile_s,
+            contract=self.rules.has(Defence.ALLOW_LIST),
         )
         if isinstance(built, CompileFailure):
             return not_compiled(candidate, built, self.isolation)

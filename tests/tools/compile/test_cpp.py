@@ -191,3 +191,64 @@ def test_only_shared_objects_are_read(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no object")
     with pytest.raises(ValueError, match="no 64-bit"):
         read_shared_object(tmp_path / "text.so")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("static int n;\nextern \"C\" void f(int* x) { x[0] = n++; }", "state between calls"),
+        ("thread_local int n;\nextern \"C\" void f(int* x) { x[0] = n++; }", "state between"),
+        ("extern \"C\" void f(int* x) { static int n = 3; x[0] = n++; }", "state between calls"),
+        (
+            "#include <immintrin.h>\nextern \"C\" void f(int* x) { _mm_setcsr(x[0]); }",
+            "change how the processor rounds",
+        ),
+        (
+            "#include <immintrin.h>\nextern \"C\" void f(int64_t* x) { x[0] = _rdtsc(); }",
+            "read a clock",
+        ),
+        (
+            "#define J(a, b) a##b\n"
+            '__attribute__((J(sec, tion)(".rodata,\\"a\\"\\n\\tsyscall\\n#"))) const int q = 1;\n'
+            'extern "C" void f(int* x) { x[0] = *(volatile const int*)&q; }',
+            "ask the system",
+        ),
+        (
+            "__attribute__((section(\".mine\"))) const int q = 1;\n"
+            "extern \"C\" void f(int* x) { x[0] = *(volatile const int*)&q; }",
+            "section of its own",
+        ),
+        ("#include <omp.h>\nextern \"C\" void f(int* x) { omp_set_num_threads(1); }", "omp_set"),
+        (
+            "extern \"C\" void GOMP_parallel_start(void (*)(void*), void*, unsigned);\n"
+            "static void work(void* x) { *(int*)x = 1; }\n"
+            "extern \"C\" void f(int* x) { GOMP_parallel_start(work, x, 2); }",
+            "GOMP_parallel_start",
+        ),
+        ("extern \"C\" void _init() {}\nextern \"C\" void f(int* x) {}", "when it is loaded"),
+    ],
+    ids=[
+        "static", "thread-local", "static-inside", "rounding", "clock", "smuggled-assembly",
+        "own-section", "sets-threads", "does-not-join", "init",
+    ],
+)  # fmt: skip
+async def test_what_would_outlast_or_escape_the_call_is_refused(
+    compiled, kernel: str, words: str
+) -> None:
+    failure = await compiled("#include <cstdint>\n" + kernel)
+    assert isinstance(failure, CompileFailure), failure
+    assert words in failure.message
+
+
+async def test_tables_and_joined_threads_are_allowed(compiled) -> None:
+    kernel = """#include <cstdint>
+    static const float table[4] = {1, 2, 3, 4};
+    static const float* const rows[2] = {table, table + 2};
+    extern "C" void f(float* x, int64_t n) {
+        float sum = 0;
+    #pragma omp parallel for reduction(+ : sum)
+        for (int64_t i = 0; i < n; i++) { x[i] += rows[i & 1][i & 1]; sum += x[i]; }
+    #pragma omp critical
+        x[0] = sum;
+    }"""
+    assert not isinstance(await compiled(kernel), CompileFailure)

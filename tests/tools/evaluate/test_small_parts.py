@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import socket
+import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from tools.compile import Built
 from tools.evaluate.clock.cold import input_sets
 from tools.evaluate.clock.conditions import conditions, reasons
 from tools.evaluate.endings import evaluation_of, verdict_of
-from tools.evaluate.judge.coverage import coverage, label
+from tools.evaluate.judge.coverage import coverage
 from tools.evaluate.judge.indices import evaluate, tied
 from tools.evaluate.judge.nulls import passing_nulls
 from tools.evaluate.judge.precision import candidate_precision
@@ -143,14 +145,37 @@ def test_a_lower_precision_in_the_source_is_labelled(text: str, precision: str) 
     assert candidate_precision(task(ARGMAX), candidate) == precision
 
 
+class Plan:
+    """What a runner is to coverage: something whose launches can be watched."""
+
+    def watch(self, around: Callable[[Callable[[], None]], None]) -> None:
+        self.around = around
+
+    def launch(self, seconds: float) -> None:
+        self.around(lambda: time.sleep(seconds))
+
+
 def test_coverage_sees_library_operators_and_ignores_views() -> None:
-    x = torch.randn(512, 512)
-    share, method = coverage(lambda: x.view(-1)[3:].unsqueeze(0), lambda: None)
+    x, plan = torch.randn(512, 512), Plan()
+    assert coverage(lambda: x.view(-1)[3:].unsqueeze(0), plan, "cpu") == (0.0, "no work at all")
+    share, method = coverage(lambda: torch.mm(x, x), plan, "cpu")
+    assert share < 0.05
+    assert method == "library rearrangement (mm)"
+    share, method = coverage(lambda: plan.launch(0.002), plan, "cpu")
     assert (share, method) == (1.0, "own kernels")
-    share, method = coverage(lambda: torch.mm(x, x), lambda: None)
+
+
+def test_coverage_counts_work_and_not_the_time_between() -> None:
+    x, plan = torch.randn(64, 64), Plan()
+
+    def mostly_waiting() -> None:
+        plan.launch(1e-5)
+        time.sleep(0.01)
+        torch.linalg.matrix_power(x, 64)
+
+    share, method = coverage(mostly_waiting, plan, "cpu")
     assert share < 0.95
     assert "mm" in method
-    assert label(0.01, {"mm"}).startswith("library rearrangement")
 
 
 def comparison(ratio: float) -> Comparison:

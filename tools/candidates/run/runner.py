@@ -104,6 +104,36 @@ class PlanRunner:
                 raise LaunchRefused(f"prepare returns {shown(value)} as {name!r}, not a tensor")
         self._namespace["prepared"] = prepared
 
+    def watch(self, around: Callable[[Callable[[], None]], None]) -> None:
+        """From now on every launch is made by `around`, which is given it to carry out."""
+        for function in self.source.functions:
+            word = launcher_name(function.name)
+            launch = self._namespace[word]
+            assert callable(launch)
+            self._namespace[word] = _watched(launch, around)
+
+    def prepare_again(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Prepare anew from other weights, into the same memory (a graph may have captured it)."""
+        if self._prepare is None:
+            return
+        before = self._namespace["prepared"]
+        self.prepare(weights)
+        after = self._namespace["prepared"]
+        assert isinstance(before, dict)
+        assert isinstance(after, dict)
+        alike = before.keys() == after.keys() and all(
+            before[name].shape == value.shape
+            and before[name].dtype == value.dtype
+            and before[name].stride() == value.stride()
+            for name, value in after.items()
+        )
+        if alike:
+            for name, value in after.items():
+                # A prepared tensor may be a view of a weight, which holds the new values already.
+                if before[name].data_ptr() != value.data_ptr():
+                    before[name].copy_(value)
+            self._namespace["prepared"] = before
+
     def __call__(
         self, args: Sequence[object], weights: Mapping[str, torch.Tensor]
     ) -> tuple[torch.Tensor, ...]:
@@ -198,6 +228,15 @@ class PlanRunner:
             words = f"{name!r} has shape {tuple(target.shape)}, not {tuple(value.shape)}"
             raise LaunchRefused(words)
         target.copy_(value)
+
+
+def _watched(
+    launch: Callable[..., None], around: Callable[[Callable[[], None]], None]
+) -> Callable[..., None]:
+    def launched(*args: object) -> None:
+        around(lambda: launch(*args))
+
+    return launched
 
 
 def _indexed(device: torch.device) -> torch.device:

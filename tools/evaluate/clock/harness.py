@@ -18,6 +18,7 @@ from tools.evaluate.clock.paired import Pairs, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.clock.stopwatch import graph, stopwatch
 from tools.evaluate.judge.bench import Bench, Draw
+from tools.evaluate.judge.inspection import Inspection
 from tools.evaluate.judge.room import available_bytes, io_bytes
 from tools.evaluate.judge.truth import Argument
 from tools.evaluate.seeds import fresh_seed
@@ -47,6 +48,7 @@ class Harness:
         ]
         needed = count * moved < 2 * cache
         self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
+        self.inspection: Inspection | None = None  # of the candidate that is timed
         self._turn = 0
         self._worked_at = float("-inf")
 
@@ -175,11 +177,19 @@ class Harness:
         """One call without preparation, such as a plan's set-up."""
         return self._stopwatch.time_ms(call)
 
-    def _sample(self, call: Timed, queued: bool) -> float:
+    def look(self, call: Timed) -> None:
+        """One more call that is timed and verified, and does not count."""
+        self._sample(call, False, look=True)
+
+    def _sample(self, call: Timed, queued: bool, *, look: bool = False) -> float:
         inputs = self.sets[self._turn % len(self.sets)]
         self._turn += 1
+        if self.inspection is not None:
+            self.inspection.before(call, inputs, look=look)
         self._flush()
         elapsed = self._stopwatch.time_ms(lambda: call(inputs), queued=queued)
+        if self.inspection is not None:
+            self.inspection.after(inputs)
         self._worked_at = time.monotonic()
         return elapsed
 

@@ -1,15 +1,17 @@
 """One task set up on one device: the reference, its truth, its draws. Lives as long as a worker.
 
-The weights are drawn once a worker; a new worker (certifying takes one) draws others.
+The weights are drawn once a worker, and moved for a while within `other_weights`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from profiles.load import Hardware
+from tools.evaluate.judge.renewal import redraw
 from tools.evaluate.judge.truth import Argument, Truth
 from tools.evaluate.rules import Rules
 from tools.nouns import Task
@@ -77,6 +79,25 @@ class Bench:
                 return Result(outputs, {name: live[name].clone() for name in self.mutated})
             finally:
                 self.reference.restore(before)
+
+    @contextmanager
+    def other_weights(self, seed: int) -> Iterator[None]:
+        """Other parameters inside, in the same memory; the usual ones again afterwards."""
+        module = self.reference.module
+        usual = {name: value.detach().clone() for name, value in self._variables().items()}
+        redraw(module, torch.Generator(self.device).manual_seed(seed))
+        self.truth.forget()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, value in self._variables().items():
+                    value.copy_(usual[name])
+            self.truth.forget()
+
+    def _variables(self) -> dict[str, Tensor]:
+        module = self.reference.module
+        return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
     def right(self, arguments: Sequence[Argument], own: Result) -> Result:
         """The truth in float64; raises UnverifiableError when it does not fit anywhere."""

@@ -62,10 +62,19 @@ class GuardedMemory:
     """Hands out guarded blocks; the candidate's allocator while it is judged."""
 
     def __init__(
-        self, device: str, guard_bytes: int, take: Callable[[int], Tensor] | None = None
+        self,
+        device: str,
+        guard_bytes: int,
+        take: Callable[[int], Tensor] | None = None,
+        *,
+        poisoned: bool = True,
     ) -> None:
-        """`take` hands out bytes on the device, where they are not torch's own."""
+        """`take` hands out bytes on the device, where they are not torch's own.
+
+        Blocks that are not `poisoned` hold zeros, as fresh memory often does.
+        """
         self._device = device
+        self._poisoned = poisoned
         self._guard = guard_bytes
         self._take = take
         self._blocks: list[Block] = []
@@ -75,7 +84,7 @@ class GuardedMemory:
         size = torch.Size(shape).numel()
         count = sum(not block.name.startswith("input") for block in self._blocks)
         block = self._block(f"allocation {count}", size * dtype.itemsize, _WRITTEN_GUARD)
-        block.body.fill_(poison_byte(dtype))
+        block.body.fill_(poison_byte(dtype) if self._poisoned else 0)
         return block.body.view(dtype).view(shape)
 
     def place(self, tensor: Tensor, name: str) -> Tensor:

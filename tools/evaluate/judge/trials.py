@@ -2,11 +2,15 @@
 
 For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
 memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
-and must give the same bits; later draws reuse the first one's memory with new values.
+and must give the same bits; later draws reuse the first one's memory with new values, under other
+weights. What is judged is what was there when the candidate returned, in stream order; that
+nothing changed after it is seen when everything has come to rest.
 Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 import torch
@@ -15,9 +19,11 @@ from torch import Tensor
 from tools.candidates import ContractError, DeviceError, LaunchRefused
 from tools.candidates.run import PlanRunner
 from tools.compile import Built
+from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
 from tools.evaluate.judge.bits import first_difference, same_bits
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.fingerprints import Fingerprints, numbered
 from tools.evaluate.judge.memory import GuardedMemory, refill
 from tools.evaluate.judge.reasons import out_of_bounds
 from tools.evaluate.judge.room import available_bytes, candidate_bytes
@@ -26,8 +32,11 @@ from tools.evaluate.judge.threads import small_steps
 from tools.evaluate.judge.truth import Argument
 from tools.nouns import Candidate, Verdict
 
+_REST_S = 0.002  # what a thread left behind needs at least to show itself
+
 Announce = Callable[[str], None]
 Shelved = TypeVar("Shelved", Tensor, Argument)
+Answered = TypeVar("Answered")
 
 
 class Runner(Protocol):
@@ -73,6 +82,7 @@ class Trials:
         self._runner = runner
         live = bench.reference.weights()
         self._weights = {n: self._memory.place(t, f"weight {n}") for n, t in live.items()}
+        self._moved = False
         self._placed: list[Argument] = []
         self._before: tuple[Tensor, ...] = ()
         self.skipped: list[str] = []
@@ -86,7 +96,13 @@ class Trials:
         self._attempt(lambda: self._runner.prepare(self._weights))
 
     def run(
-        self, draw: Draw, sentence: Sentence, *, twice: bool, settle: Callable[[], None]
+        self,
+        draw: Draw,
+        sentence: Sentence,
+        *,
+        twice: bool,
+        settle: Callable[[], None],
+        weights: int | None = None,
     ) -> None:
         """One draw: run, check memory, then compare with a truth that did not exist before.
 
@@ -95,17 +111,35 @@ class Trials:
             sentence: compares, and keeps the numbers.
             twice: run again on the same inputs in new memory.
             settle: told when the candidate is done and the reference's turn begins.
+            weights: a seed of other weights than the module's own, in the same memory.
 
         Raises:
             RejectedError: the candidate failed, with its verdict and reason.
             UnverifiableError: there is no memory for the truth.
         """
+        other = self._bench.other_weights(weights) if weights is not None else nullcontext()
+        with other:
+            self._follow(moved=weights is not None)
+            self._run(draw, sentence, twice=twice, settle=settle)
+
+    def _follow(self, *, moved: bool) -> None:
+        """The candidate's weights are the reference's, and so is what it prepared from them."""
+        if not moved and not self._moved:
+            return
+        for name, live in self._bench.reference.weights().items():
+            refill(self._weights[name], live)
+        self._moved = moved
+        self.prepare()
+
+    def _run(
+        self, draw: Draw, sentence: Sentence, *, twice: bool, settle: Callable[[], None]
+    ) -> None:
         arguments = self._bench.draw(draw)
         self._put(arguments)
         pristine = [self._shelve(a) for a in arguments]
         del arguments
         got = self._call(pristine, f"inputs drawn from {draw.distribution!r}")
-        if twice:
+        if twice and self._has(Defence.NEW_MEMORY):
             self._repeat(pristine, got)
         arguments = [_on(a, self._bench.device) for a in pristine]
         settle()
@@ -116,11 +150,13 @@ class Trials:
         right = self._bench.right(arguments, own)
         with small_steps():
             sentence.judge(draw, arguments, got, own, right, before=self._before)
-        self._before = tuple(self._shelve(t) for t in got.outputs)
+        if self._has(Defence.NEW_VALUES):
+            self._before = tuple(self._shelve(t) for t in got.outputs)
 
     def _put(self, arguments: Sequence[Argument]) -> None:
         """Place the arguments: new values into the same memory where the layout allows it."""
-        if self._placed and all(map(_fits, self._placed, arguments)):
+        again = self._has(Defence.NEW_VALUES) and bool(self._placed)
+        if again and all(map(_fits, self._placed, arguments)):
             for placed, new in zip(tensors(self._placed), tensors(arguments), strict=True):
                 refill(placed, new)
             return
@@ -155,26 +191,53 @@ class Trials:
         for name in self._bench.mutated:
             refill(self._weights[name], live[name])
         self._announce(f"the candidate runs on {on_what}")
-        outputs = self._attempt(lambda: self._runner(self._placed, self._weights))
+        kept_here = {f"input {n}": t for n, t in numbered(tensors(pristine)).items()}
+        kept_here |= {f"weight {name!r}": t for name, t in live.items()}
+        far = Fingerprints(kept_here) if self._has(Defence.INPUTS_UNCHANGED) else None
+        outputs, returned = self._attempt(self._outputs)
         with small_steps():
-            if (damage := self._memory.damage()) is not None:
+            if self._has(Defence.GUARD_BANDS) and (damage := self._memory.damage()) is not None:
                 raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
-            self._unchanged(self._placed, pristine, live)
+            if far is not None:
+                self._unchanged(self._placed, pristine, live)
+                _untouched(far)
             self._shaped(outputs)
+            self._at_rest(outputs, returned)
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
         self._memory.forget("allocation")
-        return Result(
-            tuple(outputs), {name: self._weights[name].clone() for name in self._bench.mutated}
-        )
+        return Result(returned, {name: self._weights[name].clone() for name in self._bench.mutated})
 
-    def _attempt(self, call: Callable[[], tuple[Tensor, ...] | None]) -> tuple[Tensor, ...]:
+    def _has(self, defence: Defence) -> bool:
+        return self._bench.rules.has(defence)
+
+    def _outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """What the candidate returns, and a copy of it made at once, in stream order."""
+        outputs = tuple(self._runner(self._placed, self._weights))
+        if not self._has(Defence.LATE_CHANGES):
+            return outputs, outputs
+        return outputs, tuple(self._shelve(output).clone() for output in outputs)
+
+    def _at_rest(self, outputs: Sequence[Tensor], returned: Sequence[Tensor]) -> None:
+        """What was returned must still be there when nothing should be running any more."""
+        if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
+            time.sleep(_REST_S)
+        for number, (now, then) in enumerate(zip(outputs, returned, strict=True)):
+            if not same_bits(now, then):
+                index = list(first_difference(now, then))
+                raise RejectedError(
+                    Verdict.CHEATING,
+                    f"output {number} changed after it was returned, first at {index}: something "
+                    "works on behind the call",
+                )
+
+    def _attempt(self, call: Callable[[], Answered]) -> Answered:
         try:
-            outputs = call()
+            answer = call()
             if self._bench.device == "cuda":
                 torch.cuda.synchronize()
         except Exception as error:
             raise rejection(error) from error
-        return outputs or ()
+        return answer
 
     def _unchanged(
         self, placed: Sequence[Argument], pristine: Sequence[Argument], live: Mapping[str, Tensor]
@@ -212,6 +275,14 @@ class Trials:
     def _shelve(self, value: Shelved) -> Shelved:
         """The value, on the host when the device is short of room."""
         return value.cpu() if self._tight and isinstance(value, Tensor) else value
+
+
+def _untouched(far: Fingerprints) -> None:
+    """What the judge keeps for itself must be what it was; a kernel can reach all memory."""
+    if changed := far.changed():
+        raise RejectedError(
+            Verdict.CHEATING, f"the judge's own copy of {changed[0]} was written to, far outside"
+        )
 
 
 def _fits(placed: Argument, new: Argument) -> bool:

@@ -34,6 +34,10 @@ class Truth:
         self._double: Reference | None = None
         self.note = ""
 
+    def forget(self) -> None:
+        """The reference's weights have changed: its float64 copy is made anew."""
+        self._double = None
+
     def outputs(
         self, arguments: Sequence[Argument], own: Sequence[Tensor]
     ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]]:

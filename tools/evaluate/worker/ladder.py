@@ -3,18 +3,22 @@
 Each rung can end it; what is known by then is in the evaluation.
 """
 
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from tools.candidates.run import PlanRunner
 from tools.evaluate.clock.baselines import BaselineFailedError
 from tools.evaluate.clock.harness import Timed
 from tools.evaluate.clock.stopwatch import stopwatch
+from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.coverage import coverage
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.inspection import Inspection
 from tools.evaluate.judge.memory import GuardedMemory
 from tools.evaluate.judge.precision import candidate_precision
 from tools.evaluate.judge.sentence import Sentence
@@ -30,6 +34,7 @@ from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
 # Which distribution besides the task's own a screening uses: the one that hurts most.
 _HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
 _TIMED_RUNS = 10
+_MORE_LOOKS = 3
 
 
 class Ladder:
@@ -86,13 +91,20 @@ class Ladder:
 
     def _try_draws(self) -> None:
         request, bench = self._request, self._station.bench
-        memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
+        poisoned = self._rules.has(Defence.POISON)
+        memory = GuardedMemory(bench.device, bench.rules.guard_bytes, poisoned=poisoned)
         runner = plan_runner(bench, request.candidate, request.built, memory)
         trials = Trials(bench, memory, runner, self._candidate_runs)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
             try:
-                trials.run(draw, self._sentence, twice=number == 0, settle=self._reference_runs)
+                trials.run(
+                    draw,
+                    self._sentence,
+                    twice=number == 0,
+                    settle=self._reference_runs,
+                    weights=self._other_weights(number),
+                )
             except RefusedError as refused:
                 if number == 0:
                     raise
@@ -102,6 +114,12 @@ class Ladder:
                 bench.truth.note = ""
         self._not_verified += trials.skipped
 
+    def _other_weights(self, number: int) -> int | None:
+        """The module's own weights at first, others from then on."""
+        if number == 0 or not self._rules.has(Defence.SETUP_TIMED):
+            return None
+        return fresh_seed(self._request.seed, "weights", number)
+
     def _draws(self) -> list[Draw]:
         """The task's own values, and others that suit it: one, two or all by effort."""
         task, effort = self._request.task, self._request.effort
@@ -109,6 +127,8 @@ class Ladder:
         ranked = [name for name in _HARSHEST if name in suitable]
         ranked += [name for name in suitable if name not in ranked]
         count = {"screen": 1, "precise": 2, "certify": len(ranked)}[effort]
+        if not self._rules.has(Defence.DISTRIBUTIONS):
+            ranked = []
         # Values must change in the same memory even where only the task's own will do.
         chosen = ["task", *(ranked[:count] or ["task"])]
         return [Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(chosen)]
@@ -138,14 +158,44 @@ class Ladder:
         watch = stopwatch(bench.device)
         prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
 
-        def call(arguments: Sequence[Argument]) -> object:
+        def plain(arguments: Sequence[Argument]) -> object:
             return runner(arguments, weights)
 
         self._say("inputs for timing are drawn", self._rules.reference_s)
         start = time.perf_counter()
         harness = self._station.harness
         self._candidate_runs("the candidate is timed", often=True)
-        share, method = coverage(lambda: call(harness.sets[0]), watch.drain)
+        share, method = self._coverage(weights)
+        inspection = Inspection(
+            bench, weights, lambda: runner.prepare_again(weights), self._request.seed
+        )
+        call = inspection.watching(plain)
+        harness.inspection = inspection
+        try:
+            return self._timed(evaluation, call, start, share, method, prepare_ms)
+        finally:
+            harness.inspection = None
+
+    def _coverage(self, weights: Mapping[str, Tensor]) -> tuple[float | None, str]:
+        """Who does the work, seen in a run of its own."""
+        if not self._rules.has(Defence.COVERAGE):
+            return None, ""
+        device, inputs = self._station.bench.device, self._station.harness.sets[0]
+        runner = PlanRunner(self._request.candidate, self._request.built, device)
+        runner.prepare(weights)
+        return coverage(lambda: runner(inputs, weights), runner, device)
+
+    def _timed(
+        self,
+        evaluation: Evaluation,
+        call: Timed,
+        start: float,
+        share: float | None,
+        method: str,
+        prepare_ms: float,
+    ) -> Evaluation:
+        """Screen, and compare where that was asked for."""
+        bench, request = self._station.bench, self._request
         screen = self._screen(call)
         update = {"coverage": share, "method": method}
         evaluation = evaluation.model_copy(
@@ -156,7 +206,8 @@ class Ladder:
                 "stages": self._spent("screen_s", start),
             }
         )
-        if words := impossible(screen.median_ms, bench, request.baselines):
+        words = impossible(screen.median_ms, bench, request.baselines)
+        if words and self._rules.has(Defence.FLOOR):
             return self._failed(evaluation, Verdict.BELOW_FLOOR, words)
         if request.effort == "screen":
             return evaluation
@@ -169,13 +220,18 @@ class Ladder:
     def _screen(self, call: Timed) -> Measurement:
         rules, best = self._rules, self._request.best_ms
         hopeless = rules.hopeless_ratio * best if best is not None else float("inf")
-        return self._station.harness.measure(
+        harness = self._station.harness
+        screen = harness.measure(
             call,
             seconds=rules.screen_s,
             least=rules.screen_samples_min,
             most=rules.screen_samples_max,
             hopeless_ms=hopeless if self._request.effort == "screen" else float("inf"),
         )
+        # However few samples there were, how many more are looked at is drawn.
+        for _ in range(1 + secrets.randbelow(_MORE_LOOKS)):
+            harness.look(call)
+        return screen
 
     def _compare(self, call: Timed, screen: Measurement) -> tuple[Comparison, ...]:
         """Against every baseline that can be made here, in turns."""
@@ -184,7 +240,7 @@ class Ladder:
         notes: tuple[str, ...] = ()
         if self._station.bench.device == "cuda" and screen.median_ms < self._rules.graph_below_ms:
             self._candidate_runs("the candidate is captured as a graph")
-            replayed = harness.as_graph(call)
+            replayed = self._inspected(harness.as_graph(call))
             if replayed is not None:
                 notes = (f"graph replays; called one by one: {screen.median_ms:.4f} ms",)
         found: list[Comparison] = []
@@ -203,6 +259,10 @@ class Ladder:
             )
             found.append(comparison)
         return tuple(found)
+
+    def _inspected(self, call: Timed | None) -> Timed | None:
+        inspection = self._station.harness.inspection
+        return inspection.watching(call) if call is not None and inspection is not None else call
 
     def _baseline(self, name: str, *, as_graph: bool) -> Timed | None:
         limit = self._rules.max_autotune_s if "max" in name else self._rules.baseline_s
