@@ -7,6 +7,7 @@ from tools.nouns.graph import Graph, TensorSpec
 from tools.nouns.value import Value
 
 Domain = Literal["any", "nonnegative", "unit", "distribution", "sorted", "permutation"]
+Precision = Literal["tf32", "fp16", "bf16", "fp8"]
 
 
 class InputSpec(Value):
@@ -40,10 +41,13 @@ class TracePolicy(Value):
     """How a file becomes a task; what the person may override on the command line.
 
     `inputs` overrides `get_inputs`: one text an argument, such as `4096x4096:float32`.
+    `allow` names precisions below the task's own that a candidate may compute in; what computes in
+    another one is kept, but ranked apart.
     """
 
     entry: str | None = None
     inputs: tuple[str, ...] = ()
+    allow: tuple[Precision, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     timeout_s: float = 120.0
 
@@ -66,6 +70,7 @@ class Task(Value):
     every input, parameter and buffer that is read once and every output written once; `flops`
     follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
     `badges` are the audit's doubts, `warnings` the sentences that a person is shown.
+    `allow` is the person's word on precisions below the task's own.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Task(Value):
     flops: int
     training: bool = False
     draws_random: bool = False
+    allow: tuple[Precision, ...] = ()
     warnings: tuple[str, ...] = ()
     badges: tuple[Badge, ...] = ()
 

@@ -66,7 +66,13 @@ class StageTimes(Value):
 
 
 class Verification(Value):
-    """The judge's finding on correctness, with the numbers behind it."""
+    """The judge's finding on correctness, with the numbers behind it.
+
+    `precision` is the label: the task's own, a lower one, or `fp32 via fp16` for what splits its
+    operands and loses nothing. `effective_bits` are the correct bits of a result on inputs that
+    short significands get wrong, None where that was not measured. `apart` says why the candidate
+    is not ranked with those of the task's own precision; "" for one that is.
+    """
 
     verdict: Verdict
     reason: str
@@ -77,6 +83,8 @@ class Verification(Value):
     coverage: float | None = None
     method: str = ""
     precision: str = ""
+    effective_bits: float | None = None
+    apart: str = ""
     distributions: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
     isolation: str = "not isolated"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tools.tasks.distributions import DISTRIBUTIONS, applicable
+from tools.tasks.distributions import DISTRIBUTIONS, PROBES, applicable
 from tools.tasks.floor import floor_ms
 from tools.tasks.refusals import RefusedError
 from tools.tasks.source import read_source

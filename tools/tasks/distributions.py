@@ -21,6 +21,9 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "masked",
 )
 
+# Draws that tell how many digits a candidate computes with; none of them decides what is right.
+PROBES: tuple[str, ...] = ("short_significand", "large_scale", "small_scale")
+
 # In a bounded domain these saturate to one value, which tests nothing.
 _NEED_FREEDOM = ("large_offset", "extremes")
 
@@ -31,7 +34,7 @@ def applicable(task: Task, distribution: str) -> bool:
     Raises:
         ValueError: the distribution does not exist.
     """
-    if distribution not in DISTRIBUTIONS:
+    if distribution not in (*DISTRIBUTIONS, *PROBES):
         known = ", ".join(DISTRIBUTIONS)
         raise ValueError(f"unknown distribution {distribution!r}; known are {known}")
     if distribution == "task":
@@ -39,6 +42,11 @@ def applicable(task: Task, distribution: str) -> bool:
     domains = [spec.domain for spec in _floating(task)]
     if not domains:
         return distribution == "normal"
+    if distribution in PROBES:
+        # Normalising to a sum of one would fill the digits that are to be empty.
+        return not set(domains) & {"distribution"} and (
+            distribution == PROBES[0] or "any" in domains
+        )
     if distribution == "masked":
         return _takes_masks(task) and set(domains) == {"any"}
     bounded = set(domains) <= {"unit", "distribution"}

@@ -16,7 +16,7 @@ import torch
 
 from tools.nouns import Domain, InputSpec, Task
 from tools.tasks.build import build_inputs
-from tools.tasks.distributions import DISTRIBUTIONS
+from tools.tasks.distributions import DISTRIBUTIONS, PROBES
 from tools.tasks.load import load_module
 from tools.tasks.refusals import RefusedError
 
@@ -30,7 +30,7 @@ def draw(task: Task, distribution: str, seed: int, device: str) -> list[Drawn]:
         ValueError: the distribution does not exist.
         RefusedError: the file's own get_inputs fails here.
     """
-    if distribution not in DISTRIBUTIONS:
+    if distribution not in (*DISTRIBUTIONS, *PROBES):
         known = ", ".join(DISTRIBUTIONS)
         raise ValueError(f"unknown distribution {distribution!r}; known are {known}")
     if distribution == "task":
@@ -73,7 +73,12 @@ def _fresh(spec: InputSpec, distribution: str, generator: torch.Generator) -> Dr
     dtype: torch.dtype = getattr(torch, spec.tensor.dtype.value)
     if dtype.is_floating_point:
         values = _FLOATING[distribution](spec.tensor.shape, dtype, generator)
-        values = _into_domain(values, spec.domain).to(dtype)
+        if distribution == "short_significand":
+            # Within (0, 1) already: a sigmoid would fill the digits that are empty.
+            values = values if spec.domain == "any" else values.abs()
+        else:
+            values = _into_domain(values, spec.domain)
+        values = values.to(dtype)
     elif dtype is torch.bool:
         uniform = torch.rand(spec.tensor.shape, generator=generator, device=generator.device)
         values = uniform < (0.5 if spec.mean is None else spec.mean)
@@ -170,6 +175,30 @@ def _masked(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> tor
     return values.masked_fill_(hidden, float("-inf"))
 
 
+def _short_significand(
+    shape: Shape, dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """1 + 2^-9 + 2^-12 times powers of two: bfloat16 loses both small bits, TF32 and half the last.
+
+    All lose them in the same direction, so that no sum averages the loss away.
+    """
+    device = generator.device
+    exponent = torch.randint(-3, 0, shape, generator=generator, device=device)
+    sign = 2.0 * torch.randint(0, 2, shape, generator=generator, device=device) - 1.0
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    return (sign * (1 + 2.0**-9 + 2.0**-12)).to(wide) * torch.exp2(exponent.to(wide))
+
+
+def _large_scale(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Beyond what half precision can hold, for types that can hold it."""
+    return _normal(shape, dtype, generator).mul_(1e3 if dtype is torch.float16 else 1e5)
+
+
+def _small_scale(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Where half precision has few digits left."""
+    return _normal(shape, dtype, generator).mul_(1e-4 if dtype is torch.float16 else 1e-6)
+
+
 _FLOATING: dict[str, Callable[[Shape, torch.dtype, torch.Generator], torch.Tensor]] = {
     "normal": _normal,
     "large_offset": _large_offset,
@@ -178,4 +207,7 @@ _FLOATING: dict[str, Callable[[Shape, torch.dtype, torch.Generator], torch.Tenso
     "constant_rows": _constant_rows,
     "extremes": _extremes,
     "masked": _masked,
+    "short_significand": _short_significand,
+    "large_scale": _large_scale,
+    "small_scale": _small_scale,
 }

@@ -73,6 +73,7 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         flops=operations,
         training=found.module.training and entry.kind != "function",
         draws_random=bool(random),
+        allow=policy.allow,
         badges=badges,
         warnings=(*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     )

@@ -57,7 +57,9 @@ class _Sums:
         self.where = torch.where(better, where + offset, self.where)
 
 
-def distance(got: Tensor, own: Tensor, truth: Tensor, chunk_elements: int) -> Distance:
+def distance(
+    got: Tensor, own: Tensor, truth: Tensor, chunk_elements: int, rounding: float = 0.0
+) -> Distance:
     """Compare a floating output with the truth, and PyTorch's own with it.
 
     Args:
@@ -65,10 +67,11 @@ def distance(got: Tensor, own: Tensor, truth: Tensor, chunk_elements: int) -> Di
         own: PyTorch's output in the task's type; same shape.
         truth: float64; same shape.
         chunk_elements: how many elements are worked on at a time.
+        rounding: of a coarser type that was allowed; the output's own where that is larger.
     """
-    info = torch.finfo(got.dtype)
+    rounding = max(rounding, torch.finfo(got.dtype).eps)
     if got.numel() == 0:
-        return Distance(norm=0, own_norm=0, worst=0, own_worst=0, rounding=info.eps, scale=1.0)
+        return Distance(norm=0, own_norm=0, worst=0, own_worst=0, rounding=rounding, scale=1.0)
     flat = (got.reshape(-1), own.reshape(-1), truth.reshape(-1))
     total, finite = _size(flat, chunk_elements)
     scale = _scale(total / got.numel(), got.dtype)
@@ -96,7 +99,7 @@ def distance(got: Tensor, own: Tensor, truth: Tensor, chunk_elements: int) -> Di
         own_norm=float(reference.squares) ** 0.5 / norm,
         worst=float(candidate.worst),
         own_worst=float(reference.worst),
-        rounding=info.eps,
+        rounding=rounding,
         scale=scale,
         worst_index=unravel(where, tuple(got.shape)),
         worst_got=float(flat[0][where]),

@@ -1,13 +1,12 @@
-"""The precision a candidate computes in, as far as its source and the task's types tell.
+"""The precisions that a candidate's source computes in, as far as its tokens tell.
 
-A candidate that computes in less than the task's type gets that type's name as its label and is
-ranked apart. Read from tokens, not from comments or names; what arithmetic really lost is the
-error ratio's business.
+Comments, switched-off code, included names, text outside of assembly, and variables that nobody
+reads do not count. What a preprocessor or a clever name hides is found by measuring: see `digits`.
 """
 
 import re
 
-from tools.nouns import Candidate, DType, Task
+from tools.nouns import Candidate, DType, Graph, Language, Task, TensorSpec
 
 _SHORT = {
     DType.FLOAT64: "fp64",
@@ -15,30 +14,109 @@ _SHORT = {
     DType.BFLOAT16: "bf16",
     DType.FLOAT16: "fp16",
 }
-_ORDER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
+# From the finest to the coarsest; bits of a significand, the hidden one counted.
+SIGNIFICANT_BITS = {"fp64": 53, "fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8": 4}
+_ORDER = tuple(SIGNIFICANT_BITS)
 _TOKENS = {
-    "tf32": r"tf32",
-    "bf16": r"(__)?(nv_)?bfloat16\d*|bf16|__float2bfloat16\w*",
-    "fp16": r"half|__half|half2|__half2|_Float16|float16|f16|__float2half\w*",
+    "tf32": r"tf32|__float_to_tf32|to_tf32",
+    "fp16": r"_*half[234]?|_*half2?_raw|_Float16|__fp16|float16(_t)?|f16(x2)?|fp16"
+    r"|__(float2?|double)2half\w*|__halves2half2|float_to_half|h(add|mul|fma|sub|exp|rcp)2?"
+    r"|__h(add|mul|fma|sub)2?\w*",
+    "bf16": r"_*(nv_)?bfloat16[2_]?\d*(_raw)?|__bf16|bf16(x2)?"
+    r"|__(float2?|double)2bfloat16\w*|float_to_bfloat16|float_to_bf16",
     "fp8": r"e4m3\w*|e5m2\w*|__nv_fp8\w*",
 }
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_SWITCHED_OFF = re.compile(r"^[ \t]*#[ \t]*if[ \t]+0\b.*?^[ \t]*#[ \t]*endif\b", re.S | re.M)
+_INCLUDES = re.compile(r"^[ \t]*#[ \t]*(include|pragma|error|warning)\b.*$", re.M)
+_ASSEMBLY = re.compile(r"\b(?:__)?asm(?:__)?\b(?:\s*(?:__)?volatile(?:__)?)?\s*\(")
+_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _WORDS = re.compile(r"\w+")
+# `half` is a type to CUDA, but somebody may have called a number that.
+_OWN_NAME = re.compile(r"\b(?:int|long|unsigned|size_t|u?int\d+_t|float|double|auto|bool)\s+(\w+)")
 
 
 def task_precision(task: Task) -> str:
     """The lowest floating type among inputs and outputs; `int` when there is none."""
     specs = [spec.tensor for spec in task.inputs if spec.tensor] + list(task.outputs)
-    names = {_SHORT[spec.dtype] for spec in specs if spec.dtype in _SHORT}
+    names = _names(specs)
     return max(names, key=_ORDER.index) if names else "int"
 
 
-def candidate_precision(task: Task, candidate: Candidate) -> str:
-    """The task's precision, or a lower one that the kernel's source names."""
+def asked_for(task: Task) -> frozenset[str]:
+    """Every floating precision that the reference itself goes through, at its ends or within."""
+    specs = [spec.tensor for spec in task.inputs if spec.tensor] + list(task.outputs)
+    return frozenset(_names([*specs, *_inner(task.graph)]))
+
+
+def lower_precisions(task: Task, candidate: Candidate) -> tuple[str, ...]:
+    """What the source names that the task does not ask for, the finest first."""
     own = task_precision(task)
     if own == "int":
-        return own
-    words = set(_WORDS.findall(_COMMENTS.sub(" ", candidate.kernel + candidate.plan)))
-    lower = [label for label in _ORDER[_ORDER.index(own) + 1 :] if label in _TOKENS]
-    named = [label for label in lower if any(re.fullmatch(_TOKENS[label], word) for word in words)]
-    return max(named, key=_ORDER.index) if named else own
+        return ()
+    words = _words(candidate)
+    asked = asked_for(task)
+    return tuple(
+        label
+        for label in _ORDER[_ORDER.index(own) + 1 :]
+        if label in _TOKENS and label not in asked
+        if any(re.fullmatch(_TOKENS[label], word) for word in words)
+    )
+
+
+def candidate_precision(task: Task, candidate: Candidate) -> str:
+    """The task's precision, or the lowest one that the kernel's source names."""
+    return (task_precision(task), *lower_precisions(task, candidate))[-1]
+
+
+def _names(specs: list[TensorSpec]) -> set[str]:
+    return {_SHORT[spec.dtype] for spec in specs if spec.dtype in _SHORT}
+
+
+def _inner(graph: Graph) -> list[TensorSpec]:
+    return [spec for node in graph.nodes for spec in node.out]
+
+
+def _words(candidate: Candidate) -> set[str]:
+    """The names and keywords that stand in code which is compiled."""
+    source = _COMMENTS.sub(" ", candidate.kernel)
+    source = _INCLUDES.sub(" ", _SWITCHED_OFF.sub(" ", source))
+    assembly = " ".join(_assembly(source))
+    code = _TEXT.sub(" ", source)
+    plan = _TEXT.sub(" ", candidate.plan)
+    named = set(_OWN_NAME.findall(code))
+    if candidate.language is Language.CPP:
+        named.add("half")  # no type of C++
+    code = _without_idle_variables(code)
+    return (set(_WORDS.findall(code)) - named) | set(_WORDS.findall(assembly + " " + plan))
+
+
+def _assembly(source: str) -> list[str]:
+    """The instructions inside of `asm(...)`."""
+    found = []
+    for start in _ASSEMBLY.finditer(source):
+        end = source.find(";", _end_of_text(source, start.end()))
+        found += _TEXT.findall(source[start.end() : end if end >= 0 else len(source)])
+    return found
+
+
+def _end_of_text(source: str, position: int) -> int:
+    """Behind the last piece of text that follows without other code in between."""
+    while piece := re.compile(r"\s*" + _TEXT.pattern).match(source, position):
+        position = piece.end()
+    return position
+
+
+def _without_idle_variables(code: str) -> str:
+    """The code without declarations of a lower type whose name stands nowhere else."""
+    every = "|".join(_TOKENS.values())
+    declared = re.compile(rf"\b(?:{every})\b[\s*&]+(\w+)\s*(\[[^\]]*\])?\s*([;=][^;]*)")
+    count: dict[str, int] = {}
+    for word in _WORDS.findall(code):
+        count[word] = count.get(word, 0) + 1
+    return declared.sub(lambda m: " " if count[m[m.lastindex - 2]] == 1 else m[0], code)
+
+
+def allowed_rounding(task: Task) -> float:
+    """The coarsest step between neighbours that the person allowed, relative; 0 where none."""
+    return max((2.0 ** (1 - SIGNIFICANT_BITS[name]) for name in task.allow), default=0.0)
