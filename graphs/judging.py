@@ -116,7 +116,8 @@ def settle(
     The best itself, judged more precisely than before, takes the new figure, or gives way.
     """
     median_ms, ms = judged.median_ms, comparable_ms(context, judged)
-    if judged.verdict is not Verdict.CORRECT or median_ms is None or ms is None:
+    may_lead = judged.verdict is Verdict.CORRECT and not judged.verification.apart
+    if not may_lead or median_ms is None or ms is None:
         return _next_best(context) if candidate.id == best.id else best
     if candidate.id == best.id:
         return Best(candidate.id, ms)

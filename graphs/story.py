@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphs.events import EVENT, BaselinesMeasured, Event, Profiled, RunFinished, RunStarted
 from tools.archive import Archive, RunRecord, Standing, Written
-from tools.archive.ranking import ranked
+from tools.archive.ranking import apart, ranked
 from tools.nouns import (
     Analysis,
     Baselines,
@@ -71,6 +71,11 @@ class Story:
     def leaders(self) -> tuple[Standing, ...]:
         """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
         return tuple(ranked(self.standings))
+
+    @property
+    def apart(self) -> tuple[Standing, ...]:
+        """Correct candidates that compute in less than the task asks, in an order of their own."""
+        return tuple(apart(self.standings))
 
     def strategy(self, id: str | None) -> StrategyVersion | None:
         """The version of that id of an evolving prompt, or None."""

@@ -7,6 +7,7 @@ from agents.model.purse import spent_by
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
 from tools.nouns import Comparison, Evaluation, Verdict
+from tools.nouns.measurement import Outcome
 from tools.nouns.run import (
     BaselineSummary,
     BestSummary,
@@ -67,10 +68,10 @@ def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     hardest = against_best(winner.evaluation)
     if winner.effort != "certify" or hardest is None:
         return "no_improvement"
-    if hardest.ci95_low > 1.0:
+    if hardest.outcome == "faster":
         return "improved"
     eager = _against(winner.evaluation, "eager")
-    faster = eager is not None and eager.ci95_low > 1.0
+    faster = eager is not None and eager.outcome == "faster"
     return "faster_than_eager" if faster else "no_improvement"
 
 
@@ -101,6 +102,7 @@ def _best(winner: Standing, context: SearchContext) -> BestSummary | None:
         method=found.method,
         precision=found.precision,
         verdict=found.verdict.value,
+        outcome=odds.outcome,
     )
 
 
@@ -111,6 +113,7 @@ class _Odds:
     against_eager: float | None
     ratio: float
     interval: tuple[float, float]
+    outcome: Outcome
 
 
 def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
@@ -119,7 +122,7 @@ def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
     if hardest is not None:
         eager = _against(evaluation, "eager")
         interval = (hardest.ci95_low, hardest.ci95_high)
-        return _Odds(eager.ratio if eager else None, hardest.ratio, interval)
+        return _Odds(eager.ratio if eager else None, hardest.ratio, interval, hardest.outcome)
     # A search that was stopped early has only screened: the widest interval is the honest one.
     base, screen = context.baselines.best.measurement, evaluation.screen
     eager_alone = context.baselines.named("eager")
@@ -130,6 +133,7 @@ def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
         known.median_ms / screen.median_ms if known else None,
         base.median_ms / screen.median_ms,
         (base.p10_ms / screen.p90_ms, base.p90_ms / screen.p10_ms),
+        "not distinguishable",
     )
 
 

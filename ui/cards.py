@@ -138,20 +138,21 @@ def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
     found = story.best.evaluation.comparisons if story.best else ()
     if not found:
         words = f"{ratio(best.speedup_vs_best_baseline)} the best baseline"
-        return [("", f"{words}, {interval_words(*best.ci95)}")]
+        return [("", f"{words}, {interval_words(*best.ci95, best.outcome)}")]
     return [(f"vs {item.baseline}", comparison_words(item)) for item in found]
 
 
 def comparison_words(item: Comparison) -> str:
     """A comparison in a line."""
     times = f"{milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)}"
-    interval = interval_words(item.ci95_low, item.ci95_high)
+    interval = interval_words(item.ci95_low, item.ci95_high, item.outcome)
     return f"{ratio(item.ratio)}, {interval} ({times}, {item.pairs} pairs)"
 
 
-def interval_words(low: float, high: float) -> str:
-    """An interval, and whether it tells the two apart."""
-    doubt = "" if low > 1 or high < 1 else ", not distinguishable"
+def interval_words(low: float, high: float, outcome: str = "") -> str:
+    """An interval, and whether it tells the two apart: by `outcome`, else by where 1 lies."""
+    unclear = outcome == "not distinguishable" if outcome else low <= 1 <= high
+    doubt = ", not distinguishable" if unclear else ""
     return f"95 % interval {low:.2f} to {high:.2f}{doubt}"
 
 
@@ -159,7 +160,7 @@ def leaderboard(story: Story) -> Table:
     """The one that the run stands for, then the fastest of the others.
 
     It alone was certified, against more baselines and at another time than they, so that its ratio
-    may be lower than theirs.
+    may be lower than theirs. Those of lower precision stand behind, as they do not compete.
     """
     table = Table(title="leaderboard", title_justify="left", title_style="bold", box=None)
     columns = (
@@ -177,6 +178,8 @@ def leaderboard(story: Story) -> Table:
     others = [item for item in story.leaders if item != story.best]
     for standing in ([story.best] if story.best else [])[:1] + others[: LEADERS - 1]:
         table.add_row(*leader_row(story, standing))
+    for standing in story.apart[:LEADERS]:
+        table.add_row(*leader_row(story, standing))
     return table
 
 
@@ -188,14 +191,25 @@ def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
     settings = " ".join(f"{s.name}={s.value}" for s in standing.candidate.settings)
     return (
         standing.candidate.id,
-        JUDGED[standing.effort],
+        judged_words(standing),
         milliseconds(evaluation.median_ms),
         ratio(worst.ratio) if worst else "screened only",
-        f"{worst.ci95_low:.2f}-{worst.ci95_high:.2f}" if worst else "",
+        _interval(worst) if worst else "",
         f"{error:.2f}" if error is not None else "-",
         Text(one_line(story.title(standing.candidate.idea), 48)),
         Text(one_line(settings, 40), style="dim"),
     )
+
+
+def judged_words(standing: Standing) -> str:
+    """How closely it was looked at, and whether it is ranked apart."""
+    found = standing.evaluation.verification
+    return f"apart: {found.precision}" if found.apart else JUDGED[standing.effort]
+
+
+def _interval(item: Comparison) -> str:
+    doubt = "" if item.distinguishable else " not distinguishable"
+    return f"{item.ci95_low:.2f}-{item.ci95_high:.2f}{doubt}"
 
 
 def ledger_table(story: Story) -> Table:

@@ -15,6 +15,7 @@ import typer
 from ui import cli_people, cli_reading, cli_suite
 from ui.complaints import complaint_of
 from ui.options import (
+    Allow,
     BaseUrl,
     Bundles,
     Device,
@@ -62,6 +63,7 @@ def optimize(
     seconds: Seconds = None,
     run_dir: RunDir = None,
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
+    allow: Allow = None,
     export: Export = None,
     force: Force = False,
     json: Json = None,
@@ -92,6 +94,7 @@ def optimize(
         wait=wait,
         batch=wished(executor.value, bundles, gpu, target.value),
         start_from=start_from,
+        allow=allow,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
@@ -138,12 +141,13 @@ def check(
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
+    allow: Allow = None,
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
     from ui.commands.check import check
 
-    check(candidate, task, entry, tuple(inputs or ()), target.value, json)
+    check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow)
 
 
 @app.command()

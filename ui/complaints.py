@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # `kernelwright --help` need not wait for it
     from tools.nouns import Refusal
+    from tools.nouns.task import Precision
 
 UNUSABLE, LACKING = 2, 3
 
@@ -22,6 +23,19 @@ class Complaint(Exception):  # noqa: N818 - it is shown to a person, not handled
     def __init__(self, sentence: str, status: int = UNUSABLE) -> None:
         super().__init__(" ".join(sentence.split()))
         self.status = status
+
+
+def allowed_precisions(words: str | None) -> tuple[Precision, ...]:
+    """Precisions as a person lists them, `tf32,fp16`; Complaint names the ones there are."""
+    from tools.nouns.task import PRECISIONS
+
+    known: dict[str, Precision] = {name: name for name in PRECISIONS}
+    named = [word.strip().lower() for word in (words or "").split(",") if word.strip()]
+    for word in named:
+        if word not in known:
+            listed = ", ".join(known)
+            raise Complaint(f"Unknown precision {word!r} to allow; known are {listed}.")
+    return tuple(dict.fromkeys(known[word] for word in named))
 
 
 def refused(refusal: Refusal) -> Complaint:

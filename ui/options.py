@@ -46,6 +46,10 @@ Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many se
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
 ]
+Allow = Annotated[
+    str | None,
+    typer.Option(help="Precisions below the task's own that count too, as tf32,fp16,bf16,fp8."),
+]
 Bundles = Annotated[
     Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")
 ]

@@ -16,9 +16,13 @@ from graphs.words import plain, quiet
 from profiles.load import Hardware, search_profile
 from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
 from tools.nouns import InputSpec, Refusal, Task, Value
+from tools.nouns.task import Precision
 
 # A person's file is text to be read by people; more is no module.
 LONGEST_SOURCE = 400_000
+
+# How the judge calls what a person allows.
+_ALLOWED: dict[str, Precision] = {"tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 class Read(Value):
@@ -49,13 +53,14 @@ async def change(place: Place, wish: ChangeTask) -> Saying:
         return Saying.of("There is no task on the table yet. Attach a file or paste a module.")
     if wish == ChangeTask():
         return _how_to_change(place)
+    precisions = wish.precisions or place.now.precisions
     policy = place.now.policy.model_copy(
         update={
             "inputs": _typed(wish.inputs, place.now.task) or place.now.policy.inputs,
             "entry": wish.entry or place.now.policy.entry,
+            "allow": tuple(_ALLOWED[word] for word in precisions if word in _ALLOWED),
         }
     )
-    precisions = wish.precisions or place.now.precisions
     gpu = wish.gpu or place.now.gpu
     changed = OnTable(
         file=place.now.file,

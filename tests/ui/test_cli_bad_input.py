@@ -39,6 +39,7 @@ def is_one_sentence(text):
         (["optimize", "examples"], "examples is not a file"),
         (["optimize", EXAMPLE, "--target", "tpu"], "'tpu' is not one of"),
         (["optimize", EXAMPLE, "--search", "slow"], "deep, quick, standard"),
+        (["optimize", EXAMPLE, "--allow", "tf32,fp2"], "unknown precision 'fp2'"),
         (["optimize", EXAMPLE, "--rounds", "0"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--rounds", "many"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--seconds", "-1"], "invalid value for '--seconds'"),

@@ -16,7 +16,7 @@ from tools.archive.errors import (
 from tools.archive.islands import island, population
 from tools.archive.listing import list_runs
 from tools.archive.places import run_folders
-from tools.archive.ranking import is_timed, ranked, ratio
+from tools.archive.ranking import apart, is_timed, ranked, ratio
 from tools.archive.records import (
     Author,
     Effort,
@@ -52,6 +52,7 @@ __all__ = [
     "Transition",
     "UnknownRunError",
     "Written",
+    "apart",
     "behaviour",
     "default_home",
     "elites",

@@ -20,7 +20,19 @@ def ratio(evaluation: Evaluation) -> float | None:
 
 
 def ranked(standings: Iterable[Standing]) -> list[Standing]:
-    """The correct and timed candidates, the fastest first; the earlier one of equals."""
+    """The correct and timed candidates, the fastest first; the earlier one of equals.
+
+    Those that compute in less than the task asks and the person allowed are not among them.
+    """
+    return _in_order(item for item in standings if not item.evaluation.verification.apart)
+
+
+def apart(standings: Iterable[Standing]) -> list[Standing]:
+    """The correct ones of lower precision, likewise in order: a ranking of their own."""
+    return _in_order(item for item in standings if item.evaluation.verification.apart)
+
+
+def _in_order(standings: Iterable[Standing]) -> list[Standing]:
     correct = [item for item in standings if is_timed(item.evaluation)]
     return sorted(correct, key=lambda item: (*_order(item.evaluation), item.number))
 

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from tools.nouns.measurement import Outcome
 from tools.nouns.value import Value
 
 Status = Literal[
@@ -47,7 +48,11 @@ class BaselineSummary(Value):
 
 
 class BestSummary(Value):
-    """The best candidate that is correct; ratios are baseline / candidate."""
+    """The best candidate that is correct; ratios are baseline / candidate.
+
+    `outcome` is what may be said of it beside the best baseline; "" in runs that were recorded
+    before it was.
+    """
 
     candidate: str
     median_ms: float
@@ -60,6 +65,7 @@ class BestSummary(Value):
     method: str
     precision: str
     verdict: str
+    outcome: Outcome | Literal[""] = ""
 
 
 class CandidateCounts(Value):

@@ -1,6 +1,6 @@
 """A reference to beat, as data: nothing here holds code of the user's that could run."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from tools.nouns.audit import Badge
 from tools.nouns.graph import Graph, TensorSpec
@@ -8,6 +8,7 @@ from tools.nouns.value import Value
 
 Domain = Literal["any", "nonnegative", "unit", "distribution", "sorted", "permutation"]
 Precision = Literal["tf32", "fp16", "bf16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 class InputSpec(Value):

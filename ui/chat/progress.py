@@ -164,7 +164,8 @@ def _card(summary: Summary, known: Gathered) -> str:
 
 def _rows(summary: Summary, best: BestSummary, known: Gathered) -> list[tuple[str, str]]:
     low, high = best.ci95
-    doubt = "" if low > 1 or high < 1 else ", not distinguishable"
+    unclear = best.outcome == "not distinguishable" if best.outcome else low <= 1 <= high
+    doubt = ", not distinguishable" if unclear else ""
     rows = [("time", f"{milliseconds(best.median_ms)} ({known.name_of(best.candidate)})")]
     tried = known.tried.get(best.candidate)
     compared = tried.evaluation.comparisons if tried and tried.evaluation else ()

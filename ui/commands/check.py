@@ -12,7 +12,7 @@ from ui.cards import comparison_words
 from ui.commands.candidates import read_candidate
 from ui.commands.judge import baselines_of, judge, traced
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
-from ui.complaints import existing_file
+from ui.complaints import allowed_precisions, existing_file
 from ui.words import VERDICT, one_line, plain
 
 
@@ -39,12 +39,13 @@ def check(
     inputs: tuple[str, ...],
     target: str,
     json: str | None,
+    allow: str | None = None,
 ) -> None:
     """Judge a candidate as finalists of a search are judged."""
     file = existing_file(file).absolute()
     check_json(json)
     candidate = read_candidate(path)
-    policy = TracePolicy(entry=entry, inputs=inputs)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
     evaluation, baselines = asyncio.run(_judged(candidate, file, policy, target))
     result = result_of(evaluation, baselines)
     if json is not None:

@@ -28,7 +28,7 @@ from ui.commands.candidates import read_start
 from ui.commands.models import Choice, chosen_models, other_models
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.commands.taking import check_output, take_home
-from ui.complaints import Complaint, existing_file, refused
+from ui.complaints import Complaint, allowed_precisions, existing_file, refused
 from ui.progress import watcher
 
 Listener = Callable[[Event], None]
@@ -47,6 +47,7 @@ class Wishes:
     wait: bool | None = None
     batch: Batch | None = None
     start_from: Path | None = None
+    allow: str | None = None
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -69,7 +70,7 @@ def optimize(
     """Start a search over a file and see it through."""
     file = existing_file(file).absolute()
     profile = chosen_profile(search, wishes)
-    policy = TracePolicy(entry=entry, inputs=inputs)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(wishes.allow))
     check_places(wishes, home)
     start = read_start(wishes.start_from) if wishes.start_from else None
     models = chosen_models(wishes.models)

@@ -134,8 +134,8 @@ def test_null_answers_that_pass_are_named() -> None:
     ("text", "precision"),
     [
         ("float half_of = x[0] * 0.5f; // half precision? no", "fp32"),
-        ("_Float16 h = x[0];", "fp16"),
-        ("__nv_bfloat16 h; half g;", "fp16"),
+        ("_Float16 h = x[0]; y[0] = h;", "fp16"),
+        ("__nv_bfloat16 h = x[0]; y[0] = h;", "bf16"),
         ('asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");', "tf32"),
     ],
 )

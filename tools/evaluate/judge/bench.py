@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from profiles.load import Hardware
+from tools.evaluate.judge.precision import allowed_rounding
 from tools.evaluate.judge.renewal import redraw
 from tools.evaluate.judge.truth import Argument, Truth
 from tools.evaluate.rules import Rules
@@ -63,6 +64,11 @@ class Bench:
     def chunk_elements(self) -> int:
         """How many elements are compared at a time: a GPU wants larger steps than a cache."""
         return self.rules.compare_chunk_elements * (256 if self.device == "cuda" else 1)
+
+    @property
+    def rounding(self) -> float:
+        """The relative step of the coarsest precision that the person allowed; 0 where none."""
+        return allowed_rounding(self.task)
 
     def draw(self, wanted: Draw) -> list[Argument]:
         """Fresh arguments of the forward."""

@@ -110,11 +110,11 @@ def _end_of_text(source: str, position: int) -> int:
 def _without_idle_variables(code: str) -> str:
     """The code without declarations of a lower type whose name stands nowhere else."""
     every = "|".join(_TOKENS.values())
-    declared = re.compile(rf"\b(?:{every})\b[\s*&]+(\w+)\s*(\[[^\]]*\])?\s*([;=][^;]*)")
+    declared = re.compile(rf"\b(?:{every})\b[\s*&]+(?P<name>\w+)\s*(\[[^\]]*\])?\s*([;=][^;]*)")
     count: dict[str, int] = {}
     for word in _WORDS.findall(code):
         count[word] = count.get(word, 0) + 1
-    return declared.sub(lambda m: " " if count[m[m.lastindex - 2]] == 1 else m[0], code)
+    return declared.sub(lambda m: " " if count[m["name"]] == 1 else m[0], code)
 
 
 def allowed_rounding(task: Task) -> float:

@@ -92,7 +92,7 @@ class Sentence:
         truth: Tensor,
     ) -> None:
         bound, chunk = self._bench.rules.error_bound, self._bench.chunk_elements
-        found = distance(got, own, truth, chunk)
+        found = distance(got, own, truth, chunk, self._bench.rounding)
         if bound < found.ratio < _HOPELESS and got.numel() <= self._bench.rules.few_elements:
             found = self._without_luck(number, found, draw, arguments, own, truth)
         if found.ratio > bound:
@@ -125,7 +125,7 @@ class Sentence:
             if not torch.equal(got, own):
                 self._reject(where, got, own, own, None)
             return
-        found = distance(got, own, right, self._bench.chunk_elements)
+        found = distance(got, own, right, self._bench.chunk_elements, self._bench.rounding)
         if found.ratio > self._bench.rules.error_bound:
             self._reject(where, got, own, right, found)
         self.errors.append(_error(-1, draw, found))

@@ -17,10 +17,11 @@ from tools.evaluate.clock.stopwatch import stopwatch
 from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.coverage import coverage
+from tools.evaluate.judge.digits import Precision, by_source, measured
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.inspection import Inspection
 from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.precision import candidate_precision
+from tools.evaluate.judge.precision import lower_precisions, task_precision
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.speed_of_light import impossible
 from tools.evaluate.judge.trials import Trials, plan_runner
@@ -50,6 +51,7 @@ class Ladder:
         self._sentence = Sentence(station.bench)
         self._not_verified: list[str] = []
         self._stages = StageTimes(compile_s=request.built.seconds)
+        self._precision = by_source(request.task, request.candidate)
 
     def climb(self) -> Evaluation:
         """Every rung that the effort asks for and the candidate deserves."""
@@ -113,6 +115,17 @@ class Ladder:
                 self._not_verified.append(note)
                 bench.truth.note = ""
         self._not_verified += trials.skipped
+        self._precision = self._measured(trials)
+
+    def _measured(self, trials: Trials) -> Precision:
+        """Its digits; a screening measures them only where the source gives a reason to."""
+        request, bench = self._request, self._station.bench
+        if not self._rules.has(Defence.PRECISION):
+            return Precision(label=task_precision(request.task))
+        if request.effort == "screen" and not lower_precisions(request.task, request.candidate):
+            return self._precision
+        seed = fresh_seed(request.seed, "digits")
+        return measured(trials, bench, request.candidate, seed, self._reference_runs)
 
     def _other_weights(self, number: int) -> int | None:
         """The module's own weights at first, others from then on."""
@@ -145,7 +158,9 @@ class Ladder:
             errors=tuple(sentence.errors),
             allclose_1e4=sentence.allclose_1e4,
             allclose_1e2=sentence.allclose_1e2,
-            precision=candidate_precision(self._request.task, self._request.candidate),
+            precision=self._precision.label,
+            effective_bits=self._precision.bits,
+            apart=self._precision.apart,
             distributions=tuple(sentence.distributions),
             not_verified=tuple(dict.fromkeys(self._not_verified)),
         )

@@ -1,0 +1,150 @@
+"""How many digits a candidate really computes with, measured; and the label that follows.
+
+Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
+right of the result then tells the significand's length. A source that names a lower precision and
+loses nothing there, nor far beyond and far below the range of half precision, splits its operands
+(3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
+holds, and the candidate is ranked apart unless the person allowed that precision.
+Not covered: a precision lost only on inputs that nobody drew.
+"""
+
+from collections.abc import Callable, Sequence
+from math import log2
+
+from torch import Tensor
+
+from tools.evaluate.judge.bench import Bench, Draw, Result
+from tools.evaluate.judge.errors import distance
+from tools.evaluate.judge.failures import RejectedError
+from tools.evaluate.judge.precision import (
+    SIGNIFICANT_BITS,
+    asked_for,
+    candidate_precision,
+    lower_precisions,
+    task_precision,
+)
+from tools.evaluate.judge.sentence import Sentence
+from tools.evaluate.judge.trials import Trials
+from tools.evaluate.judge.truth import Argument
+from tools.evaluate.seeds import fresh_seed
+from tools.nouns import Candidate, Task
+from tools.nouns.value import Value
+from tools.tasks import PROBES, applicable
+
+# Half-way between the digits of single and of half precision: fewer were lost on purpose.
+_SINGLE_ENOUGH = 16.0
+_BFLOAT_AT_MOST = 9.5
+
+
+class Precision(Value):
+    """The label of a candidate, and why it is ranked apart; "" where it is not."""
+
+    label: str
+    bits: float | None = None
+    apart: str = ""
+
+
+class Ruler(Sentence):
+    """Measures how far results are off, and rejects nothing."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self.error = 0.0
+        self.ratio = 0.0
+
+    def judge(
+        self,
+        draw: Draw,
+        arguments: Sequence[Argument],
+        got: Result,
+        own: Result,
+        right: Result,
+        *,
+        before: Sequence[Tensor],
+    ) -> None:
+        """Keep the largest error of any floating output, and its ratio to PyTorch's own."""
+        chunk = self._bench.chunk_elements
+        for value, mine, truth in zip(got.outputs, own.outputs, right.outputs, strict=True):
+            if value.dtype.is_floating_point:
+                found = distance(value, mine, truth, chunk)
+                off = float("inf") if found.misplaced else max(found.norm, found.rounding / 2)
+                self.error, self.ratio = max(self.error, off), max(self.ratio, found.ratio)
+
+
+def measured(
+    trials: Trials, bench: Bench, candidate: Candidate, seed: int, settle: Callable[[], None]
+) -> Precision:
+    """Probe a candidate that is right so far.
+
+    Args:
+        trials: runs it.
+        bench: the task.
+        candidate: its source.
+        seed: of the draws.
+        settle: told when the reference's turn begins.
+    """
+    task, named = bench.task, lower_precisions(bench.task, candidate)
+    if task_precision(task) != "fp32":
+        return by_source(task, candidate)
+    significand = _probe(trials, bench, PROBES[0], seed, settle)
+    if significand is None:
+        return by_source(task, candidate)
+    bits = -log2(significand.error) if significand.error > 0 else 24.0
+    bound = bench.rules.error_bound
+    ranges = [_probe(trials, bench, name, seed, settle) for name in PROBES[1:]] if named else []
+    exact = all(found is None or found.ratio <= bound for found in (significand, *ranges))
+    return resolve(task, named, max(0.0, bits), exact=exact)
+
+
+def by_source(task: Task, candidate: Candidate) -> Precision:
+    """What the source alone tells, where nothing can be measured."""
+    label = candidate_precision(task, candidate)
+    return _ranked(task, label, None)
+
+
+def resolve(task: Task, named: Sequence[str], bits: float, *, exact: bool) -> Precision:
+    """The label from what the source names and from what was measured, the lower of the two.
+
+    Args:
+        task: its own precision, and what the person allowed.
+        named: lower precisions in the source, the finest first.
+        bits: correct bits on inputs that short significands get wrong.
+        exact: whether every probe was as close to the truth as PyTorch's own result.
+    """
+    own = task_precision(task)
+    if exact and named:
+        # PyTorch itself may compute in TF32 here, and then so may everybody.
+        via = f"{own} via {named[-1]}"
+        return Precision(label=via if bits >= _SINGLE_ENOUGH else named[-1], bits=bits)
+    if exact or (not named and bits >= _SINGLE_ENOUGH):
+        return Precision(label=own, bits=bits)
+    seen = "bf16" if bits <= _BFLOAT_AT_MOST else "tf32"
+    if not named:
+        return _ranked(task, seen, bits)
+    lower = min((named[-1], seen), key=SIGNIFICANT_BITS.__getitem__)
+    return _ranked(task, named[-1] if bits >= _SINGLE_ENOUGH else lower, bits)
+
+
+def _ranked(task: Task, label: str, bits: float | None) -> Precision:
+    own = task_precision(task)
+    if label == own or label in task.allow or label in asked_for(task):
+        return Precision(label=label, bits=bits)
+    words = f"computes in {label}, the task in {own}"
+    return Precision(label=label, bits=bits, apart=words)
+
+
+def _probe(
+    trials: Trials, bench: Bench, name: str, seed: int, settle: Callable[[], None]
+) -> Ruler | None:
+    """What one probe shows; None where it means nothing for this task."""
+    if not applicable(bench.task, name):
+        return None
+    ruler, before = Ruler(bench), len(trials.skipped)
+    try:
+        trials.run(Draw(name, fresh_seed(seed, name)), ruler, twice=False, settle=settle)
+    except RejectedError:
+        ruler.error = ruler.ratio = float("inf")
+    if len(trials.skipped) > before:
+        del trials.skipped[before:]
+        return None
+    return ruler
