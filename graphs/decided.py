@@ -114,7 +114,10 @@ def _summary(archive: Archive) -> Iterator[Decision]:
     """How a finished run ended; it comes after all rounds."""
     record = archive.record()
     if record.status == "finished" and record.summary is not None:
-        yield _decision("summary", record.summary.rounds + 1, record.summary, SUMMARY_OMITS)
+        # The status says what the outcome beside the best baseline led to; older runs lack it.
+        best = record.summary.best and record.summary.best.model_copy(update={"outcome": ""})
+        summary = record.summary.model_copy(update={"best": best})
+        yield _decision("summary", summary.rounds + 1, summary, SUMMARY_OMITS)
 
 
 def _decision(key: str, round: int, value: Value, omits: set[str] = NOT_DECIDED) -> Decision:
