@@ -9,6 +9,7 @@ from typing import Protocol
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Symptom, Task, Value
 from tools.profile import evidence_for, symptoms
+from tools.profile.measured import NSIGHT
 
 
 class Reading(Value):
@@ -34,10 +35,14 @@ class Profiler(Protocol):
         task: Task,
         hardware: Hardware,
         *,
+        measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
     ) -> Reading:
-        """Read one evaluated candidate; `closely` asks for an explanation in words too."""
+        """Read one evaluated candidate; `closely` asks for an explanation in words too.
+
+        `measured` is what a profiler of the device has measured of it, if one was asked.
+        """
         ...
 
 
@@ -51,11 +56,21 @@ class PlaybookProfiler:
         task: Task,
         hardware: Hardware,
         *,
+        measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
     ) -> Reading:
         """See the class; its symptoms are words already, so it looks no closer."""
-        evidence = evidence_for(evaluation, candidate, task, hardware)
+        known = evidence_for(evaluation, candidate, task, hardware)
+        evidence = (*_without_absent(known, measured), *measured)
         return Reading(
             candidate=candidate.id, evidence=evidence, symptoms=symptoms(evidence, hardware)
         )
+
+
+def _without_absent(
+    known: tuple[Evidence, ...], measured: tuple[Evidence, ...]
+) -> tuple[Evidence, ...]:
+    """Where a profiler was asked for counters, it says itself whether there are any."""
+    asked = any(item.name == "counters" or item.source.startswith(NSIGHT) for item in measured)
+    return tuple(item for item in known if not asked or item.name != "counters")

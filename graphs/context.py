@@ -92,6 +92,7 @@ class SearchContext:
     # What of each idea stands in the ledger already, see `graphs.ledger`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
+    _profiling_s: float | None = None
 
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
@@ -189,9 +190,16 @@ class SearchContext:
 
     @property
     def searched_s(self) -> float:
-        """Seconds of the budget that are spent; torch.compile's compiling is not the search's."""
+        """Seconds of the budget that are spent; torch.compile's and profilers' are not of it."""
         known = self._baselines.items if self._baselines else ()
-        return self.archive.spent_s() - sum(item.setup_s for item in known)
+        if self._profiling_s is None:
+            self._profiling_s = self.archive.profiling_s()
+        return self.archive.spent_s() - sum(item.setup_s for item in known) - self._profiling_s
+
+    def profiled(self, seconds: float) -> None:
+        """Count what profilers took; they have a budget of their own."""
+        if self._profiling_s is not None:
+            self._profiling_s += seconds
 
     def share_of_time_s(self, share: float) -> float:
         """When, on the run's clock, that share of the time left for searching will be over."""

@@ -66,7 +66,10 @@ class SearchProfile(BaseModel):
     candidates_per_idea: int = Field(ge=1)
     repairs: int = Field(ge=0)
     patience: int = Field(ge=1, description="rounds without improvement before stopping")
-    seconds: float = Field(gt=0, description="of searching, without torch.compile's compiling")
+    seconds: float = Field(gt=0, description="of searching, without torch.compile's and profilers'")
+    profiling_seconds: float = Field(
+        default=12.0, ge=0, description="for profilers of the device, beside those of searching"
+    )
     tuning_trials: int = Field(ge=0, description="settings tried by the tuner each round")
     finalists: int = Field(ge=1)
     stop_at_floor_fraction: float = Field(gt=0, le=1)

@@ -53,11 +53,14 @@ class ModelProfiler:
         task: Task,
         hardware: Hardware,
         *,
+        measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
     ) -> Reading:
         """See the class; where nobody answers, the readings stand for themselves."""
-        plain = await self._fallback.profile(candidate, evaluation, task, hardware, round=round)
+        plain = await self._fallback.profile(
+            candidate, evaluation, task, hardware, measured=measured, round=round
+        )
         facts = known(candidate, evaluation, task, hardware)
         if not closely or not facts:
             return plain

@@ -8,8 +8,10 @@ from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
 from graphs.ledger import enter
 from graphs.minds import spent_on_models
+from graphs.profiling import measured
 from graphs.state import SearchState, Update
 from tools.archive import Elite, elites, improvements, parents, population
+from tools.profile import measured_evidence
 
 # Elites whose profile is read in a round, and that the next round may go on from.
 PROFILED = 3
@@ -115,11 +117,13 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
     candidate = elite.standing.candidate
     if context.archive.profile(candidate.id) is not None:
         return
+    profile = await measured(context, candidate, foremost=closely)
     reading = await context.minds.profiler.profile(
         candidate,
         elite.standing.evaluation,
         context.task,
         context.hardware,
+        measured=measured_evidence(profile),
         closely=closely,
         round=round,
     )

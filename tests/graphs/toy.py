@@ -30,8 +30,10 @@ from tools.nouns import (
     Evaluation,
     Graph,
     InputSpec,
+    KernelTime,
     Language,
     Measurement,
+    Profile,
     Refusal,
     Task,
     TensorSpec,
@@ -121,6 +123,8 @@ class ToyExecutor:
     wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
     log: Path | None = None
     asked: list[tuple[str, Effort]] = field(default_factory=list)
+    profiled: list[str] = field(default_factory=list)
+    profiling_s: float = 0.0
     isolation: str = "toy"
     together: bool = False
     closed: bool = False
@@ -161,6 +165,14 @@ class ToyExecutor:
             screen=_measured(ms),
             comparisons=() if effort == "screen" else self._comparisons(ms),
         )
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        time = KernelTime(
+            kernel="run", clock="wall", own=True, time_ms=self.cost(candidate), share=1.0,
+            launches=1,
+        )  # fmt: skip
+        self.profiled.append(candidate.id)
+        return Profile(candidate=candidate.id, times=(time,), seconds=self.profiling_s)
 
     async def aclose(self) -> None:
         self.closed = True

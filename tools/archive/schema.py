@@ -121,6 +121,14 @@ profiles = Table(
 )
 
 
+# What was measured of candidates beside their times; evidence is made of it.
+measured = Table(
+    "measured",
+    metadata,
+    Column("candidate", String, primary_key=True),
+    Column("json", Text, nullable=False),
+)
+
 # Questions to models in the order they were asked; one that failed and was asked again has two.
 calls = Table(
     "calls",

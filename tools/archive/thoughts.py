@@ -10,7 +10,7 @@ from sqlalchemy.dialects.sqlite import insert
 from tools.archive import schema
 from tools.archive.database import Database
 from tools.archive.shelf import Shelf, Watch
-from tools.nouns import Analysis, Evidence, Idea, LedgerEntry, Symptom
+from tools.nouns import Analysis, Evidence, Idea, LedgerEntry, Profile, Symptom
 
 EVIDENCE = TypeAdapter(tuple[Evidence, ...])
 SYMPTOMS = TypeAdapter(tuple[Symptom, ...])
@@ -91,6 +91,22 @@ class Thoughts(Database):
         if not rows:
             return None
         return EVIDENCE.validate_json(rows[0].evidence), SYMPTOMS.validate_json(rows[0].symptoms)
+
+    def record_measured(self, profile: Profile) -> None:
+        """Keep what a profiler measured of a candidate."""
+        json = profile.model_dump_json()
+        self._insert(schema.measured, candidate=profile.candidate, json=json)
+
+    def measured(self, candidate: str) -> Profile | None:
+        """What a profiler measured of a candidate; None when it was never asked."""
+        table = schema.measured
+        rows = self._rows(select(table).where(table.c.candidate == candidate))
+        return Profile.model_validate_json(rows[0].json) if rows else None
+
+    def profiling_s(self) -> float:
+        """Seconds that profilers have taken in this run."""
+        rows = self._rows(select(schema.measured.c.json))
+        return sum(Profile.model_validate_json(row.json).seconds for row in rows)
 
 
 def _idea(row: Row[tuple[object, ...]]) -> Idea:

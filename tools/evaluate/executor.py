@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from profiles.load import Hardware
-from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
 
 if TYPE_CHECKING:
     from tools.evaluate.errand import Errand
@@ -59,6 +59,14 @@ class Executor(Protocol):
         `screen` verifies on the task's own and one other distribution and times briefly;
         `precise` adds interleaved comparisons against every baseline; `certify` adds all
         distributions, longer sampling and a fresh worker process.
+        """
+        ...
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """Measure where a correct candidate's call spends its time, and its hardware counters.
+
+        What cannot be had here is said in the profile, with the cheapest remedy; never raises
+        for a candidate's sake.
         """
         ...
 

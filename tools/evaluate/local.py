@@ -25,6 +25,7 @@ from tools.evaluate.messages import (
     CeilingsRequest,
     Judged,
     JudgeRequest,
+    ProfileRequest,
     Reply,
     Traced,
     TraceRequest,
@@ -33,6 +34,7 @@ from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError
+from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
@@ -43,6 +45,7 @@ from tools.nouns import (
     Candidate,
     Doubt,
     Evaluation,
+    Profile,
     Refusal,
     Task,
     TracePolicy,
@@ -72,6 +75,8 @@ class LocalExecutor:
         self._seed = seed
         self._trips = count()
         self._keeper = Keeper(scratch, rules, lease, spares)
+        self._aside = Keeper(scratch / "aside", rules, self._keeper.lease)
+        self._profiles = scratch / "profiles"
         self._baselines: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
         self._best_ms: dict[str, float] = {}
@@ -213,9 +218,28 @@ class LocalExecutor:
         self._note_best(task, evaluation)
         return evaluation
 
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """Where a call's time goes, and hardware counters where they can be read."""
+        hardware = await self.hardware()
+        built = await compile_candidate(
+            candidate, architecture=hardware.architecture, timeout_s=self.rules.compile_s
+        )
+        if isinstance(built, CompileFailure):
+            return not_profiled(candidate, built)
+        request = ProfileRequest(
+            task=task,
+            hardware=hardware,
+            rules=self.rules,
+            candidate=candidate,
+            built=built,
+            seed=fresh_seed(self._seed, task.source_sha256, candidate.id, "profile"),
+        )
+        async with self._keeper.lease:
+            return await profile_here(request, self._keeper, self._aside, self._profiles)
+
     async def aclose(self) -> None:
         """End every process."""
-        await self._keeper.aclose()
+        await asyncio.gather(self._keeper.aclose(), self._aside.aclose())
 
     async def _ceilings(self) -> Hardware:
         request = CeilingsRequest(hardware=self._hardware)

@@ -11,7 +11,17 @@ from profiles.load import Hardware
 from tools.compile import Built
 from tools.evaluate.executor import Effort
 from tools.evaluate.rules import Rules
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Evaluation,
+    KernelTime,
+    Missing,
+    Refusal,
+    Task,
+    TracePolicy,
+)
 from tools.nouns.value import Value
 
 
@@ -72,8 +82,32 @@ class JudgeRequest(Value):
     best_ms: float | None = None
 
 
+class OpenProfilerRequest(Value):
+    """Make a profiler of the device ready, in a worker that never judges."""
+
+    kind: Literal["open_profiler"] = "open_profiler"
+
+
+class ProfileRequest(Value):
+    """Time the kernels of one candidate's call."""
+
+    kind: Literal["profile"] = "profile"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    candidate: Candidate
+    built: Built
+    seed: int
+
+
 Request = Annotated[
-    TraceRequest | AuditRequest | CeilingsRequest | BaselineRequest | JudgeRequest,
+    TraceRequest
+    | AuditRequest
+    | CeilingsRequest
+    | BaselineRequest
+    | JudgeRequest
+    | OpenProfilerRequest
+    | ProfileRequest,
     Field(discriminator="kind"),
 ]
 
@@ -134,6 +168,18 @@ class Judged(Value):
     evaluation: Evaluation
 
 
+class Profiled(Value):
+    """The answer to `ProfileRequest`, and without times to `OpenProfilerRequest`.
+
+    `launches` are those of a call, library kernels included; None where nobody counted.
+    """
+
+    kind: Literal["profiled"] = "profiled"
+    times: tuple[KernelTime, ...] = ()
+    launches: int | None = None
+    missing: Missing | None = None
+
+
 class Broken(Value):
     """An exception that nobody expected: Kernelwright itself is broken."""
 
@@ -143,7 +189,7 @@ class Broken(Value):
 
 
 Answer = Annotated[
-    Traced | Audited | CeilingsMeasured | BaselineMeasured | Judged | Broken,
+    Traced | Audited | CeilingsMeasured | BaselineMeasured | Judged | Profiled | Broken,
     Field(discriminator="kind"),
 ]
 

@@ -9,7 +9,8 @@ from profiles.load import Hardware
 from tools.archive import Archive, NotRecordedError
 from tools.evaluate.errand import Errand
 from tools.evaluate.executor import UNBUILT, Effort
-from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.evaluate.profiling.absent import not_asked
+from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
 
 
 class RecordedExecutor:
@@ -65,6 +66,11 @@ class RecordedExecutor:
         if found is None:
             raise NotRecordedError(f"the judgement of {candidate.id} at the effort {effort!r}")
         return found
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """What was measured in the run; nothing in runs that are older than profiling."""
+        found = self._past.measured(candidate.id)
+        return found or not_asked(candidate, "the recorded run measured no counters")
 
     async def aclose(self) -> None:
         """Nothing runs."""

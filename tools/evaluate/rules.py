@@ -46,6 +46,10 @@ class Rules(Value):
     floor_cache_multiple: float = 4.0  # a working set within this many caches has no floor
     quarantine_ratio: float = 10.0
 
+    # Profiling.
+    profile_s: float = 60.0  # one candidate under one profiler, its start included
+    profile_launches: int = 8  # of a call, the first ones are counted
+
     # Isolation.
     memory_fraction: float = 0.6  # of the machine's memory, for one worker
     memory_poll_s: float = 0.05

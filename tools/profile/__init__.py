@@ -5,7 +5,8 @@ no counters: the roofline, the compiler's resource report, occupancy and telemet
 """
 
 from tools.profile.evidence import evidence_for
+from tools.profile.measured import measured_evidence
 from tools.profile.occupancy import Occupancy, occupancy
 from tools.profile.symptoms import symptoms
 
-__all__ = ["Occupancy", "evidence_for", "occupancy", "symptoms"]
+__all__ = ["Occupancy", "evidence_for", "measured_evidence", "occupancy", "symptoms"]

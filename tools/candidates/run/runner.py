@@ -32,6 +32,8 @@ from tools.candidates.signature import parse_kernel
 from tools.compile import Built
 from tools.nouns import Candidate
 
+Around = Callable[[str, Callable[..., object]], Callable[..., object]]
+
 _FILE = "<plan>"
 # What Python raises when a plan does something impossible; all of it is the candidate's doing.
 _PLAN_ERRORS = (
@@ -159,6 +161,19 @@ class PlanRunner:
             if not isinstance(value, torch.Tensor):
                 raise LaunchRefused(f"forward returns {shown(value)} among its outputs")
         return tuple(result)
+
+    def observe(self, around: Around) -> None:
+        """Put something around every launch and library operator, such as a clock.
+
+        Args:
+            around: Gets a kernel's name, or an operator's with `aten_` before it, and the call.
+        """
+        places = {launcher_name(item.name): item.name for item in self.source.functions}
+        places |= {operator_name(path): f"aten_{path}" for path in self.plan.operators}
+        for place, name in places.items():
+            call = self._namespace[place]
+            assert callable(call)
+            self._namespace[place] = around(name, call)
 
     def _run(
         self,

@@ -17,7 +17,8 @@ from tools.evaluate.endings import not_compiled
 from tools.evaluate.errand import Errand
 from tools.evaluate.executor import UNBUILT, Effort, EnvironmentLacksError
 from tools.evaluate.local import LocalExecutor, task_key
-from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.evaluate.profiling.absent import not_asked
+from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
 
 
 class BatchExecutor:
@@ -135,6 +136,10 @@ class BatchExecutor:
             return failed
         await self.fetch(task, Errand.model_validate({effort: (candidate,)}))
         return self._known[candidate.id, effort]
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """No trip asks for that: an errand brings times only."""
+        return not_asked(candidate, "the far host was not asked for counters")
 
     async def aclose(self) -> None:
         """End the worker that traces."""

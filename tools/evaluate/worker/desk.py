@@ -16,6 +16,9 @@ from tools.evaluate.messages import (
     CeilingsRequest,
     Judged,
     JudgeRequest,
+    OpenProfilerRequest,
+    Profiled,
+    ProfileRequest,
     Request,
     Stage,
     Traced,
@@ -24,6 +27,7 @@ from tools.evaluate.messages import (
 from tools.evaluate.rules import Rules
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
+from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
 from tools.evaluate.worker.station import Station
 from tools.hardware import measure_ceilings
 from tools.nouns import Baseline, Refusal, Task
@@ -54,6 +58,10 @@ class Desk:
                 return self._baseline(request)
             case JudgeRequest():
                 return self._judge(request)
+            case OpenProfilerRequest():
+                return open_profiler()
+            case ProfileRequest():
+                return self._profile(request)
         assert_never(request)
 
     def _audit(self, request: AuditRequest) -> Audited:
@@ -86,6 +94,17 @@ class Desk:
         station = self._at(request.task, request.hardware, request.rules, request.seed)
         try:
             return Judged(evaluation=Ladder(station, request, self._announce).climb())
+        finally:
+            self.retire = poisoned(request.hardware.kind)
+
+    def _profile(self, request: ProfileRequest) -> Profiled:
+        self._say("the candidate is profiled", request.rules.profile_s, "candidate")
+        try:
+            station = self._at(request.task, request.hardware, request.rules, request.seed)
+            return profiled(station, request)
+        except (RefusedError, MemoryError, RuntimeError, AssertionError) as error:
+            # torch asserts that it was built for a device.
+            return not_timed(error)
         finally:
             self.retire = poisoned(request.hardware.kind)
 

@@ -26,6 +26,11 @@ def bind_to_parent(parent: int) -> None:
         sys.exit(0)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
+    watch_processes()
+
+
+def watch_processes() -> None:
+    """Let `no_new_processes` mean something in this process from now on."""
     sys.addaudithook(_refuse_processes)
 
 

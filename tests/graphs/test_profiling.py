@@ -1,0 +1,83 @@
+"""What profilers of the device measure in a search, and what they may spend."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+from graphs.events import Profiled
+from graphs.replay import replay
+from tools.archive import Archive
+from tools.nouns.run import Summary
+
+Search = Callable[..., Awaitable[Summary]]
+
+
+def profiles(home: Path, run: str) -> dict[str, set[str]]:
+    """The names of readings of every profiled candidate."""
+    archive = Archive.open(run, home)
+    try:
+        told = (
+            Profiled.model_validate_json(item.payload) for item in archive.events(kind="profiled")
+        )
+        return {item.candidate: {reading.name for reading in item.evidence} for item in told}
+    finally:
+        archive.close()
+
+
+async def test_elites_are_measured_once_and_the_readings_are_told(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor()
+    summary = await search(executor=executor)
+    found = profiles(tmp_path, summary.run)
+    assert summary.best is not None
+    assert "run.time" in found[summary.best.candidate]
+    assert sorted(executor.profiled) == sorted(set(executor.profiled))
+    assert set(executor.profiled) == set(found)
+
+
+async def test_when_the_seconds_are_used_up_the_search_goes_on_and_says_so(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor(profiling_s=7.0)
+    summary = await search(executor=executor, profiling_seconds=12.0)
+    found = profiles(tmp_path, summary.run)
+    # The first is over the half that others may use; the next foremost one ends it.
+    assert 1 <= len(executor.profiled) <= 2
+    assert len(found) > len(executor.profiled)
+    spared = [names for name, names in found.items() if name not in executor.profiled]
+    assert all("counters" in names and "run.time" not in names for names in spared)
+
+
+async def test_a_search_that_may_not_profile_never_asks(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor()
+    summary = await search(executor=executor, profiling_seconds=0.0)
+    assert executor.profiled == []
+    assert profiles(tmp_path, summary.run)
+
+
+async def test_a_replay_reads_what_was_measured_then(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    summary = await search(executor=toy.ToyExecutor(profiling_s=5.0), profiling_seconds=12.0)
+    told = await replay(
+        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+    )
+    assert told.difference is None
+    assert told.ended == ""
+
+
+async def test_a_run_that_is_older_than_profiling_replays_without(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    import sqlite3
+
+    summary = await search(executor=toy.ToyExecutor())
+    with sqlite3.connect(tmp_path / "runs" / summary.run / "run.db") as database:
+        database.execute("drop table measured")
+    told = await replay(
+        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+    )
+    assert told.difference is None

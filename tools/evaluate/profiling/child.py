@@ -1,0 +1,43 @@
+"""`python -m tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice, then the end.
+
+Once to load and warm, once between the profiler's start and stop, so that nothing else is counted.
+Runs under Nsight Compute; what it prints is for whoever reads why that failed.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+
+def main(asked: Path) -> None:
+    """Run the request's candidate on its task's own inputs."""
+    import torch
+
+    from tools.candidates.run import PlanRunner
+    from tools.evaluate.judge.bench import Bench, Draw
+    from tools.evaluate.messages import ProfileRequest
+    from tools.evaluate.worker.ground import no_new_processes, watch_processes
+
+    watch_processes()
+    request = ProfileRequest.model_validate_json(asked.read_text(encoding="utf-8"))
+    bench = Bench(request.task, request.hardware, request.rules, request.seed, no_new_processes)
+    arguments = bench.draw(Draw("task", request.seed))
+    weights = {name: value.clone() for name, value in bench.reference.weights().items()}
+    runner = PlanRunner(request.candidate, request.built, bench.device)
+    runner.prepare(weights)
+    runner(arguments, weights)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    runner(arguments, weights)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    # Whatever becomes of those who started it, it does not stay.
+    signal.alarm(int(sys.argv[2]))
+    main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    # Taking torch down costs half a second and tells nobody anything.
+    os._exit(0)

@@ -1,0 +1,65 @@
+"""Profiles a candidate on this machine: counters and times, each with what keeps it away.
+
+On a GPU both take seconds to start, so they start together; but the times are taken only when
+nothing is counted any more. Whoever asks holds the device's lease.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from tools.compile import CompileFailure
+from tools.evaluate.messages import Broken, OpenProfilerRequest, Profiled, ProfileRequest
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.worker import WorkerBrokenError
+from tools.evaluate.profiling.absent import not_asked
+from tools.evaluate.profiling.nsight import Counted, count
+from tools.nouns import Candidate, Missing, Profile
+
+
+async def profile_here(
+    request: ProfileRequest, judges: Keeper, aside: Keeper, scratch: Path
+) -> Profile:
+    """Everything that can be measured of one candidate.
+
+    Args:
+        request: What to profile.
+        judges: The judge's worker, which times kernels on a CPU.
+        aside: A worker beside it, which CUPTI may slow down.
+        scratch: A folder for what the profilers write.
+    """
+    start = time.perf_counter()
+    if request.hardware.kind == "cuda":
+        async with asyncio.TaskGroup() as both:
+            counting = both.create_task(count(request, scratch))
+            both.create_task(aside.ask(OpenProfilerRequest(), request.rules.profile_s))
+        counted, timed = counting.result(), await _times(request, aside)
+    else:
+        counted, timed = Counted(), await _times(request, judges)
+    return Profile(
+        candidate=request.candidate.id,
+        times=timed.times,
+        counters=counted.counters,
+        rules=counted.rules,
+        launches=timed.launches,
+        missing=tuple(item for item in (counted.missing, timed.missing) if item is not None),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def not_profiled(candidate: Candidate, failed: CompileFailure) -> Profile:
+    """What does not compile has nothing to measure."""
+    return not_asked(candidate, failed.message, "see its verdict")
+
+
+async def _times(request: ProfileRequest, keeper: Keeper) -> Profiled:
+    reply = await keeper.ask(request, request.rules.profile_s)
+    if isinstance(reply, Ended):
+        why = f"the profiled process {reply.words}"
+        missing = Missing(step="times", why=why, remedy="none is needed: the next one has another")
+        return Profiled(missing=missing)
+    if isinstance(reply.answer, Profiled):
+        return reply.answer
+    detail = reply.answer.words if isinstance(reply.answer, Broken) else reply.answer.kind
+    raise WorkerBrokenError(f"a worker that was to profile answered: {detail}")
