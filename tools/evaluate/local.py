@@ -15,6 +15,8 @@ from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.defences import Defence
 from tools.evaluate.endings import evaluation_of, isolated, not_compiled, refusal_of
 from tools.evaluate.executor import Effort
+from tools.evaluate.foreign.check import judge_foreign
+from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.messages import (
     Audited,
     AuditRequest,
@@ -74,6 +76,7 @@ class LocalExecutor:
         self._hardware = hardware
         self._seed = seed
         self._trips = count()
+        self._scratch = scratch
         self._keeper = Keeper(scratch, rules, lease, spares)
         self._aside = Keeper(scratch / "aside", rules, self._keeper.lease)
         self._profiles = scratch / "profiles"
@@ -236,6 +239,22 @@ class LocalExecutor:
         )
         async with self._keeper.lease:
             return await profile_here(request, self._keeper, self._aside, self._profiles)
+
+    async def check_foreign(
+        self, task: Task, foreign: Foreign, *, timed: bool = True
+    ) -> Evaluation:
+        """Verify foreign code in a guest and time it, as a finalist of a search would be."""
+        hardware = await self.hardware()
+        request = ForeignRequest(
+            task=task,
+            hardware=hardware,
+            rules=self.rules,
+            foreign=foreign,
+            seed=self._fresh_seed(task, foreign.name),
+            compare_to=(*STANDARD[hardware.kind], *CERTIFY[hardware.kind]) if timed else (),
+        )
+        async with self._keeper.lease:
+            return await judge_foreign(request, self._scratch)
 
     async def aclose(self) -> None:
         """End every process."""

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 from profiles.load import Hardware
 from tools.compile import Built
 from tools.evaluate.executor import Effort
+from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import (
     Baseline,
@@ -107,7 +108,8 @@ Request = Annotated[
     | BaselineRequest
     | JudgeRequest
     | OpenProfilerRequest
-    | ProfileRequest,
+    | ProfileRequest
+    | ForeignRequest,
     Field(discriminator="kind"),
 ]
 

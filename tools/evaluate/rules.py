@@ -61,6 +61,13 @@ class Rules(Value):
     baseline_s: float = 180.0  # torch.compile included
     max_autotune_s: float = 120.0
     ceilings_s: float = 120.0
+    foreign_build_s: float = 300.0  # a foreign file's own compilers, before any clock
+
+    # Foreign candidates.
+    clock_margin: float = 0.3  # a guest's clock off by more of the judge's is a lie
+    clock_slack_ms: float = 1.0
+    foreign_span_ms: float = 10.0  # of timed calls in a row, so that the protocol costs little
+    foreign_calls_max: int = 48
 
     # For the test that every defence is needed; nothing else takes one away.
     switched_off: tuple[Defence, ...] = ()

@@ -33,6 +33,7 @@ from tools.nouns.strategy import EvolvingRole, StrategyVersion
 from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
 from tools.nouns.verdict import (
+    Clocks,
     CompileReport,
     Evaluation,
     OutputError,
@@ -50,6 +51,7 @@ __all__ = [
     "Call",
     "Candidate",
     "Claim",
+    "Clocks",
     "Comparison",
     "CompileReport",
     "Conditions",

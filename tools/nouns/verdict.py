@@ -65,6 +65,22 @@ class StageTimes(Value):
     time_s: float = 0.0
 
 
+class Clocks(Value):
+    """Three clocks over a foreign candidate's timed calls, milliseconds a call.
+
+    Attributes:
+        wall_ms: The judge's own, from go until it held the answers; the only one believed.
+        own_ms: The candidate's process: device events, or its monotonic clock.
+        work_ms: Summed kernel durations, or processor time by the kernel's books.
+        protocol_ms: What the judge's protocol costs a call that does nothing.
+    """
+
+    wall_ms: float
+    own_ms: float
+    work_ms: float
+    protocol_ms: float
+
+
 class Verification(Value):
     """The judge's finding on correctness, with the numbers behind it.
 
@@ -104,6 +120,7 @@ class Evaluation(Value):
     screen: Measurement | None = None
     comparisons: tuple[Comparison, ...] = ()
     prepare_ms: float | None = None
+    clocks: Clocks | None = None
     stages: StageTimes = StageTimes()
 
     @property

@@ -35,6 +35,7 @@ class Block:
 
     def __init__(self, name: str, raw: Tensor, guard: int, guard_byte: int) -> None:
         self.name = name
+        self.raw = raw
         self._guard_byte = guard_byte
         self._sides = (raw[:guard], raw[raw.numel() - guard :])
         self.body = raw[guard : raw.numel() - guard]

@@ -103,6 +103,7 @@ class Trials:
         twice: bool,
         settle: Callable[[], None],
         weights: int | None = None,
+        instead: Sequence[Argument] | None = None,
     ) -> None:
         """One draw: run, check memory, then compare with a truth that did not exist before.
 
@@ -112,6 +113,7 @@ class Trials:
             twice: run again on the same inputs in new memory.
             settle: told when the candidate is done and the reference's turn begins.
             weights: a seed of other weights than the module's own, in the same memory.
+            instead: arguments to use in place of the draw's own.
 
         Raises:
             RejectedError: the candidate failed, with its verdict and reason.
@@ -120,7 +122,7 @@ class Trials:
         other = self._bench.other_weights(weights) if weights is not None else nullcontext()
         with other:
             self._follow(moved=weights is not None)
-            self._run(draw, sentence, twice=twice, settle=settle)
+            self._run(draw, sentence, twice=twice, settle=settle, instead=instead)
 
     def _follow(self, *, moved: bool) -> None:
         """The candidate's weights are the reference's, and so is what it prepared from them."""
@@ -132,9 +134,15 @@ class Trials:
         self.prepare()
 
     def _run(
-        self, draw: Draw, sentence: Sentence, *, twice: bool, settle: Callable[[], None]
+        self,
+        draw: Draw,
+        sentence: Sentence,
+        *,
+        twice: bool,
+        settle: Callable[[], None],
+        instead: Sequence[Argument] | None,
     ) -> None:
-        arguments = self._bench.draw(draw)
+        arguments = self._bench.draw(draw) if instead is None else list(instead)
         self._put(arguments)
         pristine = [self._shelve(a) for a in arguments]
         del arguments

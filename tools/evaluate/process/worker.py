@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.evaluate.messages import MESSAGE, Message, Ready, Reply, Request, Stage
@@ -55,8 +56,10 @@ class WorkerProcess:
         self._limit_bytes = int(machine_bytes() * rules.memory_fraction)
 
     @classmethod
-    async def start(cls, scratch: Path, rules: Rules) -> "WorkerProcess":
-        """Start a worker and wait until it is ready.
+    async def start(
+        cls, scratch: Path, rules: Rules, inherited: Sequence[int] = ()
+    ) -> "WorkerProcess":
+        """Start a worker and wait until it is ready; `inherited` are descriptors it gets as well.
 
         Raises:
             WorkerBrokenError: it does not come up.
@@ -70,7 +73,7 @@ class WorkerProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *inherited),
                 env=environment,
                 cwd=scratch,
                 start_new_session=True,

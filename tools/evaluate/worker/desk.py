@@ -5,6 +5,8 @@ from typing import Literal, assert_never
 
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineFailedError
+from tools.evaluate.foreign.ladder import ForeignLadder
+from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.judge.failures import poisoned
 from tools.evaluate.messages import (
     Answer,
@@ -62,6 +64,8 @@ class Desk:
                 return open_profiler()
             case ProfileRequest():
                 return self._profile(request)
+            case ForeignRequest():
+                return self._foreign(request)
         assert_never(request)
 
     def _audit(self, request: AuditRequest) -> Audited:
@@ -107,6 +111,12 @@ class Desk:
             return not_timed(error)
         finally:
             self.retire = poisoned(request.hardware.kind)
+
+    def _foreign(self, request: ForeignRequest) -> Judged:
+        try:
+            return Judged(evaluation=ForeignLadder(request, self._announce).climb())
+        finally:
+            self.retire = "it judged foreign code, once"
 
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
         """The station of this task, a new one when the last request was about another."""

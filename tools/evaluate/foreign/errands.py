@@ -1,0 +1,28 @@
+"""What the judge asks the program about its guests, and what it is told."""
+
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.process.ended import Ended
+from tools.nouns.value import Value
+
+
+class Inquiry(Value):
+    """About one guest: what it used, or how it ended (`stop` says what the judge saw of that)."""
+
+    guest: str
+    stop: Literal["", "timed_out", "exited"] = ""
+    limit_s: float = 0.0
+
+
+class Finding(Value):
+    """The answer: one of the two."""
+
+    books: Books | None = None
+    ended: Ended | None = None
+
+
+INQUIRY: TypeAdapter[Inquiry] = TypeAdapter(Inquiry)
+FINDING: TypeAdapter[Finding] = TypeAdapter(Finding)

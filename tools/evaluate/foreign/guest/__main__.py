@@ -1,0 +1,27 @@
+"""`python -m tools.evaluate.foreign.guest SOCKET`: carries out a judge's orders."""
+
+import ctypes
+import faulthandler
+import signal
+import socket
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Die with whoever started us, then serve."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    faulthandler.enable()
+
+    from tools.evaluate.foreign.guest.serve import serve
+
+    try:
+        serve(connection)
+    except (EOFError, ConnectionError):
+        return
+
+
+main()

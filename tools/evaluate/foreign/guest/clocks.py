@@ -1,0 +1,67 @@
+"""The guest's own clock: the first of the three, and not one that is believed by itself."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+
+class GuestClock(Protocol):
+    """Times calls on one device."""
+
+    def time_ms(self, call: Callable[[], None]) -> float:
+        """The call's duration; the device is idle before and after."""
+        ...
+
+    def drain(self) -> None:
+        """Wait for everything that was issued."""
+        ...
+
+
+class HostClock:
+    """The monotonic clock."""
+
+    def __init__(self) -> None:
+        self._now = time.perf_counter_ns  # as it was before foreign code came
+
+    def time_ms(self, call: Callable[[], None]) -> float:
+        """How long a call took that returns when its work is done."""
+        start = self._now()
+        call()
+        return (self._now() - start) / 1e6
+
+    def drain(self) -> None:
+        """Nothing runs behind a CPU's back."""
+
+
+class DeviceClock:
+    """Events on the current stream, and the device drained by the driver itself."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        torch.zeros(1, device="cuda")  # torch makes its context current
+        self._synchronise = driver.cuCtxSynchronize
+        self._events = [torch.Event("cuda", enable_timing=True) for _ in range(2)]
+
+    def time_ms(self, call: Callable[[], None]) -> float:
+        """Between two events around the call; the whole device is drained after."""
+        self.drain()
+        start, stop = self._events
+        start.record()
+        call()
+        stop.record()
+        self.drain()
+        return float(start.elapsed_time(stop))
+
+    def drain(self) -> None:
+        """Every stream of the context, not by torch's function, which code may replace."""
+        (status,) = self._synchronise()
+        if int(status) != 0:
+            raise RuntimeError(f"CUDA error {int(status)}: {status.name}")
+
+
+def guest_clock(device: str) -> GuestClock:
+    """The clock for `cpu` or `cuda`."""
+    return DeviceClock() if device == "cuda" else HostClock()

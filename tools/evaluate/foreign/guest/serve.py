@@ -1,0 +1,25 @@
+"""The loop of a guest: the shared memory first, then an order in, a report out."""
+
+import os
+import socket
+
+from tools.evaluate.foreign.guest.shared import opened
+from tools.evaluate.foreign.guest.steps import Steps
+from tools.evaluate.foreign.messages import ORDER, Memory
+from tools.evaluate.wire import frame, receive_blocking
+
+
+def serve(connection: socket.socket) -> None:
+    """Carry out orders until the judge closes the connection."""
+    process = os.getpid()
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+    memory = ORDER.validate_json(receive_blocking(connection))
+    if not isinstance(memory, Memory) or not descriptors:
+        raise ConnectionError("a guest is told of its memory first")
+    steps = Steps(opened(memory, descriptors[0]), memory.device)
+    while True:
+        order = ORDER.validate_json(receive_blocking(connection))
+        report = steps.take(order)
+        if os.getpid() != process:
+            os._exit(0)  # a fork that foreign code made has no say here
+        connection.sendall(frame(report.model_dump_json().encode()))

@@ -1,0 +1,207 @@
+"""What a guest can be told to do, one method an order."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
+from tools.evaluate.foreign.guest.deliver import AnswerError, deliver
+from tools.evaluate.foreign.guest.observed import observations, settings
+from tools.evaluate.foreign.messages import (
+    Arrange,
+    Constant,
+    Done,
+    Failed,
+    Go,
+    Make,
+    MakeReference,
+    Memory,
+    Named,
+    Order,
+    Store,
+    Weights,
+)
+from tools.evaluate.foreign.places import arguments_at, tensor_at
+from tools.evaluate.judge.coverage import LibraryClock
+from tools.tasks.build import adopt_plain_tensors
+from tools.tasks.load import load_module
+from tools.tasks.refusals import RefusedError
+from tools.tasks.seeds import seed_everything
+
+Forward = Callable[..., object]
+Calls = Sequence[tuple[list[Tensor | Constant], list[Tensor]]]
+
+
+class Steps:
+    """The state of a guest: a module, and tensors in the judge's memory.
+
+    Args:
+        raw: the shared bytes.
+        device: where the module lives.
+    """
+
+    def __init__(self, raw: Tensor, device: str) -> None:
+        self._raw, self._device = raw, device
+        self._module: nn.Module | None = None
+        self._forward: Forward | None = None
+        self._arguments: list[list[Tensor | Constant]] = []
+        self._outputs: list[list[Tensor]] = []
+        self._usual = settings()
+        self._clock: GuestClock = guest_clock(device)
+        self._drain = self._clock.drain
+
+    def take(self, order: Order) -> Done | Failed:
+        """Carry out one order."""
+        try:
+            match order:
+                case Make():
+                    return self._make(order)
+                case MakeReference():
+                    return self._make_reference(order)
+                case Weights():
+                    return self._load(order.weights)
+                case Store():
+                    return self._store(order.weights)
+                case Arrange():
+                    return self._arrange(order)
+                case Go():
+                    return self._go(order)
+                case Memory():
+                    return Failed(how="memory", words="the memory was told already")
+        except AnswerError as error:
+            return Failed(how=error.how, words=str(error))
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            return Failed(how="memory", words=_words(error))
+        except Exception as error:
+            return Failed(how="forward", words=_words(error))
+
+    def _make(self, order: Make) -> Done | Failed:
+        start = time.perf_counter()
+        try:
+            file = load_module(order.source, _written(order.source))
+        except RefusedError as refused:
+            return Failed(how="import", words=refused.refusal.sentence)
+        entry = getattr(file, order.entry, None)
+        if not callable(entry):
+            return Failed(how="import", words=f"the file defines no {order.entry}")
+        try:
+            # KernelBench's rule: both constructors draw their weights under the same seed.
+            seed_everything(order.seed)
+            own = getattr(file, "get_init_inputs", list)
+            given = json.loads(order.arguments) if order.arguments is not None else own()
+            seed_everything(order.seed)
+            module = _constructed(entry, given)
+            self._module = adopt_plain_tensors(module).to(self._device).requires_grad_(False)
+        except Exception as error:
+            return Failed(how="construct", words=_words(error))
+        self._forward = self._module
+        return Done(names=tuple(self._named()), seconds=time.perf_counter() - start)
+
+    def _make_reference(self, order: MakeReference) -> Done | Failed:
+        from tools.evaluate.foreign.guest.references import reference_forward
+
+        start = time.perf_counter()
+        module, self._forward = reference_forward(order, self._device, self._arguments)
+        self._module = module
+        return Done(names=tuple(self._named()), seconds=time.perf_counter() - start)
+
+    def _named(self) -> dict[str, Tensor]:
+        if self._module is None:
+            return {}
+        return {
+            **dict(self._module.named_parameters(remove_duplicate=False)),
+            **dict(self._module.named_buffers(remove_duplicate=False)),
+        }
+
+    def _load(self, weights: Sequence[Named]) -> Done:
+        live = self._named()
+        taken = []
+        for item in weights:
+            value = tensor_at(self._raw, item.place)
+            mine = live.get(item.name)
+            if mine is not None and mine.shape == value.shape:
+                mine.copy_(value)
+                taken.append(item.name)
+        self._drain()
+        return Done(names=tuple(taken))
+
+    def _store(self, weights: Sequence[Named]) -> Done:
+        live = self._named()
+        for item in weights:
+            target = tensor_at(self._raw, item.place)
+            if item.name in live and live[item.name].shape == target.shape:
+                target.copy_(live[item.name])
+        self._drain()
+        return Done(names=tuple(live))
+
+    def _arrange(self, order: Arrange) -> Done:
+        self._arguments = [arguments_at(self._raw, slots) for slots in order.arguments]
+        self._outputs = [[tensor_at(self._raw, p) for p in places] for places in order.outputs]
+        return Done()
+
+    def _go(self, order: Go) -> Done:
+        calls = [(self._arguments[c.arguments], self._outputs[c.outputs]) for c in order.calls]
+        forward = self._forward
+        if order.way == "null":
+            ready = [torch.zeros_like(output) for output in self._outputs[0]]
+            forward = lambda *_: ready  # noqa: E731
+        if forward is None:
+            raise RuntimeError("there is no module to call")
+        if order.way == "audit":
+            return self._audit(forward, calls)
+        if order.way == "profile":
+            return self._profile(forward, calls)
+        own_ms = self._clock.time_ms(lambda: _all(forward, calls, exact=order.exact))
+        names, changed = observations(self._usual)
+        return Done(own_ms=own_ms, python_threads=names, settings=changed)
+
+    def _audit(self, forward: Forward, calls: Calls) -> Done:
+        watch = LibraryClock(self._drain)
+        own_ms = 0.0
+        for arguments, outputs in calls:
+            start = time.perf_counter_ns()
+            with torch.no_grad(), watch:
+                result = forward(*arguments)
+                self._drain()
+            own_ms += (time.perf_counter_ns() - start) / 1e6
+            deliver(result, outputs)
+        self._drain()
+        return Done(own_ms=own_ms, library_ms=watch.spent_ms, operators=tuple(sorted(watch.names)))
+
+    def _profile(self, forward: Forward, calls: Calls) -> Done:
+        from tools.evaluate.foreign.guest.kernels import profiled
+
+        spent_ms, kernels = profiled(lambda: _all(forward, calls), self._drain)
+        return Done(work_ms=spent_ms, kernels=kernels)
+
+
+def _all(forward: Forward, calls: Calls, *, exact: bool = True) -> None:
+    """Every call in turn, each answer copied to where the judge wants it."""
+    with torch.no_grad():
+        for arguments, outputs in calls:
+            deliver(forward(*arguments), outputs, exact=exact)
+
+
+def _written(source: str) -> str:
+    """A file of its own for compilers that read sources again, in a folder with nothing else."""
+    file = Path.cwd() / "candidate" / "candidate.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(source, encoding="utf-8")
+    return str(file)
+
+
+def _constructed(entry: Callable[..., object], given: object) -> nn.Module:
+    arguments = given if isinstance(given, (list, tuple)) else [given]
+    with torch.no_grad():
+        made = entry(*arguments)
+    if not isinstance(made, nn.Module):
+        raise TypeError(f"{getattr(entry, '__name__', 'the entry')} is no nn.Module")
+    return made
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"

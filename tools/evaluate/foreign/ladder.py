@@ -1,0 +1,220 @@
+"""The ladder that foreign code climbs: read, build, verify, watch, time.
+
+Each rung can end it; what is known by then is in the evaluation.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.audit import Findings, audited, label
+from tools.evaluate.foreign.link import GuestFailedError, GuestLostError, Link, Usher
+from tools.evaluate.foreign.messages import Make
+from tools.evaluate.foreign.reading import Reading, read
+from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.foreign.runner import GuestRunner
+from tools.evaluate.foreign.seat import Seat
+from tools.evaluate.foreign.timing import Timing
+from tools.evaluate.foreign.trials import ForeignTrials, redraw
+from tools.evaluate.foreign.verdicts import rejected
+from tools.evaluate.judge.bench import Bench, Draw, Result
+from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.sentence import Sentence
+from tools.evaluate.judge.truth import Argument, UnverifiableError
+from tools.evaluate.messages import Stage
+from tools.evaluate.seeds import fresh_seed
+from tools.evaluate.worker.ground import no_new_processes
+from tools.nouns import Evaluation, StageTimes, Verdict, Verification
+from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
+from tools.tasks.load import load_module
+
+_LONG_S = 3600.0  # every order has its own limit; the program's is a last resort
+
+
+class ForeignLadder:
+    """One foreign candidate's way up.
+
+    Args:
+        request: what is asked.
+        announce: told of stages.
+    """
+
+    def __init__(self, request: ForeignRequest, announce: Callable[[Stage], None]) -> None:
+        self._request, self._rules = request, request.rules
+        announce(Stage(words="foreign code is judged", limit_s=_LONG_S, blame="judge"))
+        if request.ends is None:
+            raise ValueError("a judge of foreign code inherits its guests' sockets")
+        self._ends = request.ends
+        self._usher = Usher(self._ends.usher)
+        self._bench = Bench(
+            request.task, request.hardware, request.rules, request.seed, no_new_processes
+        )
+        redraw(self._bench, request.seed)  # on the host, as KernelBench draws them
+        self._sentence = Sentence(self._bench)
+        self._not_verified: list[str] = []
+        self._read: Reading = read(
+            request.foreign.source,
+            request.foreign.entry,
+            request.task.source,
+            request.task.entry,
+        )
+        self._findings = Findings()
+        self._call_s = 0.0
+        self._made = False
+
+    def climb(self) -> Evaluation:
+        """Every rung that the candidate deserves."""
+        start = time.perf_counter()
+        evaluation = Evaluation(
+            candidate=self._request.foreign.name, verification=self._verification(*self._verify())
+        )
+        spent = StageTimes(verify_s=time.perf_counter() - start)
+        prepare_ms = self._runner.made.seconds * 1e3 if self._made else None
+        evaluation = evaluation.model_copy(update={"stages": spent, "prepare_ms": prepare_ms})
+        if evaluation.verdict is not Verdict.CORRECT or not self._request.compare_to:
+            return evaluation
+        return self._time(evaluation)
+
+    def _verify(self) -> tuple[Verdict, str]:
+        try:
+            self._try_everything()
+        except RejectedError as found:
+            return found.verdict, found.reason
+        except UnverifiableError as error:
+            return Verdict.OUT_OF_MEMORY, f"not verified: {error}"
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            return Verdict.OUT_OF_MEMORY, f"not verified: {error}"
+        except RefusedError as refused:
+            return Verdict.CRASHED, f"the reference itself failed: {refused}"
+        used = ", ".join(dict.fromkeys(self._sentence.distributions))
+        return Verdict.CORRECT, f"right on inputs drawn from {used}"
+
+    def _try_everything(self) -> None:
+        if self._rules.has(Defence.ALLOW_LIST) and self._read.forbidden:
+            raise RejectedError(Verdict.CHEATING, "; ".join(self._read.forbidden))
+        seed, bench = self._request.seed, self._bench
+        seat = self._seat = Seat(bench, self._link("candidate"))
+        self._runner = GuestRunner(bench, seat, self._order(), self._limit_s)
+        trials = ForeignTrials(bench, seat.memory, self._runner, lambda _: None)
+        trials.prepare()
+        self._made = True
+        self._eager()
+        for number, draw in enumerate(self._draws()):
+            try:
+                trials.run(draw, self._sentence, twice=number == 0, settle=_nothing)
+            except RefusedError as refused:
+                if number == 0:
+                    raise
+                self._not_verified.append(f"{draw.distribution}: {refused}")
+        again = Draw("task", fresh_seed(seed, "again"))
+        trials.run(again, self._sentence, twice=False, settle=_nothing)
+        if self._rules.has(Defence.NEW_VALUES):
+            trials.one_element(again, self._sentence, _nothing)
+        if self._rules.has(Defence.SETUP_TIMED):
+            other = fresh_seed(seed, "other weights")
+            note = trials.other_weights(
+                again, self._sentence, _nothing, seed=other, made=self._runner.made
+            )
+            self._not_verified += [note] if note else []
+        self._not_verified += trials.skipped
+        self._watch()
+
+    def _watch(self) -> None:
+        """Who does the work: what the guest's dispatcher and profiler saw, and what is written."""
+        try:
+            self._findings = audited(self._bench, self._seat, self._limit_s() * 10)
+        except (GuestFailedError, GuestLostError) as error:
+            raise rejected(error, "it was watched") from error
+        words = self._findings.pretence(self._read, self._request.task)
+        if words and self._rules.has(Defence.COVERAGE):
+            raise RejectedError(Verdict.CHEATING, words)
+
+    def _time(self, evaluation: Evaluation) -> Evaluation:
+        timing = Timing(self._bench, self._request, self._seat, self._verify_timed)
+        start = time.perf_counter()
+        try:
+            reference = Seat(self._bench, self._link("reference"))
+            found = timing.against(reference, evaluation)
+        except Exception as error:
+            failed = rejection(error)
+            update = {"verdict": failed.verdict, "reason": f"while it was timed: {failed.reason}"}
+            changed = evaluation.verification.model_copy(update=update)
+            found = evaluation.model_copy(update={"verification": changed})
+        stages = evaluation.stages.model_copy(update={"time_s": time.perf_counter() - start})
+        return found.model_copy(update={"stages": stages})
+
+    def _verify_timed(
+        self, draw: Draw, arguments: Sequence[Argument], got: Sequence[Tensor]
+    ) -> None:
+        """An answer of a timed call, held against the truth like any other."""
+        own = self._bench.own(arguments)
+        right = self._bench.right(arguments, own)
+        sentence = Sentence(self._bench)
+        outputs = Result(tuple(got), {})
+        sentence.judge(draw, arguments, outputs, own, right, before=())
+
+    def _order(self) -> Make:
+        foreign, task = self._request.foreign, self._request.task
+        file = load_module(task.source, task.path)
+        getter = getattr(file, "get_init_inputs", list)
+        try:
+            arguments = json.dumps(getter())
+        except (TypeError, ValueError):
+            arguments = None  # tensors or types: the foreign file's own must do
+        return Make(
+            source=foreign.source,
+            entry=foreign.entry,
+            arguments=arguments,
+            seed=self._request.seed,
+        )
+
+    def _draws(self) -> list[Draw]:
+        names = [n for n in DISTRIBUTIONS if n != "task" and applicable(self._request.task, n)]
+        if not self._rules.has(Defence.DISTRIBUTIONS):
+            names = []
+        return [
+            Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(["task", *names])
+        ]
+
+    def _eager(self) -> None:
+        """How long PyTorch takes here, which bounds how long a candidate may."""
+        arguments = self._bench.draw(Draw("task", fresh_seed(self._request.seed, "eager")))
+        self._bench.own(arguments)
+        start = time.perf_counter()
+        self._bench.own(arguments)
+        if self._bench.device == "cuda":
+            torch.cuda.synchronize()
+        self._call_s = time.perf_counter() - start
+
+    def _limit_s(self) -> float:
+        return self._rules.candidate_s + self._rules.candidate_slowdown * self._call_s
+
+    def _link(self, name: str) -> Link:
+        descriptor = self._ends.candidate if name == "candidate" else self._ends.reference
+        return Link(name, descriptor, self._usher)
+
+    def _verification(self, verdict: Verdict, reason: str) -> Verification:
+        sentence = self._sentence
+        settings = self._runner.settings if self._made else ()
+        precision, remarks = label(self._request, self._read, settings)
+        return Verification(
+            verdict=verdict,
+            reason=reason,
+            error_ratio=sentence.error_ratio,
+            errors=tuple(sentence.errors),
+            allclose_1e4=sentence.allclose_1e4,
+            allclose_1e2=sentence.allclose_1e2,
+            coverage=self._findings.share,
+            method=self._findings.method(self._read),
+            precision=precision,
+            distributions=tuple(dict.fromkeys(sentence.distributions)),
+            not_verified=tuple(dict.fromkeys((*self._not_verified, *remarks))),
+        )
+
+
+def _nothing() -> None:
+    """The judge's own worker is nobody's to blame: no stage to announce."""

@@ -1,0 +1,154 @@
+"""What judge and guest say to each other. Tensors travel in shared memory, never here.
+
+The judge asks, the guest answers; what a guest says is a claim, and only its buffers count.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tools.nouns import Task
+from tools.nouns.value import Value
+
+Constant = bool | int | float | str | None
+Way = Literal["call", "null", "audit", "profile"]
+
+
+class Place(Value):
+    """A tensor in the shared memory: bytes from its beginning, then elements."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+class Slot(Value):
+    """One argument of a forward: a tensor in shared memory, or a plain value."""
+
+    place: Place | None = None
+    constant: Constant = None
+
+
+class Named(Value):
+    """A weight by its state-dict name."""
+
+    name: str
+    place: Place
+
+
+class Call(Value):
+    """One call: which set of arguments, and which places its answer goes to."""
+
+    arguments: int
+    outputs: int
+
+
+class Memory(Value):
+    """The shared memory, whose descriptor comes beside this message."""
+
+    kind: Literal["memory"] = "memory"
+    device: Literal["cpu", "cuda"]
+    size_bytes: int
+
+
+class Make(Value):
+    """Build the foreign module: run the file, construct the entry under the seed.
+
+    `arguments` is JSON of the reference's constructor arguments; None when they cannot be said
+    in JSON, and the file's own `get_init_inputs` has to do.
+    """
+
+    kind: Literal["make"] = "make"
+    source: str
+    entry: str
+    arguments: str | None
+    seed: int
+
+
+class MakeReference(Value):
+    """Build the reference itself, in the way of one of PyTorch's baselines."""
+
+    kind: Literal["make_reference"] = "make_reference"
+    task: Task
+    seed: int
+    way: str
+
+
+class Weights(Value):
+    """Copy these weights into the module, where it has the names."""
+
+    kind: Literal["weights"] = "weights"
+    weights: tuple[Named, ...]
+
+
+class Store(Value):
+    """Copy the module's weights of these names back into the shared memory."""
+
+    kind: Literal["store"] = "store"
+    weights: tuple[Named, ...]
+
+
+class Arrange(Value):
+    """Arguments and places for answers, by number, for the calls to come."""
+
+    kind: Literal["arrange"] = "arrange"
+    arguments: tuple[tuple[Slot, ...], ...]
+    outputs: tuple[tuple[Place, ...], ...]
+
+
+class Go(Value):
+    """Make these calls, in this order; the clock runs.
+
+    `null` delivers answers that stand ready, `audit` watches which library operators run,
+    `profile` adds up the durations of kernels. With `exact` an answer must be plain tensors.
+    """
+
+    kind: Literal["go"] = "go"
+    calls: tuple[Call, ...]
+    way: Way = "call"
+    exact: bool = True
+
+
+class Done(Value):
+    """Something was carried out.
+
+    Attributes:
+        names: Weights that the module has.
+        seconds: How long a construction took.
+        own_ms: The guest's clock around the calls: device events, or the monotonic clock.
+        work_ms: Summed durations of kernels, where they were asked for.
+        library_ms: Time within library operators, of an audit.
+        operators: Their names.
+        kernels: Names of kernels that ran, of a profile.
+        python_threads: Names of Python's threads besides the main one.
+        settings: Global settings of torch that the code changed.
+    """
+
+    kind: Literal["done"] = "done"
+    names: tuple[str, ...] = ()
+    seconds: float = 0.0
+    own_ms: float = 0.0
+    work_ms: float | None = None
+    library_ms: float = 0.0
+    operators: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    python_threads: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+class Failed(Value):
+    """The foreign code failed, or what it returned is no answer."""
+
+    kind: Literal["failed"] = "failed"
+    how: Literal["import", "construct", "forward", "not_a_tensor", "wrong_shape", "memory"]
+    words: str
+
+
+Order = Annotated[
+    Memory | Make | MakeReference | Weights | Store | Arrange | Go, Field(discriminator="kind")
+]
+Report = Annotated[Done | Failed, Field(discriminator="kind")]
+
+ORDER: TypeAdapter[Order] = TypeAdapter(Order)
+REPORT: TypeAdapter[Report] = TypeAdapter(Report)

@@ -1,0 +1,131 @@
+"""What a foreign file says that it does, read from its syntax tree and never executed.
+
+Comments, dead branches and names count for nothing: only what the entry's forward can reach does.
+The reading accuses where code has no honest use in an implementation (it replaces functions of
+torch, looks through the process, hands over to the reference); who did the work is measured.
+Not covered: what is hidden in strings that code executes, which is why executing them is refused.
+"""
+
+import ast
+
+from tools.evaluate.foreign.reach import Reach
+from tools.evaluate.foreign.sources import computes
+from tools.evaluate.foreign.syntax import Names, alive
+from tools.nouns.value import Value
+
+# Ways to kernels of one's own, by the beginning of the dotted name.
+OWN = (
+    "torch.utils.cpp_extension.", "triton.", "ctypes.", "cupy.", "numba.", "cffi.", "cuda.",
+    "tilelang.", "cutlass.", "pycuda.", "torch.ops.load_library", "torch.cuda._compile_kernel",
+    "importlib.util.",
+)  # fmt: skip
+COMPILERS = ("torch.compile", "torch.jit.", "torch._dynamo.optimize", "torch._inductor.compile")
+GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
+PRYING = (
+    "gc.get_objects", "gc.get_referrers", "gc.get_referents", "inspect.currentframe",
+    "inspect.stack", "inspect.getouterframes", "inspect.trace", "sys._getframe",
+    "sys._current_frames", "sys.modules", "sys.settrace", "sys.setprofile", "exec", "eval",
+)  # fmt: skip
+_SETTINGS = ("torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
+_SECRET_PLACES = ("/proc/", "/dev/shm")
+
+
+class Reading(Value):
+    """The findings.
+
+    Attributes:
+        forbidden: What no honest implementation does; a sentence each.
+        own: Whether the forward reaches kernels of the file's own.
+        compiles: PyTorch's compiler that the forward reaches, by name.
+        graphs: Whether the forward reaches a CUDA graph.
+        falls_back: Whether an exception in the forward leads on to other code.
+    """
+
+    forbidden: tuple[str, ...] = ()
+    own: bool = False
+    compiles: str = ""
+    graphs: bool = False
+    falls_back: bool = False
+
+
+def read(source: str, entry: str, reference: str = "", reference_entry: str = "Model") -> Reading:
+    """Read a foreign file.
+
+    Args:
+        source: its text.
+        entry: the class that is constructed.
+        reference: the text of the task's file.
+        reference_entry: the class in that.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Reading()  # the guest will say so when it runs the file
+    names = Names(tree)
+    reach = Reach(tree, entry)
+    reached = [node for part in reach.parts for node in alive(part)]
+    dotted = [names.dotted(node) for node in reached]
+    compilers = [name for name in dotted if name.startswith(COMPILERS)]
+    own = any(name.startswith(OWN) for name in dotted) and computes(tree, reached, names)
+    return Reading(
+        forbidden=tuple(
+            dict.fromkeys(
+                [
+                    *_prying(tree, names),
+                    *_patches(tree, names),
+                    *reach.handing_over(reference, reference_entry),
+                ]
+            )
+        ),
+        own=own,
+        compiles=compilers[0] if compilers else "",
+        graphs=any(name.startswith(GRAPHS) for name in dotted),
+        falls_back=own and any(_falls_back(node) for part in reach.called for node in alive(part)),
+    )
+
+
+def _prying(tree: ast.Module, names: Names) -> list[str]:
+    """Looking at frames, objects, other processes' files, or executing hidden text."""
+    found = []
+    for node in alive(tree):
+        name = names.dotted(node)
+        if name in PRYING:
+            found.append(f"it uses {name}, which no implementation of a forward needs")
+        said = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(said, str) and said.startswith(_SECRET_PLACES):
+            found.append(f"it names {said[:40]!r}, a place outside of its own memory")
+    return found
+
+
+def _patches(tree: ast.Module, names: Names) -> list[str]:
+    """Assignments to what belongs to an imported module."""
+    found = []
+    for node in alive(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = list(node.targets)
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        elif isinstance(node, ast.Delete):
+            targets = list(node.targets)
+        elif isinstance(node, ast.Call) and names.dotted(node.func) in ("setattr", "delattr"):
+            targets = node.args[:1]
+            if targets and names.imported(targets[0]) and not _setting(names.dotted(targets[0])):
+                found.append(f"it replaces a part of {names.dotted(targets[0])}")
+            continue
+        for target in targets:
+            name = names.dotted(target)
+            if isinstance(target, ast.Attribute) and names.imported(target) and not _setting(name):
+                found.append(f"it replaces {name}")
+    return found
+
+
+def _setting(name: str) -> bool:
+    return f"{name}.".startswith(_SETTINGS)
+
+
+def _falls_back(node: ast.AST) -> bool:
+    """A try whose handler goes on instead of raising."""
+    if not isinstance(node, ast.Try):
+        return False
+    return any(not isinstance(handler.body[-1], ast.Raise) for handler in node.handlers)

@@ -1,0 +1,46 @@
+"""What the program asks its judge about foreign code."""
+
+from typing import Literal
+
+from profiles.load import Hardware
+from tools.evaluate.rules import Rules
+from tools.nouns import Task
+from tools.nouns.value import Value
+
+
+class Foreign(Value):
+    """Foreign code as it was handed in.
+
+    Attributes:
+        name: What to call it in reports.
+        source: The Python file.
+        entry: The class to construct in it.
+    """
+
+    name: str
+    source: str
+    entry: str = "ModelNew"
+
+
+class Ends(Value):
+    """Descriptors that the judge inherited: its ends of the guests' sockets and the usher's."""
+
+    candidate: int
+    reference: int
+    usher: int
+
+
+class ForeignRequest(Value):
+    """Verify foreign code, and time it beside PyTorch's own ways.
+
+    `compare_to` names those in the order in which they are tried; none when only verifying.
+    """
+
+    kind: Literal["foreign"] = "foreign"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    foreign: Foreign
+    seed: int
+    ends: Ends | None = None
+    compare_to: tuple[str, ...] = ()

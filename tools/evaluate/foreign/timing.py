@@ -1,0 +1,189 @@
+"""Foreign code against each of PyTorch's own ways, three clocks at once."""
+
+import math
+import os
+
+from tools.evaluate.clock.conditions import conditions
+from tools.evaluate.clock.paired import Pairs, take_pairs
+from tools.evaluate.clock.statistics import median, percentile
+from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.clocks import disagreement
+from tools.evaluate.foreign.duel import Duel, Stand, Verify
+from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from tools.evaluate.foreign.messages import Call, MakeReference
+from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.foreign.seat import Seat
+from tools.evaluate.foreign.verdicts import rejected
+from tools.evaluate.judge.bench import Bench, Draw
+from tools.evaluate.judge.failures import RejectedError
+from tools.evaluate.judge.room import io_bytes
+from tools.evaluate.judge.speed_of_light import impossible
+from tools.evaluate.seeds import fresh_seed
+from tools.nouns import Comparison, Evaluation, Measurement, Verdict
+
+_PROTOCOL = "the judge's own wall clock around calls in another process"
+
+
+class Timing:
+    """Times one candidate that was found right.
+
+    Args:
+        bench: the task.
+        request: what was asked.
+        seat: the candidate's.
+        verify: compares a timed answer with the truth.
+    """
+
+    def __init__(self, bench: Bench, request: ForeignRequest, seat: Seat, verify: Verify) -> None:
+        self._bench, self._request, self._seat, self._verify = bench, request, seat, verify
+        self._rules = bench.rules
+        self._failures: list[str] = []
+
+    def against(self, reference: Seat, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with a comparison for each baseline that can be made.
+
+        Raises:
+            RejectedError: the candidate failed, or the clocks disagree.
+        """
+        self._make(reference, "eager")
+        most = self._calls(reference)
+        sets = [
+            self._bench.draw(Draw("task", fresh_seed(self._request.seed, "stand", i)))
+            for i in range(most)
+        ]
+        ours = Stand(self._bench, self._seat, sets)
+        theirs = Stand(self._bench, reference, sets)
+        ours.arrange(self._rules.reference_s)
+        theirs.arrange(self._rules.reference_s)
+        for name in self._request.compare_to:
+            evaluation = self._beside(name, ours, theirs, most, evaluation)
+        return evaluation
+
+    def _beside(
+        self, name: str, ours: Stand, theirs: Stand, most: int, evaluation: Evaluation
+    ) -> Evaluation:
+        if not self._made(theirs.seat, name):
+            return evaluation
+        duel = Duel(
+            self._bench,
+            ours,
+            theirs,
+            most=most,
+            seed=fresh_seed(self._request.seed, name),
+            verify=self._verify,
+            limit_s=self._rules.reference_s,
+        )
+        try:
+            for _ in range(2):  # caches of code, allocators and clocks settle
+                duel.baseline()
+                duel.candidate()
+            duel.readings.clear()
+            pairs = take_pairs(
+                duel.baseline,
+                duel.candidate,
+                device=self._bench.device,
+                rules=self._rules,
+                seconds=self._rules.certify_s,
+                noise=0.0,
+            )
+        except (GuestFailedError, GuestLostError) as error:
+            raise rejected(error, f"it was timed beside {name}") from error
+        work_ms = self._profiled(ours, most)
+        clocks = duel.readings.clocks(work_ms)
+        self._agree(duel, evaluation, work_ms)
+        comparison = self._comparison(name, pairs, most, duel)
+        update = {"comparisons": (*evaluation.comparisons, comparison), "clocks": clocks}
+        if evaluation.screen is None:
+            update["screen"] = _measurement(comparison)
+        words = impossible(comparison.candidate_ms, self._bench, None)
+        if words and self._rules.has(Defence.FLOOR) and comparison.ratio > 1.0:
+            raise RejectedError(Verdict.BELOW_FLOOR, words)
+        return evaluation.model_copy(update=update)
+
+    def _agree(self, duel: Duel, evaluation: Evaluation, work_ms: float | None) -> None:
+        if not self._rules.has(Defence.CLOCKS_AGREE):
+            return
+        clocks = duel.readings.clocks(work_ms)
+        calls = round(median([r.calls for r in duel.readings.candidate]))
+        words = disagreement(clocks, calls, self._parallel(work_ms), self._rules)
+        if words:
+            raise RejectedError(Verdict.CHEATING, words)
+
+    def _parallel(self, work_ms: float | None) -> float:
+        return 1.0 if work_ms is not None else float(len(os.sched_getaffinity(0)))
+
+    def _profiled(self, ours: Stand, most: int) -> float | None:
+        """Kernel durations of one round, a call's worth; None where there is no device."""
+        if self._bench.device != "cuda":
+            return None
+        calls = [Call(arguments=i, outputs=i) for i in range(most)]
+        _, done = ours.go(calls, "profile", self._rules.reference_s, exact=True)
+        return done.work_ms / most if done.work_ms is not None else None
+
+    def _made(self, seat: Seat, name: str) -> bool:
+        """Whether the baseline can be made; why not is remembered."""
+        try:
+            self._make(seat, name)
+        except (GuestFailedError, GuestLostError) as error:
+            self._failures.append(f"{name}: {error}")
+            return False
+        return True
+
+    def _make(self, seat: Seat, name: str) -> None:
+        order = MakeReference(task=self._request.task, seed=self._request.seed, way=name)
+        seat.link.ask(order, self._rules.baseline_s)
+
+    def _calls(self, reference: Seat) -> int:
+        """How many calls make a round: enough to outweigh the protocol, as far as memory goes."""
+        one = Stand(self._bench, reference, [self._bench.draw(Draw("task", self._request.seed))])
+        one.arrange(self._rules.reference_s)
+        taken = []
+        for _ in range(3):
+            wall_ms, _ = one.go(
+                [Call(arguments=0, outputs=0)], "call", self._rules.reference_s, exact=True
+            )
+            taken.append(wall_ms)
+        inputs, outputs = io_bytes(self._bench.task)
+        guards = (
+            3
+            * self._rules.guard_bytes
+            * (len(self._bench.task.inputs) + len(self._bench.task.outputs))
+        )
+        weights = sum(
+            s.tensor.size_bytes + 3 * self._rules.guard_bytes for s in self._bench.task.weights
+        )
+        room = self._seat.arena.memory.raw.numel() - weights
+        fits = int(0.9 * room) // (inputs + outputs + guards)
+        wanted = math.ceil(self._rules.foreign_span_ms / min(taken))
+        return max(1, min(wanted, fits, self._rules.foreign_calls_max))
+
+    def _comparison(self, name: str, pairs: Pairs, most: int, duel: Duel) -> Comparison:
+        notes = (
+            _PROTOCOL,
+            f"{most // 2 or 1} to {most} calls in a row; the protocol's "
+            f"{duel.readings.protocol_ms:.3g} ms a call are taken off",
+            *pairs.notes,
+        )
+        return Comparison(
+            baseline=name,
+            candidate_ms=median(pairs.candidate_ms),
+            baseline_ms=median(pairs.baseline_ms),
+            ratio=pairs.interval.median,
+            ci95_low=pairs.interval.low,
+            ci95_high=pairs.interval.high,
+            pairs=len(pairs.candidate_ms),
+            candidate_samples_ms=pairs.candidate_ms,
+            baseline_samples_ms=pairs.baseline_ms,
+            conditions=conditions(self._bench.device, flushed=True, sets=most, notes=notes),
+        )
+
+
+def _measurement(comparison: Comparison) -> Measurement:
+    samples = comparison.candidate_samples_ms
+    return Measurement(
+        median_ms=comparison.candidate_ms,
+        p10_ms=percentile(samples, 10),
+        p90_ms=percentile(samples, 90),
+        samples_ms=samples,
+        conditions=comparison.conditions,
+    )

@@ -1,0 +1,38 @@
+"""What a guest's failure or end means as a verdict."""
+
+from tools.evaluate.endings import verdict_of
+from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.nouns import Verdict
+
+_COMPILERS = ("Error building extension", "syntax error", "ninja", "CompilationError")
+
+
+def rejected(error: GuestFailedError | GuestLostError, doing: str) -> RejectedError:
+    """The verdict on a guest that failed or was lost while doing something."""
+    if isinstance(error, GuestLostError):
+        said = _last_line(error.ended.output)
+        tail = f"; its last words: {said}" if said else ""
+        reason = f"the guest {error.ended.words} while {doing}{tail}"
+        return RejectedError(verdict_of(error.ended), reason)
+    failed = error.failed
+    match failed.how:
+        case "not_a_tensor":
+            return RejectedError(
+                Verdict.CHEATING, f"{failed.words}: its values may be computed after the clock"
+            )
+        case "wrong_shape":
+            return RejectedError(Verdict.WRONG_SHAPE, failed.words)
+        case "memory":
+            return RejectedError(Verdict.OUT_OF_MEMORY, failed.words)
+        case "import" | "construct":
+            building = any(sign in failed.words for sign in _COMPILERS)
+            verdict = Verdict.COMPILE_ERROR if building else Verdict.LAUNCH_ERROR
+            return RejectedError(verdict, failed.words)
+        case "forward":
+            return rejection(RuntimeError(failed.words))
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
