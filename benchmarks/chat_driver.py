@@ -12,8 +12,9 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import socketio
@@ -22,7 +23,11 @@ COMMAND = [sys.executable, "-m", "ui.cli"]
 ROOT = Path(__file__).parents[1]
 PASSWORD = "correct horse battery"
 
+# Of processor time in two seconds, a hundredth of a second each.
+RESTING_TICKS = 20
+
 Json = dict[str, object]
+Result = TypeVar("Result")
 
 
 class Server:
@@ -34,8 +39,40 @@ class Server:
         self.url = ""
         self._process: asyncio.subprocess.Process | None = None
 
+    async def __aenter__(self) -> "Server":
+        """Start it."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End it, whatever happened."""
+        await self.stop()
+
     async def start(self, patience_s: float = 120) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers; one that does not is ended."""
+        try:
+            await self._start(patience_s)
+        except BaseException:
+            await asyncio.shield(self.kill())
+            raise
+
+    async def settle(self, patience_s: float = 60) -> float:
+        """Wait until it rests, as one that was started a while ago; its workers stand ready then.
+
+        Returns:
+            How long that took, in seconds.
+        """
+        began = time.monotonic()
+        before = -1
+        while time.monotonic() - began < patience_s:
+            worked = sum(map(_worked, (self.pid, *descendants(self.pid))))
+            if 0 <= worked - before < RESTING_TICKS:
+                break
+            before = worked
+            await asyncio.sleep(2)
+        return time.monotonic() - began
+
+    async def _start(self, patience_s: float) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
@@ -115,6 +152,14 @@ def descendants(pid: int) -> tuple[int, ...]:
 def alive(pids: tuple[int, ...]) -> tuple[int, ...]:
     """Those of them that still run."""
     return tuple(pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and _runs(pid))
+
+
+def _worked(pid: int) -> int:
+    """How much processor time a process has had, in clock ticks; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    return 0
 
 
 def _runs(pid: int) -> bool:
@@ -240,6 +285,26 @@ class Visitor:
             self.elements |= {str(e["id"]): e for e in data["elements"]}
         elif event == "toast":
             self.toasts.append(str(data["message"]))
+
+
+def carry_out(work: Coroutine[object, object, Result]) -> Result:
+    """Run a benchmark; when it is told to end, it cleans up before it does.
+
+    Raises:
+        SystemExit: It was ended by a signal.
+    """
+
+    async def main() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        for signal_ in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signal_, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise SystemExit("ended before it was done") from None
 
 
 async def until(

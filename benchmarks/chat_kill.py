@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from chat_checks import runs_of, shown
-from chat_driver import Server, Visitor, alive, descendants, until
+from chat_driver import Server, Visitor, alive, carry_out, descendants, until
 from chat_load import MODULE
 
 SAID = "make this faster please"
@@ -23,14 +23,12 @@ SAID = "make this faster please"
 async def deaths(home: Path, times: int, seed: int) -> dict[str, object]:
     """Kill, start, look; one search follows another when it has ended."""
     chance = random.Random(seed)
-    server = Server(home, "--target", "cpu")
-    file = home / "softmax_killed.py"
-    await asyncio.to_thread(file.write_text, MODULE.format(name="SoftmaxKilled", rows=256))
     faults: list[str] = []
     back_s: list[float] = []
     thread, begun = "", 0
-    await server.start()
-    try:
+    file = home / "softmax_killed.py"
+    await asyncio.to_thread(file.write_text, MODULE.format(name="SoftmaxKilled", rows=256))
+    async with Server(home, "--target", "cpu") as server:
         for number in range(times):
             visitor = Visitor(server.url)
             await visitor.enter()
@@ -50,8 +48,6 @@ async def deaths(home: Path, times: int, seed: int) -> dict[str, object]:
                 faults.append(f"{number}: {len(stayed)} processes of the dead server go on")
             faults += [f"{number}: {fault}" for fault in await _look(server, thread, said)]
             back_s.append(round(time.monotonic() - started, 2))
-    finally:
-        await server.stop()
     return {
         "killed": times,
         "searches": begun,
@@ -99,7 +95,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kernelwright-kill-") as folder:
-        figures = asyncio.run(deaths(Path(folder), chosen.times, chosen.seed))
+        figures = carry_out(deaths(Path(folder), chosen.times, chosen.seed))
     print(json.dumps(figures, indent=1))
     if chosen.out:
         chosen.out.write_text(json.dumps(figures, indent=1) + "\n")

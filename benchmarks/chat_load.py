@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from chat_checks import crossed, runs_of, shown
-from chat_driver import COMMAND, PASSWORD, ROOT, Server, Visitor, until
+from chat_driver import COMMAND, PASSWORD, ROOT, Server, Visitor, carry_out, until
 
 MODULE = '''\
 import torch
@@ -103,29 +103,33 @@ async def everybody(home: Path, people: int, minutes: float) -> dict[str, object
     """The whole party."""
     for number in range(people):
         await asyncio.to_thread(_add, home, f"person{number:02d}")
-    server = Server(home, "--target", "cpu")
-    await server.start()
-    guests = [Guest(number, server.url, home) for number in range(people)]
-    try:
-        await asyncio.gather(*(_guarded(guest, guest.come()) for guest in guests))
-        ends = time.monotonic() + minutes * 60
-        for words in ("focus on vectorised loads", "stop trying shared memory", "show my steering"):
-            await asyncio.gather(*(_guarded(guest, guest.steer(words)) for guest in guests))
-            await asyncio.sleep(2)
-        for guest in guests[::3]:
-            await _guarded(guest, guest.reopen())
-        await asyncio.gather(*(guest.see_the_end(ends) for guest in guests))
-        for guest in guests:
-            await _guarded(guest, guest.steer("stop"))
-        await asyncio.sleep(10)
-        for guest in guests:
-            await _guarded(guest, guest.reopen())
-        await asyncio.sleep(5)
-        return _figures(home, server, guests)
-    finally:
-        for guest in guests:
-            await guest.visitor.leave()
-        await server.stop()
+    async with Server(home, "--target", "cpu") as server:
+        settled_s = await server.settle()
+        guests = [Guest(number, server.url, home) for number in range(people)]
+        try:
+            await _party(guests, minutes)
+            return {"settled_after_s": round(settled_s, 1)} | _figures(home, server, guests)
+        finally:
+            for guest in guests:
+                await guest.visitor.leave()
+
+
+async def _party(guests: list[Guest], minutes: float) -> None:
+    """Everybody comes, steers, sees the end or says stop, and looks at it all once more."""
+    await asyncio.gather(*(_guarded(guest, guest.come()) for guest in guests))
+    ends = time.monotonic() + minutes * 60
+    for words in ("focus on vectorised loads", "stop trying shared memory", "show my steering"):
+        await asyncio.gather(*(_guarded(guest, guest.steer(words)) for guest in guests))
+        await asyncio.sleep(2)
+    for guest in guests[::3]:
+        await _guarded(guest, guest.reopen())
+    await asyncio.gather(*(guest.see_the_end(ends) for guest in guests))
+    for guest in guests:
+        await _guarded(guest, guest.steer("stop"))
+    await asyncio.sleep(10)
+    for guest in guests:
+        await _guarded(guest, guest.reopen())
+    await asyncio.sleep(5)
 
 
 async def _guarded(guest: Guest, what: object) -> None:
@@ -151,6 +155,7 @@ def _figures(home: Path, server: Server, guests: list[Guest]) -> dict[str, objec
         others = tuple(run for run in every if run not in ids[guest.person])
         mixed[guest.person] += crossed(guest.visitor, "", others)
     stalls = [int(ms) for ms in re.findall(r"stood still for (\d+) ms", server.said())]
+    collected = re.findall(r"full collection took (\d+) ms", server.said())
     own = [int(ms) for ms in re.findall(r"ms, (\d+) of them ours", server.said())]
     acks = [ack for guest in guests for ack in guest.acks_s]
     return {
@@ -160,6 +165,8 @@ def _figures(home: Path, server: Server, guests: list[Guest]) -> dict[str, objec
         "stalls_over_200_ms": len(stalls),
         "longest_stall_ms": max(stalls, default=0),
         "longest_stall_of_ours_ms": max(own, default=0),
+        "stalls_of_collections": len(re.findall(r"took \d+ ms of it", server.said())),
+        "longest_collection_ms": max(map(int, collected), default=None),
         "runs": len(looked),
         "events": sum(one.events for one in looked),
         "lines": sum(one.lines for one in looked),
@@ -186,7 +193,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kernelwright-load-") as folder:
-        figures = asyncio.run(everybody(Path(folder), chosen.people, chosen.minutes))
+        figures = carry_out(everybody(Path(folder), chosen.people, chosen.minutes))
     print(json.dumps(figures, indent=1))
     if chosen.out:
         chosen.out.write_text(json.dumps(figures, indent=1) + "\n")

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from chat_driver import ROOT, Server
+from chat_driver import ROOT, Server, carry_out
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -35,16 +35,14 @@ async def pictures(file: Path, out: Path) -> None:
     if executable is None:
         raise SystemExit("there is no chromium here: apt install chromium")
     with tempfile.TemporaryDirectory(prefix="kernelwright-pictures-") as home:
-        server = Server(Path(home), "--target", "cpu")
-        await server.start()
-        try:
-            async with async_playwright() as playwright:
-                launch = playwright.chromium.launch
-                browser = await launch(executable_path=executable, args=FLAGS.split())
-                await _walk(browser, server.url, file, out)
-                await browser.close()
-        finally:
-            await server.stop()
+        async with (
+            Server(Path(home), "--target", "cpu") as server,
+            async_playwright() as playwright,
+        ):
+            launch = playwright.chromium.launch
+            browser = await launch(executable_path=executable, args=FLAGS.split())
+            await _walk(browser, server.url, file, out)
+            await browser.close()
 
 
 async def _walk(browser: Browser, url: str, file: Path, out: Path) -> None:
@@ -102,7 +100,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PICTURES)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    asyncio.run(pictures(chosen.file, chosen.out))
+    carry_out(pictures(chosen.file, chosen.out))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ what is done about a wish (`graphs.desk`).
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypedDict
+from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -109,7 +109,8 @@ class Conversation:
 
     def __init__(self, checkpointer: BaseCheckpointSaver[str] | None = None) -> None:
         self._graph = build_conversation(checkpointer or InMemorySaver())
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # A thread's lock is there as long as somebody holds it or waits for it.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def hear(self, thread: str, visit: Visit) -> AsyncIterator[Saying]:
         """Answer one message or button; answers come as soon as there are any.
@@ -117,12 +118,13 @@ class Conversation:
         Raises:
             Exception: What the desk or the assistant raised; the memory is as it was before.
         """
-        if self._turns[thread].locked() and (wishes := _urgent(visit)):
+        turn = self._turns.setdefault(thread, asyncio.Lock())
+        if turn.locked() and (wishes := _urgent(visit)):
             for wish in wishes:
                 yield await visit.desk.do(wish)
             return
         config: RunnableConfig = {"configurable": {"thread_id": thread}, "recursion_limit": STEPS}
-        async with self._turns[thread]:
+        async with turn:
             with tracing_context(enabled=False):  # nothing goes to a tracing service
                 async for saying in self._graph.astream(
                     {}, config, context=visit, stream_mode="custom", durability="exit"

@@ -4,6 +4,7 @@ What is done about a wish stands in the modules beside this one, which are value
 this is the door. A wish that changes the table waits for the one before it, questions do not.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
@@ -160,6 +161,10 @@ class Desk:
             if watch is not None:
                 self._place.lives.ignore(self.home, watch.wake)
                 watch.close()
+
+    def amend(self, tell: Callable[[Saying], Awaitable[None]]) -> None:
+        """Be told the card anew when a figure came later than the first answer to a file."""
+        self._place.table.amended = tell
 
     def overhear(self, hear: HearSpeech) -> None:
         """Be told what models say while they say it, a few times a second; nothing is kept.

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from agents.assistant.topics import widened
 from agents.steering import Steering
@@ -21,12 +22,13 @@ from graphs.desk.life import Life
 from graphs.desk.people import every_folder
 from graphs.desk.table import Table
 from graphs.desk.terms import is_going, keep_going, keep_steering, kept_steering, note
+from graphs.desk.warming import import_beforehand
 from graphs.events import Event, ModelCalled, RunStarted
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile
 from profiles.models import Models
-from tools.archive import RunError, Target, default_home, run_folders, warm_up
-from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.archive import RunError, Target, default_home, run_folders
+from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
 from tools.nouns import Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
@@ -63,6 +65,7 @@ class Lives:
     ) -> None:
         self.home = (home or default_home()).absolute()
         self.engine = Engine()
+        self._target: Target = target
         self._scratch = tempfile.TemporaryDirectory(
             prefix="kernelwright-chat-", ignore_cleanup_errors=True
         )
@@ -71,7 +74,8 @@ class Lives:
         self._lives: dict[Path, Life] = {}
         self._wakes: dict[Path, set[Wake]] = {}
         self._ears: dict[Path, set[Wake]] = {}
-        self._tables: dict[Path, Table] = {}
+        # As long as somebody sits at it; kept in its file, it is laid anew for the next.
+        self._tables: WeakValueDictionary[Path, Table] = WeakValueDictionary()
         self._warming: asyncio.Task[None] | None = None
         self._leaving = False
 
@@ -89,10 +93,6 @@ class Lives:
         """The live search of a run's folder; None when nobody works on it here."""
         life = self._lives.get(folder)
         return life if life is not None and life.goes_on else None
-
-    def last(self, folder: Path) -> Life | None:
-        """The latest session of a run since the server began, ended or not."""
-        return self._lives.get(folder)
 
     def listen(self, home: Path, wake: Wake) -> None:
         """Have something called, from any thread, whenever there is news for a person."""
@@ -132,13 +132,20 @@ class Lives:
         task: Task | None,
         profile: SearchProfile,
         *,
+        audited: bool = True,
         models: Models | None = None,
         seed: int = 0,
         steering: Steering | None = None,
     ) -> Life:
-        """Start a search; answers as soon as the run has an id, or could not begin."""
+        """Start a search; answers as soon as the run has an id, or could not begin.
+
+        A task that was read and not `audited` yet is audited first, instead of read once more.
+        """
 
         async def session(judge: Executor, hear: Listener, life: Life) -> Summary | Refusal:
+            known = task if audited else await _audited(judge, task)
+            if isinstance(known, Refusal):
+                return known
             return await start_search(
                 file,
                 policy,
@@ -151,7 +158,7 @@ class Lives:
                 executor=judge,
                 models=models,
                 make_minds=self._make_minds,
-                task=task,
+                task=known,
                 overhear=partial(self._overheard, life, home),
             )
 
@@ -211,11 +218,7 @@ class Lives:
             self.engine.tell(lambda: life.control.steer(widened(steering)))
 
     async def revive(self) -> tuple[Life, ...]:
-        """Take up every search that was going on when the server ended; a server begins with this.
-
-        Meanwhile it is made ready for the first visitor, which nothing waits for.
-        """
-        self._warming = asyncio.create_task(self.warm())
+        """Take up every search that was going on when the server ended, as it begins."""
         found = await asyncio.to_thread(self._interrupted)
         taken = [folder for folder in found if self.find(folder) is None]
         lives = await asyncio.gather(*map(self.go_on, taken), return_exceptions=True)
@@ -224,15 +227,21 @@ class Lives:
                 log.error("run %s was not taken up again: %s", folder.name, life)
         return tuple(life for life in lives if isinstance(life, Life))
 
-    async def warm(self) -> None:
-        """Do beforehand what the first visitor would wait for: imports, the device's ceilings."""
+    def make_ready(self) -> None:
+        """Make ready for the first visitor, in the background."""
+        self._warming = asyncio.create_task(self._warm())
+
+    async def _warm(self) -> None:
+        """Do beforehand what the first visitor would wait for: imports, workers, ceilings."""
 
         async def measure() -> None:
             async with self.judges.of(NOBODY) as judge:
                 await judge.hardware()
 
         found = await asyncio.gather(
-            asyncio.to_thread(warm_up), self.engine.call(measure()), return_exceptions=True
+            asyncio.to_thread(import_beforehand, self._target),
+            self.engine.call(measure()),
+            return_exceptions=True,
         )
         for problem in found:
             if isinstance(problem, BaseException):
@@ -313,15 +322,25 @@ class Lives:
             wake()
 
     def _ended(self, life: Life, home: Path) -> None:
+        folder = home / "runs" / life.run
         if life.run:
-            _aftermath(life, home / "runs" / life.run, leaving=self._leaving)
+            _aftermath(life, folder, leaving=self._leaving)
         # Only now, so that whoever sees the end finds kept how it ended.
         life.state = "ended"
+        if self._lives.get(folder) is life:
+            del self._lives[folder]
         life.speeches.clear()
         self._wake_ears(home)
         self.wake(home)
         life.name(life.run)
         life.done.set_result(None)
+
+
+async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
+    """The task with the judge's audit; None where the search has to read the file itself."""
+    if task is None or not isinstance(judge, PatientExecutor):
+        return None
+    return await judge.audit(task)
 
 
 def _aftermath(life: Life, folder: Path, *, leaving: bool) -> None:

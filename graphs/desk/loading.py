@@ -106,20 +106,36 @@ def _kept_run(place: Place) -> str:
 
 
 async def read_anew(place: Place, fresh: OnTable) -> Saying:
-    """Trace what lies there and show the card; a refusal keeps the file for a second try."""
+    """Trace what lies there and show the card; a refusal keeps the file for a second try.
+
+    Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
+    time comes later, onto the card that lies there.
+    """
+    ends_s = time.monotonic() + place.settings.first_answer_s
     try:
-        found = await place.lives.ask(place.home, lambda judge: _read(judge, place, fresh))
+        found = await place.lives.ask(place.home, lambda judge: _read(judge, fresh))
+        if isinstance(found, Read) and not found.audited:
+            timing = asyncio.create_task(_run(place, found.task))
+            left_s = max(0.0, ends_s - time.monotonic())
+            if (await asyncio.wait({timing}, timeout=left_s))[0]:
+                found = timing.result()
+            else:
+                place.table.follow(_amend(place, fresh, timing))
     except EnvironmentLacksError as lack:
         return Saying.of(f"I cannot run anything on this machine: {lack}.")
     if isinstance(found, Refusal):
         await place.table.put(fresh)
         return _refused(found, fresh)
-    profile = search_profile(place.settings.search)
+    return await _shown(place, fresh, found)
+
+
+async def _shown(place: Place, fresh: OnTable, found: Read) -> Saying:
+    """The card of what was read, which lies on the table from now on."""
     card = card_of(
         found.task,
         found.hardware,
         found.eager_ms,
-        profile,
+        search_profile(place.settings.search),
         place.settings.models,
         fresh.gpu,
         fresh.precisions,
@@ -129,8 +145,24 @@ async def read_anew(place: Place, fresh: OnTable) -> Saying:
     return saying_of(card, *other_device(fresh.gpu, found.hardware))
 
 
-async def _read(judge: Executor, place: Place, fresh: OnTable) -> Read | Refusal:
-    """What can be known within the patience of somebody who waits for a first answer."""
+async def _amend(
+    place: Place, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
+) -> Saying | None:
+    """The card again, when the device had time; None where something else lies there by now."""
+    found = await timing
+    async with place.table.turn:
+        now = place.now
+        if not now.waiting or now.audited or (now.file, now.policy) != (fresh.file, fresh.policy):
+            return None
+        if isinstance(found, Refusal):
+            await place.table.put(fresh)
+            return _refused(found, fresh)
+        said = {"steering": now.steering, "run": now.run}
+        return await _shown(place, fresh.model_copy(update=said), found)
+
+
+async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
+    """What can be known without the device's time; all of it where reading takes that anyway."""
     path = Path(fresh.file)
     if not isinstance(judge, PatientExecutor):
         task = await judge.trace(path, fresh.policy)
@@ -139,19 +171,18 @@ async def _read(judge: Executor, place: Place, fresh: OnTable) -> Read | Refusal
     task = await judge.read(path, fresh.policy)
     if isinstance(task, Refusal):
         return task
-    running = asyncio.create_task(_run(judge, task))
-    done, _ = await asyncio.wait({running}, timeout=place.settings.first_answer_s)
-    if done:
-        return running.result()
-    # It goes on behind the answer, and the search will find it measured.
-    running.add_done_callback(_quietly)
     return Read(task=task, hardware=await judge.hardware(), audited=False)
 
 
-async def _run(judge: PatientExecutor, task: Task) -> Read | Refusal:
+async def _run(place: Place, task: Task) -> Read | Refusal:
     """Run the module on the device: does that prove anything, and how long does it take?"""
-    audited = await judge.audit(task)
-    return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
+
+    async def run(judge: Executor) -> Read | Refusal:
+        assert isinstance(judge, PatientExecutor), "who reads apart also audits apart"
+        audited = await judge.audit(task)
+        return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
+
+    return await place.lives.ask(place.home, run)
 
 
 async def _timed(judge: Executor, task: Task) -> Read | Refusal:
@@ -161,12 +192,6 @@ async def _timed(judge: Executor, task: Task) -> Read | Refusal:
     eager = measured.named("eager")
     took = eager.measurement.median_ms if eager and eager.measurement else None
     return Read(task=task, hardware=await judge.hardware(), eager_ms=took)
-
-
-def _quietly(task: "asyncio.Task[object]") -> None:
-    """What became of it is told by the search, which asks again."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _put(place: Place, wish: LoadTask) -> Path:

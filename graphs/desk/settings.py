@@ -38,8 +38,8 @@ class Settings:
         seed: Of everything that is drawn by chance.
         report: Writes a run's report; None where this server makes none.
         examine: Says what works on this machine; None where this server does not look.
-        first_answer_s: How long an answer to a file waits for the device before it goes without
-            PyTorch's own time.
+        first_answer_s: How long after a file came the answer goes without PyTorch's own time,
+            where the device is busy.
     """
 
     target: Target = "auto"

@@ -6,16 +6,21 @@ server finds it.
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from agents.assistant.sayings import Saying
 from agents.steering import Steering
 from graphs.desk.card import TaskCard
 from tools.nouns import Task, TracePolicy, Value
+
+log = logging.getLogger(__name__)
 
 
 class OnTable(Value):
@@ -40,13 +45,21 @@ class OnTable(Value):
     run: str = ""
 
 
-@dataclass
+Amend = Callable[[Saying], Awaitable[None]]
+
+
+@dataclass(eq=False)
 class Table:
-    """The table of one conversation; those who change it take turns by `turn`."""
+    """The table of one conversation; those who change it take turns by `turn`.
+
+    `amended` is told when what was said of the task is to be said anew: a figure came late.
+    """
 
     path: Path
     now: OnTable = field(default_factory=OnTable)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    amended: Amend | None = None
+    _following: set[asyncio.Task[None]] = field(default_factory=set)
 
     @classmethod
     def of(cls, home: Path, thread: str) -> "Table":
@@ -56,6 +69,20 @@ class Table:
             return cls(path, OnTable.model_validate_json(path.read_bytes()))
         except (OSError, ValidationError):
             return cls(path)
+
+    def follow(self, coming: Coroutine[object, object, Saying | None]) -> None:
+        """Wait for the rest of an answer in the background, and have it told."""
+        task = asyncio.get_running_loop().create_task(self._follow(coming))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _follow(self, coming: Coroutine[object, object, Saying | None]) -> None:
+        try:
+            saying = await coming
+            if saying is not None and self.amended is not None:
+                await self.amended(saying)
+        except Exception:  # the search asks again, and tells what is wrong
+            log.exception("the rest of an answer did not come")
 
     async def put(self, now: OnTable) -> None:
         """Change what lies there, and keep it."""

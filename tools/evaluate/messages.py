@@ -35,6 +35,12 @@ class TraceRequest(Value):
     policy: TracePolicy
 
 
+class RehearseRequest(Value):
+    """Import what tracing a file needs, so that the next request does not wait for it."""
+
+    kind: Literal["rehearse"] = "rehearse"
+
+
 class AuditRequest(Value):
     """Does this task prove anything: which answers without work would pass it?"""
 
@@ -103,6 +109,7 @@ class ProfileRequest(Value):
 
 Request = Annotated[
     TraceRequest
+    | RehearseRequest
     | AuditRequest
     | CeilingsRequest
     | BaselineRequest
@@ -139,6 +146,12 @@ class Traced(Value):
 
     kind: Literal["traced"] = "traced"
     result: Task | Refusal
+
+
+class Rehearsed(Value):
+    """The answer to `RehearseRequest`."""
+
+    kind: Literal["rehearsed"] = "rehearsed"
 
 
 class Audited(Value):
@@ -191,7 +204,7 @@ class Broken(Value):
 
 
 Answer = Annotated[
-    Traced | Audited | CeilingsMeasured | BaselineMeasured | Judged | Profiled | Broken,
+    Traced | Rehearsed | Audited | CeilingsMeasured | BaselineMeasured | Judged | Profiled | Broken,
     Field(discriminator="kind"),
 ]
 

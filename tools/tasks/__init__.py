@@ -19,6 +19,7 @@ from tools.tasks.source import read_source
 if TYPE_CHECKING:
     from tools.tasks.draws import draw
     from tools.tasks.reference import Reference
+    from tools.tasks.rehearsal import rehearse
     from tools.tasks.tracing import trace
 
 __all__ = [
@@ -30,12 +31,14 @@ __all__ = [
     "draw",
     "floor_ms",
     "read_source",
+    "rehearse",
     "trace",
 ]
 
 _NEEDS_TORCH = {
     "Reference": "tools.tasks.reference",
     "draw": "tools.tasks.draws",
+    "rehearse": "tools.tasks.rehearsal",
     "trace": "tools.tasks.tracing",
 }
 

@@ -33,8 +33,9 @@ BROKEN = (
 
 @cl.on_app_startup
 async def startup() -> None:
-    """Open the house."""
-    await open_house()
+    """Open the house, and make it ready for the first visitor."""
+    opened = await open_house()
+    opened.lives.make_ready()
 
 
 @cl.on_app_shutdown

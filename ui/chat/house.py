@@ -99,6 +99,11 @@ def house() -> House:
     return _Open.house
 
 
+def quiet() -> bool:
+    """Whether no search runs, so that nobody waits for anything but a page."""
+    return _Open.house is None or not _Open.house.lives.going
+
+
 def _assistant(settings: ChatSettings) -> Assistant:
     models = settings.models
     return assistant_for(models.planner if models else None)

@@ -43,9 +43,9 @@ class Note:
     pictures: tuple[Picture, ...] = ()
 
 
-def note_of(thread: str, saying: Saying, author: str) -> Note:
-    """An answer as a message with its files and buttons."""
-    id = str(uuid.uuid4())
+def note_of(thread: str, saying: Saying, author: str, id: str = "") -> Note:
+    """An answer as a message with its files and buttons, a new one or one that is there."""
+    id = id or str(uuid.uuid4())
     words = "\n\n".join(part for part in map(_words, saying.pieces) if part)
     downloads = [piece for piece in saying.pieces if isinstance(piece, Download)]
     step = message(thread, id, words or title("Here it is."), author)

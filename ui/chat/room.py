@@ -65,6 +65,7 @@ class Room:
         self._drawn_state = ""
         # Without a page's context: what is told here belongs to no page, and is kept at once.
         self._task = asyncio.create_task(self._show(), context=contextvars.Context())
+        self.desk.amend(self.amend)
         contextvars.Context().run(self.desk.watch, self._hear)
         contextvars.Context().run(self.desk.overhear, self._overhear)
 
@@ -77,6 +78,19 @@ class Room:
         await self.screen.say(note.step, files, note.actions)
         if note.actions:
             self._asked_in = note.step["id"]
+
+    async def amend(self, saying: Saying) -> None:
+        """Say the last question anew, in its place; it is dropped where it was answered already."""
+        before = self.screen.step(self._asked_in) if self._asked_in else None
+        if before is None:
+            return
+        asked = kept_offers(before)
+        if [offer.label for offer in asked] == [offer.label for offer in saying.offers]:
+            # What was said beforehand, such as for how long to search, stands behind them.
+            saying = saying.model_copy(update={"offers": asked})
+        note = note_of(self.thread, saying, config.ui.name, self._asked_in)
+        note.step["createdAt"] = before.get("createdAt")
+        await self.screen.say(note.step, note.files, note.actions)
 
     async def said(self, words: str, author: str) -> None:
         """Show what a button said for the person."""

@@ -134,12 +134,13 @@ class Screen:
     async def say(
         self, step: StepDict, elements: list[Element], actions: tuple[Action, ...] = ()
     ) -> None:
-        """Show a message that is no line of a run."""
+        """Show a message that is no line of a run, or the same one with other words."""
+        before = self._shown.get(step["id"])
         shown = self._shown[step["id"]] = Shown(step, time.monotonic(), None, {}, actions)
         await self._put(step)
         for element in elements:
             await self._element(shown, element)
-        await self._buttons((), actions)
+        await self._buttons(before.actions if before else (), actions)
 
     async def speak(self, step: StepDict, *, ended: bool) -> None:
         """Show what is being said while it is being said; it is not kept."""

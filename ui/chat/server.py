@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ui.chat.config import write_root
 from ui.chat.login_people import People, secret
+from ui.chat.server_memory import imports_out_of_sight, swept
 from ui.chat.settings import ChatSettings, use
 from ui.complaints import LACKING, Complaint
 
@@ -104,13 +105,17 @@ def _prepare(settings: ChatSettings) -> None:
 
 
 async def _run(settings: ChatSettings, listener: socket.socket) -> None:
-    import uvicorn
+    with imports_out_of_sight():
+        import uvicorn
 
-    from ui.chat.server_app import build_app
-    from ui.chat.server_pulse import felt
+        from graphs.desk.warming import import_beforehand
+        from ui.chat.house import quiet
+        from ui.chat.server_app import build_app
+        from ui.chat.server_pulse import felt
 
-    app = build_app(settings)
-    importlib.import_module("ui.chat.app")  # its hooks announce themselves
+        app = build_app(settings)
+        importlib.import_module("ui.chat.app")  # its hooks announce themselves
+        import_beforehand(settings.target, settings.models)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -121,5 +126,5 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
         )
     )
     sys.stderr.write(f"Kernelwright's chat is at {address(settings)} (Ctrl-C ends it)\n")
-    async with felt():
+    async with felt(), swept(quiet):
         await server.serve(sockets=[listener])

@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,19 +24,67 @@ from tools.nouns import Prompt
 
 SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
 ANSWER = json.dumps({"reasoning": "the row is read once " * 20, "ideas": []})
+# So many characters are said at a time: each answer has several parts.
+PART = 120
 PROMPT = Prompt(key="planner:1", role="planner", messages=(), round=1)
 
 
+class Patience:
+    """Holds a speaker back until its listener has heard of it, however slow that one is."""
+
+    def __init__(self) -> None:
+        self._heard = threading.Semaphore(0)
+        self._over = False
+
+    def heard(self) -> None:
+        """Something new was heard."""
+        self._heard.release()
+
+    def end(self) -> None:
+        """Nobody listens any more."""
+        self._over = True
+        self._heard.release()
+
+    def wait(self) -> None:
+        """Wait until something new was heard since the last time."""
+        if not self._over:
+            self._heard.acquire(timeout=60)
+
+
 @pytest.fixture
-def models() -> Iterator[Models]:
-    """Models behind a server that speaks slowly."""
+def patience() -> Iterator[Patience]:
+    held = Patience()
+    yield held
+    held.end()
+
+
+@pytest.fixture
+def models(patience: Patience) -> Iterator[Models]:
+    """Models behind a server that says a part of each answer only when the last one was heard."""
     spec = importlib.util.spec_from_file_location("slow_server", SERVER)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["slow_server"] = module
     spec.loader.exec_module(module)
-    with module.MisbehavingServer(lambda messages: ANSWER, [module.Fault.SLOW] * 50) as server:
+
+    class Attentive(module.MisbehavingServer):  # type: ignore[misc, name-defined]
+        """Its pauses end when somebody has heard what was said."""
+
+        said = 0
+
+        @property
+        def pause_s(self) -> float:
+            self.said += 1
+            if self.said % PART == 0:
+                patience.wait()
+            return 0.0
+
+        @pause_s.setter
+        def pause_s(self, seconds: float) -> None:
+            """It listens instead of counting seconds."""
+
+    with Attentive(lambda messages: ANSWER, [module.Fault.SLOW] * 50) as server:
         known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
         yield Models.same(ModelProfile.model_validate(known | {"retries": 0}))
 
@@ -52,7 +101,7 @@ async def lives(
 
 
 async def test_a_page_hears_a_model_grow_and_end(
-    lives: Lives, models: Models, tmp_path: Path
+    lives: Lives, models: Models, patience: Patience, tmp_path: Path
 ) -> None:
     desk = Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", models=models))
     other = Desk(tmp_path, lives, "eve", "t", Settings(target="cpu", models=models))
@@ -62,7 +111,9 @@ async def test_a_page_hears_a_model_grow_and_end(
 
     async def hear(speech: Speech) -> None:
         heard.append(speech)
+        patience.heard()
         if speech.ended:
+            patience.end()
             ended.set()
 
     async def never(speech: Speech) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import pytest_asyncio
 
 # Chainlit writes its folder wherever it is imported, unless it is told a place before.
 os.environ.setdefault("CHAINLIT_APP_ROOT", tempfile.mkdtemp(prefix="kernelwright-chainlit-"))
@@ -60,13 +61,19 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server(driver: ModuleType, tmp_path_factory: pytest.TempPathFactory):
+    """A running server on the CPU, open to whoever sits here; all who end it have their own."""
+    home = tmp_path_factory.mktemp("server") / "home"
+    async with driver.Server(home, "--target", "cpu") as running:
+        yield running
+
+
 @pytest.fixture
-async def server(driver: ModuleType, tmp_path: Path):
-    """A running server on the CPU, open to whoever sits here."""
-    running = driver.Server(tmp_path / "home", "--target", "cpu")
-    await running.start()
-    yield running
-    await running.stop()
+async def mortal(driver: ModuleType, tmp_path: Path):
+    """A server of one's own, to be killed."""
+    async with driver.Server(tmp_path / "home", "--target", "cpu") as running:
+        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import chainlit as cl
 import pytest
 from chainlit.element import File
 
-from agents.assistant.sayings import Code, Saying
+from agents.assistant.sayings import Code, Offer, Saying
 from agents.assistant.wishes import AskForHelp, ReopenRun, StartSearch
 from graphs.desk.people import folder_of
 from graphs.events import EVENT
@@ -15,6 +15,7 @@ from ui.chat import app
 from ui.chat.drawing import action_of
 from ui.chat.house import close_house, house, open_house
 from ui.chat.lines import Button, id_of
+from ui.chat.pieces import kept_offers
 from ui.chat.presenting import Presentation
 from ui.chat.settings import ChatSettings, use
 
@@ -204,3 +205,23 @@ async def test_a_conversation_that_nobody_looks_at_and_nothing_runs_in_is_put_aw
 async def test_starters_are_whole_messages():
     found = await app.starters(None)
     assert all(item.label and item.message for item in found)
+
+
+async def test_a_figure_that_comes_late_is_put_onto_the_card_that_lies_there(opened, look):
+    page = look()
+    await app.hear(cl.Message("what can you do?"))
+    room = house().room("thread", "local")
+    asked = Saying.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
+    await room.say(asked)
+    card = page.emitter.of("step")[-1]
+    late = Saying.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
+    await room.amend(late)
+    again = page.emitter.of("step")[-1]
+    assert (again["id"], again["createdAt"]) == (card["id"], card["createdAt"])
+    assert "3 ms" in again["output"]
+    assert [action["label"] for action in page.emitter.buttons.values()] == ["Go"]
+    kept = kept_offers(room.screen.step(card["id"]))
+    assert kept[0].wish == StartSearch(seconds=90)  # what was said beforehand still holds
+    await room.said("Go", "local")
+    await room.amend(late)
+    assert page.emitter.buttons == {}

@@ -3,14 +3,16 @@
 Every request of the page is looked at: none may leave the loopback, none may break the policy.
 """
 
+import contextlib
 import re
 import sys
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import ConsoleMessage, Page, Request, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
 
 PATIENCE_MS = 240_000
 
@@ -32,7 +34,14 @@ print("the same")
 
 @pytest.fixture
 async def page(browser, server):
-    """A page at the chat; nothing that it did may have left this machine."""
+    """A page at the chat that all share."""
+    async with page_at(browser, server.url) as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def page_at(browser: Browser, url: str) -> AsyncIterator[Page]:
+    """A page at a chat; nothing that it did may have left this machine."""
     context = await browser.new_context(accept_downloads=True, locale="en-GB")
     context.set_default_timeout(PATIENCE_MS)
     opened = await context.new_page()
@@ -50,7 +59,7 @@ async def page(browser, server):
     context.on("request", look)
     opened.on("console", read)
     opened.on("pageerror", lambda error: refused.append(str(error)))
-    await opened.goto(server.url)
+    await opened.goto(url)
     await ready(opened)
     yield opened
     await context.close()
@@ -91,7 +100,7 @@ async def begin(page: Page, file: Path) -> None:
     """Attach, look at the card, confirm."""
     await page.set_input_files("input[type=file]", file)
     await shows(page, re.escape(file.name))
-    await say(page, "make this faster")
+    await say(page, "make this faster in 1 round")
     await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
     await shows(page, "SmallSoftmax")
     await button(page, "^Go$").click()
@@ -139,19 +148,20 @@ async def test_the_whole_story(page, small, tmp_path):
     await opens(small, next(exported.rglob("module.py")))
 
 
-async def test_what_was_attached_and_made_is_there_after_a_restart(page, server, small):
-    await begin(page, small)
-    await button(page, "^Stop").click()
-    await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
-    address = page.url
-    await server.kill()
-    server.port = urlsplit(server.url).port
-    await server.start()
-    await page.goto(address)
-    await ready(page)
-    await shows(page, re.escape(small.name))
-    await shows(page, "make this faster")
-    await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
+async def test_what_was_attached_and_made_is_there_after_a_restart(browser, mortal, small):
+    async with page_at(browser, mortal.url) as page:
+        await begin(page, small)
+        await button(page, "^Stop").click()
+        await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
+        address = page.url
+        await mortal.kill()
+        mortal.port = urlsplit(mortal.url).port
+        await mortal.start()
+        await page.goto(address)
+        await ready(page)
+        await shows(page, re.escape(small.name))
+        await shows(page, "make this faster")
+        await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
 
 
 HOSTILE = """

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+import pytest_asyncio
 import socketio
 
 
-@pytest.fixture
-async def locked(driver, tmp_path: Path):
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def locked(driver, tmp_path_factory):
     """A server to which anna and bert may log in."""
-    home = tmp_path / "home"
+    home = tmp_path_factory.mktemp("locked") / "home"
     for name in ("anna", "bert"):
         await asyncio.to_thread(add, driver, home, name)
-    running = driver.Server(home, "--target", "cpu")
-    await running.start()
-    yield running
-    await running.stop()
+    async with driver.Server(home, "--target", "cpu") as running:
+        yield running
 
 
 def add(driver, home: Path, name: str) -> None:
@@ -54,14 +53,14 @@ async def test_what_nobody_understands_is_answered_with_buttons(server, visit, d
     await driver.until(lambda: anna.button(".") is not None, 60, anna.told)
 
 
-async def test_conversations_and_files_survive_a_killed_server(server, visit, small):
-    anna = await visit(server.url)
+async def test_conversations_and_files_survive_a_killed_server(mortal, visit, small):
+    anna = await visit(mortal.url)
     await anna.say("what can you do?", small)
     await anna.press("^cancel$", 240)
     await anna.read(r"small.{1,2}softmax.py")
-    await server.kill()
-    await server.start()
-    again = await visit(server.url, thread=anna.thread)
+    await mortal.kill()
+    await mortal.start()
+    again = await visit(mortal.url, thread=anna.thread)
     await again.read("what can you do")
     file = next(e for e in again.elements.values() if e["name"] == "small_softmax.py")
     answer = await again.http.get(str(file["url"]))

@@ -14,6 +14,9 @@ from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
+# So many spares are left for files: somebody waits to be told what theirs is.
+FOR_FILES = 2
+
 
 class Keeper:
     """The workers of one device.
@@ -62,7 +65,7 @@ class Keeper:
     @asynccontextmanager
     async def short_lived(self, name: str) -> AsyncIterator[WorkerProcess]:
         """A worker of one's own, so that what a file leaves behind meets nothing else."""
-        worker = await self._start(name)
+        worker = await self._start(name, leave=0)
         self._beside.add(worker)
         try:
             yield worker
@@ -87,13 +90,13 @@ class Keeper:
         """The persistent worker, started when there is none."""
         if self._worker is None or not self._worker.alive:
             self.questions = 0
-            self._worker = await self._start("evaluate")
+            self._worker = await self._start("evaluate", leave=FOR_FILES)
         return self._worker
 
-    async def _start(self, name: str) -> WorkerProcess:
+    async def _start(self, name: str, *, leave: int) -> WorkerProcess:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        if self._spares is not None and (spare := self._spares.take()) is not None:
+        if self._spares is not None and (spare := self._spares.take(leave)) is not None:
             return spare
         try:
             return await WorkerProcess.start(self._scratch / name, self._rules)

@@ -1,6 +1,7 @@
 """Workers that stand ready, for whoever cannot wait for one to start.
 
-A start takes seconds, most of them torch's import. It waits until nobody holds the device's lease,
+A start takes seconds, most of them torch's imports, and so does the first export, which a spare has
+behind it (`tools.tasks.rehearsal`). It waits until nobody holds the device's lease,
 so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
 with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
 """
@@ -10,6 +11,8 @@ import logging
 from itertools import count
 from pathlib import Path
 
+from tools.evaluate.messages import RehearseRequest
+from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
@@ -32,7 +35,7 @@ class Spares:
         scratch: Path,
         rules: Rules,
         lease: asyncio.Lock,
-        wanted: int = 2,
+        wanted: int = 4,
         after_s: float = 5.0,
     ) -> None:
         self._scratch, self._rules, self._lease = scratch, rules, lease
@@ -47,10 +50,14 @@ class Spares:
         """How many can be taken at once."""
         return sum(worker.alive for worker in self._ready)
 
-    def take(self) -> WorkerProcess | None:
-        """A worker that was never asked anything; None where none stands ready."""
+    def take(self, leave: int = 0) -> WorkerProcess | None:
+        """A worker that was never asked anything; None where none stands ready.
+
+        Args:
+            leave: So many are left for those who are in a greater hurry.
+        """
         taken = None
-        while self._ready and taken is None:
+        while len(self._ready) > leave and taken is None:
             worker = self._ready.pop(0)
             taken = worker if worker.alive else None
         self.fill(self._after_s)
@@ -78,8 +85,16 @@ class Spares:
                 pass  # somebody who measures is let finish
             try:
                 name = f"spare-{next(self._numbers)}"
-                self._ready.append(await WorkerProcess.start(self._scratch / name, self._rules))
+                self._ready.append(await self._started(self._scratch / name))
             except WorkerBrokenError as broken:
                 # Whoever needs a worker starts one and is told what is wrong with it.
                 log.warning("no spare worker: %s", str(broken).splitlines()[0])
                 return
+
+    async def _started(self, scratch: Path) -> WorkerProcess:
+        """A worker that has everything imported, and was asked for nothing else."""
+        worker = await WorkerProcess.start(scratch, self._rules)
+        reply = await worker.ask(RehearseRequest(), self._rules.start_s)
+        if isinstance(reply, Ended):
+            raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
+        return worker

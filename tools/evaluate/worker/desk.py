@@ -21,6 +21,8 @@ from tools.evaluate.messages import (
     OpenProfilerRequest,
     Profiled,
     ProfileRequest,
+    Rehearsed,
+    RehearseRequest,
     Request,
     Stage,
     Traced,
@@ -33,7 +35,7 @@ from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
 from tools.evaluate.worker.station import Station
 from tools.hardware import measure_ceilings
 from tools.nouns import Baseline, Refusal, Task
-from tools.tasks import RefusedError, trace
+from tools.tasks import RefusedError, rehearse, trace
 
 Announce = Callable[[Stage], None]
 
@@ -52,6 +54,9 @@ class Desk:
             case TraceRequest():
                 with no_new_processes():
                     return Traced(result=trace(request.source, request.path, request.policy))
+            case RehearseRequest():
+                rehearse()
+                return Rehearsed()
             case CeilingsRequest():
                 return CeilingsMeasured(hardware=measure_ceilings(request.hardware))
             case AuditRequest():

@@ -1,0 +1,90 @@
+"""Keeps Python's collector of cycles from stopping the page.
+
+A full collection looks at every object of the process and stops every thread of it meanwhile.
+What this server imports, Chainlit, LangGraph, pyribs and what they bring, is 800,000 objects that
+live as long as the process: 150 to 600 ms a collection, and a page that stands still as long. So
+the collector rests while they are imported; then they are put out of its sight, and only what
+conversations make is looked at. Full collections of that come when nothing runs (`swept`), or by
+Python's own rule where something always runs.
+
+Not here: memory that is held on purpose, such as a conversation that somebody looks at.
+"""
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+
+# How many objects more than fewer make a young, and how many of those make an older collection:
+# a message or a plan makes tens of thousands that are gone at once.
+THRESHOLDS = (20_000, 20, 10)
+SWEEP_S = 30.0
+
+
+@contextlib.contextmanager
+def imports_out_of_sight() -> Iterator[None]:
+    """Import inside of this; afterwards the collector never looks at what was made meanwhile.
+
+    Nothing is collected first, which would itself take half a second: the cycles that imports
+    leave behind are a few hundred objects, once.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
+        gc.enable()
+
+
+@contextlib.asynccontextmanager
+async def swept(quiet: Callable[[], bool], every_s: float = SWEEP_S) -> AsyncIterator[None]:
+    """Collect what conversations have left behind, now and then while `quiet` holds."""
+    task = asyncio.create_task(_sweep(quiet, every_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _sweep(quiet: Callable[[], bool], every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        if quiet():
+            gc.collect()
+
+
+@dataclass
+class Collections:
+    """How long collections took, in seconds of the monotonic clock; feel with `felt`."""
+
+    longest_s: float = 0.0
+    last_s: float = 0.0
+    last_ended_s: float = 0.0
+    _began_s: float = 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """Python calls this before and after each."""
+        if phase == "start":
+            self._began_s = time.monotonic()
+        elif info["generation"] == 2:
+            self.last_ended_s = time.monotonic()
+            self.last_s = self.last_ended_s - self._began_s
+            self.longest_s = max(self.longest_s, self.last_s)
+
+    @contextlib.contextmanager
+    def felt(self) -> Iterator["Collections"]:
+        """Watch the collector."""
+        gc.callbacks.append(self)
+        try:
+            yield self
+        finally:
+            gc.callbacks.remove(self)
+
+    def since(self, began_s: float) -> float:
+        """How long the last full collection took, if it ended after this moment; 0 if not."""
+        return self.last_s if self.last_ended_s >= began_s else 0.0
