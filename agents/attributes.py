@@ -9,18 +9,22 @@ so another can act on it.
 from collections.abc import Iterable
 
 from tools.archive.behaviour import declared, outcomes
-from tools.nouns import Candidate, CompileReport
+from tools.nouns import Candidate, CompileReport, LaunchShape
 
 LABELS = ("memory", "compute", "parallel")
 # What a compiler reports is an outcome: it can explain a gap, but nobody can choose it.
 OUTCOMES = ("registers", "spills", "shared")
 
 
-def attributes(candidate: Candidate, reports: tuple[CompileReport, ...] = ()) -> dict[str, str]:
+def attributes(
+    candidate: Candidate,
+    reports: tuple[CompileReport, ...] = (),
+    launches: tuple[LaunchShape, ...] = (),
+) -> dict[str, str]:
     """Everything that sets a candidate apart, by name."""
     found = declared(candidate)
     found |= {setting.name: str(setting.value) for setting in candidate.settings}
-    return found | outcomes(reports)
+    return found | outcomes(reports, launches)
 
 
 def choices(candidate: Candidate) -> dict[str, str]:

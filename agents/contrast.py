@@ -17,7 +17,7 @@ from agents.attributes import attributes
 from agents.memo import ByIdentity
 from tools.archive import Standing, is_timed
 from tools.candidates import implementation_key
-from tools.nouns import Evaluation, Value
+from tools.nouns import Candidate, Evaluation, Value
 
 BUCKETS = 4
 TEMPERATURE = 0.5
@@ -77,8 +77,12 @@ def _sample(item: Standing) -> Sample | None:
         median_ms=median_ms,
         implementation=implementation_key(item.candidate),
         tunables=tuple(setting.name for setting in item.candidate.settings),
-        attributes=tuple(sorted(attributes(item.candidate, item.evaluation.reports).items())),
+        attributes=tuple(sorted(_attributes(item.candidate, item.evaluation).items())),
     )
+
+
+def _attributes(candidate: Candidate, evaluation: Evaluation) -> dict[str, str]:
+    return attributes(candidate, evaluation.reports, evaluation.launches)
 
 
 # An archive hands out the same standings round after round, a thousand of them after a while.

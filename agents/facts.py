@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Rank, Task
-from tools.profile import evidence_for
+from tools.profile import evidence_for, reported
 
 
 def known(
@@ -24,7 +24,7 @@ def known(
         read = evidence_for(evaluation, candidate, task, hardware)
         found += [item for item in read if item.value is not None]
     else:
-        found += _reported(evaluation)
+        found += reported(evaluation)
     return tuple(found)
 
 
@@ -47,24 +47,6 @@ def _timings(evaluation: Evaluation) -> Iterable[Evidence]:
         yield _measured(f"speedup_vs_{item.baseline}", item.ratio, "x", "interleaved comparison")
     if evaluation.verification.error_ratio is not None:
         yield _measured("error_ratio", evaluation.verification.error_ratio, "", "verification")
-
-
-def _reported(evaluation: Evaluation) -> Iterable[Evidence]:
-    """The compiler's report, under the names that the profiler gives it."""
-    for report in evaluation.reports:
-        for name, value, unit in (
-            ("registers", report.registers, "per thread"),
-            ("spills", report.spill_bytes, "bytes"),
-            ("shared_memory", report.shared_bytes, "bytes per block"),
-        ):
-            if value is not None:
-                yield Evidence(
-                    name=f"{report.kernel}.{name}",
-                    rank=Rank.STATIC,
-                    value=value,
-                    unit=unit,
-                    source="compiler report",
-                )
 
 
 def _measured(name: str, value: float, unit: str, source: str) -> Evidence:

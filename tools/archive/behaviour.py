@@ -1,13 +1,13 @@
 """How a candidate behaves, in three words: what it does to memory, to arithmetic, to the machine.
 
-What the compiler measured goes before what the writer declared: registers and shared memory come
-from its report, and only where a language has no such report does the declared label stand
-alone. Nothing here reads source text.
+What was measured goes before what the writer declared: registers and static shared memory come
+from the compiler's report, dynamic shared memory from the launches, and only where a language has
+no such report does the declared label stand alone. Nothing here reads source text.
 """
 
 from functools import lru_cache
 
-from tools.nouns import Candidate, CompileReport, Evaluation, Value
+from tools.nouns import Candidate, CompileReport, Evaluation, LaunchShape, Value
 
 UNKNOWN = "unknown"
 # Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.
@@ -30,13 +30,17 @@ def declared(candidate: Candidate) -> dict[str, str]:
 
 def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:
     """The cell that an evaluated candidate falls into."""
-    return _cell(candidate.strategies, evaluation.reports)
+    return _cell(candidate.strategies, evaluation.reports, evaluation.launches)
 
 
 @lru_cache(maxsize=4096)
-def _cell(strategies: tuple[str, ...], reports: tuple[CompileReport, ...]) -> Behaviour:
+def _cell(
+    strategies: tuple[str, ...],
+    reports: tuple[CompileReport, ...],
+    launches: tuple[LaunchShape, ...],
+) -> Behaviour:
     """Asked again and again for the same candidates, in every round of a long search."""
-    words, measured = _words(strategies), outcomes(reports)
+    words, measured = _words(strategies), outcomes(reports, launches)
     memory = [words.get("memory", UNKNOWN)]
     if measured.get("shared", "<= 0") != "<= 0":
         memory.append(f"shared {measured['shared']} bytes")
@@ -52,8 +56,13 @@ def _cell(strategies: tuple[str, ...], reports: tuple[CompileReport, ...]) -> Be
     )
 
 
-def outcomes(reports: tuple[CompileReport, ...]) -> dict[str, str]:
-    """The compiler's report in coarse steps, so that near-equal kernels compare as equal."""
+def outcomes(
+    reports: tuple[CompileReport, ...], launches: tuple[LaunchShape, ...] = ()
+) -> dict[str, str]:
+    """What a candidate cost, in coarse steps, so that near-equal kernels compare as equal.
+
+    Shared memory is static and dynamic together, of the kernel that takes most.
+    """
     found = {}
     registers = [report.registers for report in reports if report.registers is not None]
     if registers:
@@ -61,10 +70,19 @@ def outcomes(reports: tuple[CompileReport, ...]) -> dict[str, str]:
     spills = [report.spill_bytes for report in reports if report.spill_bytes is not None]
     if spills:
         found["spills"] = "yes" if max(spills) else "no"
-    shared = [report.shared_bytes for report in reports if report.shared_bytes is not None]
+    shared = [
+        report.shared_bytes + dynamic_bytes(report.kernel, launches)
+        for report in reports
+        if report.shared_bytes is not None
+    ]
     if shared:
         found["shared"] = _step(max(shared), SHARED_STEPS_BYTES)
     return found
+
+
+def dynamic_bytes(kernel: str, launches: tuple[LaunchShape, ...]) -> int:
+    """The most dynamic shared memory that a kernel was launched with."""
+    return max((shape.shared_bytes for shape in launches if shape.kernel == kernel), default=0)
 
 
 def _words(strategies: tuple[str, ...]) -> dict[str, str]:

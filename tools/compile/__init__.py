@@ -10,14 +10,17 @@ from tools.compile.cpp import cpp_compiler, cpp_flags
 from tools.compile.cuda import INCLUDE
 from tools.compile.pool import shutdown_compilers
 from tools.compile.results import Built, CompileFailure
+from tools.compile.vectorising import VectorisingTold, vector_report
 
 __all__ = [
     "INCLUDE",
     "Built",
     "CompileFailure",
+    "VectorisingTold",
     "compile_candidate",
     "cpp_compiler",
     "cpp_flags",
     "shutdown_compilers",
+    "vector_report",
     "with_macros",
 ]

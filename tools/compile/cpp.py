@@ -55,9 +55,7 @@ def compile_cpp(
     command, assembly = cpp_compiler(), output.with_suffix(".s")
     text = output.with_name("kernel.cpp")
     text.write_text(source, encoding="utf-8")
-    prelude = precompiled(compiler, command, _CODE, _PRELUDE, cpp_identity())
-    folders = [f"-I{folder}" for folder in (prelude, INCLUDE) if folder is not None]
-    generate = [*command, *_CODE, *folders, "-S", text.name, "-o", assembly.name]
+    generate = [*assembly_command(compiler), text.name, "-o", assembly.name]
     link = [*command, *_LINK, assembly.name, "-o", output.name, *openmp_library(), "-lm"]
     request = {
         "kind": "commands",
@@ -72,6 +70,18 @@ def compile_cpp(
         _check(source, assembly, output)
     assembly.unlink()
     return answer.log
+
+
+def assembly_command(compiler: Compiler) -> list[str]:
+    """The command that makes assembly of a kernel, but for its files.
+
+    Raises:
+        EnvironmentLacksError: When there is no compiler.
+    """
+    command = cpp_compiler()
+    prelude = precompiled(compiler, command, _CODE, _PRELUDE, cpp_identity())
+    folders = [f"-I{folder}" for folder in (prelude, INCLUDE) if folder is not None]
+    return [*command, *_CODE, *folders, "-S"]
 
 
 def cpp_compiler() -> list[str]:

@@ -21,6 +21,7 @@ from tools.nouns.graph import (
     TensorSpec,
 )
 from tools.nouns.idea import Analysis, Claim, Idea, LedgerEntry, Prediction
+from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import (
     Baseline,
     Baselines,
@@ -69,6 +70,7 @@ __all__ = [
     "KernelCounters",
     "KernelTime",
     "Language",
+    "LaunchShape",
     "LedgerEntry",
     "ListArg",
     "Measurement",

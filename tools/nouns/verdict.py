@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import Comparison, Measurement
 from tools.nouns.value import Value
 
@@ -110,12 +111,14 @@ class Evaluation(Value):
     """Everything known about one candidate after one trip up the ladder.
 
     `screen` is the short timing that every correct candidate gets; `comparisons` the precise
-    interleaved ones, one a baseline, that only promising candidates get.
+    interleaved ones, one a baseline, that only promising candidates get. `launches` is how its
+    plan really launched its kernels, () for one that was not timed.
     """
 
     candidate: str
     verification: Verification
     reports: tuple[CompileReport, ...] = ()
+    launches: tuple[LaunchShape, ...] = ()
     compiler_log: str = ""
     screen: Measurement | None = None
     comparisons: tuple[Comparison, ...] = ()

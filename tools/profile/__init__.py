@@ -4,9 +4,16 @@ Symptoms are worked out here, before any model reads a number. What this covers 
 no counters: the roofline, the compiler's resource report, occupancy and telemetry.
 """
 
-from tools.profile.evidence import evidence_for
+from tools.profile.evidence import evidence_for, reported
 from tools.profile.measured import measured_evidence
 from tools.profile.occupancy import Occupancy, occupancy
 from tools.profile.symptoms import symptoms
 
-__all__ = ["Occupancy", "evidence_for", "measured_evidence", "occupancy", "symptoms"]
+__all__ = [
+    "Occupancy",
+    "evidence_for",
+    "measured_evidence",
+    "occupancy",
+    "reported",
+    "symptoms",
+]

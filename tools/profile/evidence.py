@@ -6,10 +6,12 @@ Not covered yet: hardware counters. Their absence is itself a reading, with what
 import re
 
 from profiles.load import Hardware
-from tools.nouns import Candidate, CompileReport, Evaluation, Evidence, Rank, Task
+from tools.archive.behaviour import dynamic_bytes
+from tools.nouns import Candidate, Evaluation, Evidence, LaunchShape, Rank, Task
 from tools.profile.occupancy import occupancy
 
 _BYTES_PER_GB = 1e9
+REPORT, SHARED_UNIT = "compiler report", "bytes per block"
 
 
 def evidence_for(
@@ -20,7 +22,7 @@ def evidence_for(
         return ()
     return (
         *_roofline(evaluation.median_ms, task, hardware),
-        *_resources(evaluation.reports, candidate, hardware),
+        *_resources(evaluation, candidate, hardware),
         *_telemetry(evaluation),
         _counters_missing(hardware),
     )
@@ -49,26 +51,75 @@ def _roofline(median_ms: float, task: Task, hardware: Hardware) -> tuple[Evidenc
 
 
 def _resources(
-    reports: tuple[CompileReport, ...], candidate: Candidate, hardware: Hardware
+    evaluation: Evaluation, candidate: Candidate, hardware: Hardware
 ) -> tuple[Evidence, ...]:
-    readings: list[Evidence] = []
-    for report in reports:
-        for name, value, unit in (
-            ("registers", report.registers, "per thread"),
-            ("spills", report.spill_bytes, "bytes"),
-            ("shared_memory", report.shared_bytes, "bytes per block"),
-        ):
-            if value is not None:
-                readings.append(_static(f"{report.kernel}.{name}", value, unit, "compiler report"))
-        threads = block_threads(candidate, report.kernel)
-        if threads and (held := occupancy(report, threads, hardware)):
+    readings = list(reported(evaluation))
+    for report in evaluation.reports:
+        shape = _largest(report.kernel, evaluation.launches)
+        dynamic = dynamic_bytes(report.kernel, evaluation.launches)
+        threads = shape.threads if shape else block_threads(candidate, report.kernel)
+        held = occupancy(report, threads, hardware, dynamic_bytes=dynamic) if threads else None
+        if held is not None:
             source = f"limited by {held.limit} at {threads} threads a block"
             readings.append(_static(f"{report.kernel}.occupancy", held.fraction, "", source))
+        if held is not None and shape is not None and held.blocks_per_sm and hardware.sm_count:
+            readings.append(_waves(shape, held.blocks_per_sm, hardware.sm_count))
+    return (*readings, *_launches(evaluation.launches))
+
+
+def reported(evaluation: Evaluation) -> tuple[Evidence, ...]:
+    """Registers, spills and shared memory of every kernel, dynamic shared memory included."""
+    readings = []
+    for report in evaluation.reports:
+        dynamic = dynamic_bytes(report.kernel, evaluation.launches)
+        more = f" and {dynamic} dynamic bytes of the launch" if dynamic else ""
+        for name, value, unit, source in (
+            ("registers", report.registers, "per thread", REPORT),
+            ("spills", report.spill_bytes, "bytes", REPORT),
+            ("shared_memory", _plus(report.shared_bytes, dynamic), SHARED_UNIT, f"{REPORT}{more}"),
+        ):
+            if value is not None:
+                readings.append(_static(f"{report.kernel}.{name}", value, unit, source))
     return tuple(readings)
 
 
+def _waves(shape: LaunchShape, blocks_per_sm: int, sm_count: int) -> Evidence:
+    """How often the device is filled with blocks; the last time perhaps only in part."""
+    waves = shape.blocks / (blocks_per_sm * sm_count)
+    source = f"{shape.blocks} blocks, {blocks_per_sm} on each of {sm_count} multiprocessors"
+    return _static(f"{shape.kernel}.waves", waves, "waves", source)
+
+
+def _launches(shapes: tuple[LaunchShape, ...]) -> tuple[Evidence, ...]:
+    if not shapes:
+        return ()
+    count = sum(shape.launches for shape in shapes)
+    return (
+        Evidence(
+            name="launches_per_call",
+            rank=Rank.MEASURED,
+            value=count,
+            unit="launches",
+            source="the plan as it ran",
+        ),
+    )
+
+
+def _largest(kernel: str, shapes: tuple[LaunchShape, ...]) -> LaunchShape | None:
+    """The launch of a kernel with most threads."""
+    own = [shape for shape in shapes if shape.kernel == kernel]
+    return max(own, key=lambda shape: shape.blocks * shape.threads, default=None)
+
+
+def _plus(static: int | None, dynamic: int) -> int | None:
+    return None if static is None else static + dynamic
+
+
 def block_threads(candidate: Candidate, kernel: str) -> int | None:
-    """Threads of a block as the plan launches `kernel`; None when it is not a plain product."""
+    """Threads of a block as the plan's text has it; None when it is not a plain product.
+
+    For evaluations from before launches were noted.
+    """
     launch = re.search(rf"launch\(\s*[\"']{re.escape(kernel)}[\"'](.*)", candidate.plan)
     block = (
         re.search(r"block=([A-Za-z0-9_*() ,]+?)(?:,\s*\w+=|\)\s*$)", launch[1]) if launch else None

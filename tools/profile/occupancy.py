@@ -22,10 +22,12 @@ class Occupancy(Value):
     limit: str
 
 
-def occupancy(report: CompileReport, threads: int, hardware: Hardware) -> Occupancy | None:
+def occupancy(
+    report: CompileReport, threads: int, hardware: Hardware, *, dynamic_bytes: int = 0
+) -> Occupancy | None:
     """Occupancy of a kernel launched with blocks of `threads`; None where limits are unknown.
 
-    Dynamic shared memory is not in a compile report, so a kernel that uses it is overestimated.
+    `dynamic_bytes` is the launch's dynamic shared memory, which no compile report knows.
     """
     if hardware.threads_per_sm is None or hardware.registers_per_sm is None or threads < 1:
         return None
@@ -38,7 +40,8 @@ def occupancy(report: CompileReport, threads: int, hardware: Hardware) -> Occupa
         per_warp = _round_up(report.registers * _WARP, _REGISTER_UNIT)
         limits["registers"] = hardware.registers_per_sm // per_warp // warps
     if hardware.shared_kib_per_sm:
-        used = _round_up(report.shared_bytes or 0, _SHARED_UNIT_BYTES) + _SHARED_RESERVED_BYTES
+        asked = (report.shared_bytes or 0) + dynamic_bytes
+        used = _round_up(asked, _SHARED_UNIT_BYTES) + _SHARED_RESERVED_BYTES
         limits["shared memory"] = hardware.shared_kib_per_sm * 1024 // used
     limit, blocks = min(limits.items(), key=lambda item: item[1])
     fraction = min(1.0, blocks * warps * _WARP / hardware.threads_per_sm)

@@ -24,6 +24,7 @@ async def test_an_honest_kernel_is_correct_and_timed(kernel: Make, verdict_of: S
     assert checked.error_ratio <= 4
     assert checked.allclose_1e4
     assert checked.coverage == 1.0
+    assert [shape.launches for shape in found.launches] == [1]
     assert checked.method == "own kernels"
     assert checked.precision == "fp32"
     assert set(checked.distributions) == {"task", "large_offset"}

@@ -1,6 +1,7 @@
 import pytest
 
-from tools.nouns import CompileReport, Rank
+from tools.archive.behaviour import behaviour
+from tools.nouns import CompileReport, LaunchShape, Rank
 from tools.profile import evidence_for, occupancy, symptoms
 from tools.profile.evidence import block_threads
 
@@ -69,3 +70,30 @@ def test_the_block_is_read_from_the_plan_and_its_settings(candidate):
 def test_a_candidate_that_was_not_timed_has_no_evidence(evaluation, candidate, task, h200):
     untimed = evaluation(1.0).model_copy(update={"screen": None})
     assert evidence_for(untimed, candidate, task, h200) == ()
+
+
+def test_dynamic_shared_memory_of_the_launch_counts(evaluation, candidate, task, h200):
+    shape = LaunchShape(
+        kernel="k", grid=(132 * 3, 1, 1), block=(128, 2, 1), shared_bytes=100 * 1024
+    )
+    launched = evaluation(1.0, registers=32, shared_bytes=1024).model_copy(
+        update={"launches": (shape,)}
+    )
+    readings = evidence_for(launched, candidate, task, h200)
+    assert named(readings, "k.shared_memory").value == 101 * 1024
+    assert "dynamic" in named(readings, "k.shared_memory").source
+    held = named(readings, "k.occupancy")
+    assert held.value == pytest.approx(0.25)
+    # The plan's text says 512 threads; what it really launched counts.
+    assert held.source == "limited by shared memory at 256 threads a block"
+    assert named(readings, "k.waves").value == pytest.approx(1.5)
+    assert named(readings, "launches_per_call").value == 1
+    assert behaviour(candidate, launched).memory.endswith("shared > 49152 bytes")
+
+
+def test_a_block_that_does_not_fit_has_no_occupancy_and_no_waves(evaluation, candidate, task, h200):
+    shape = LaunchShape(kernel="k", block=(1024, 1, 1), shared_bytes=300 * 1024)
+    launched = evaluation(1.0, shared_bytes=0).model_copy(update={"launches": (shape,)})
+    readings = evidence_for(launched, candidate, task, h200)
+    assert named(readings, "k.occupancy").value == 0
+    assert not [item for item in readings if item.name == "k.waves"]

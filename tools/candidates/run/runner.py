@@ -25,12 +25,13 @@ from tools.candidates.run.guards import (
 )
 from tools.candidates.run.imports import BUILTINS
 from tools.candidates.run.loading import load
+from tools.candidates.run.observed import Notes
 from tools.candidates.run.operators import resolve
 from tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
 from tools.candidates.settings import complete_settings
 from tools.candidates.signature import parse_kernel
 from tools.compile import Built
-from tools.nouns import Candidate
+from tools.nouns import Candidate, Language, LaunchShape
 
 Around = Callable[[str, Callable[..., object]], Callable[..., object]]
 
@@ -83,8 +84,8 @@ class PlanRunner:
         self._namespace |= {"inf": float("inf"), "nan": float("nan")}
         self._namespace |= {item.name: item.value for item in settings}
         self._namespace |= self._helpers()
-        launchers = load(self.source, built, self.device)
-        self._namespace |= {launcher_name(name): call for name, call in launchers.items()}
+        self._launchers = load(self.source, built, self.device)
+        self._namespace |= {launcher_name(name): call for name, call in self._launchers.items()}
         self._namespace |= {
             operator_name(path): resolve(path, self.device) for path in self.plan.operators
         }
@@ -174,6 +175,24 @@ class PlanRunner:
             call = self._namespace[place]
             assert callable(call)
             self._namespace[place] = around(name, call)
+
+    def launches(
+        self, args: Sequence[object], weights: Mapping[str, torch.Tensor]
+    ) -> tuple[LaunchShape, ...]:
+        """Run the plan's `forward` once more and say how it launched its kernels.
+
+        Raises:
+            LaunchRefused: When the plan cannot be carried out.
+            DeviceError: When the device reports an error of earlier work.
+        """
+        notes = Notes(geometry=self.source.language is Language.CUDA)
+        plain = self._launchers
+        try:
+            self._namespace |= {launcher_name(n): notes.taking(n, c) for n, c in plain.items()}
+            self._run(self._forward, args, weights)
+        finally:
+            self._namespace |= {launcher_name(name): call for name, call in plain.items()}
+        return notes.shapes
 
     def _run(
         self,

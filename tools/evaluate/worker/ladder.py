@@ -180,6 +180,8 @@ class Ladder:
         start = time.perf_counter()
         harness = self._station.harness
         self._candidate_runs("the candidate is timed", often=True)
+        launches = runner.launches(harness.sets[0], weights)
+        evaluation = evaluation.model_copy(update={"launches": launches})
         share, method = self._coverage(weights)
         inspection = Inspection(
             bench, weights, lambda: runner.prepare_again(weights), self._request.seed
