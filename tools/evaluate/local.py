@@ -52,6 +52,7 @@ from tools.nouns import (
     Task,
     TracePolicy,
 )
+from tools.profile.code import code_evidence
 from tools.tasks import read_source
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
@@ -237,8 +238,10 @@ class LocalExecutor:
             built=built,
             seed=fresh_seed(self._seed, task.source_sha256, candidate.id, "profile"),
         )
+        code = await code_evidence(candidate, hardware)
         async with self._keeper.lease:
-            return await profile_here(request, self._keeper, self._aside, self._profiles)
+            found = await profile_here(request, self._keeper, self._aside, self._profiles)
+        return found.model_copy(update={"code": code})
 
     async def check_foreign(
         self, task: Task, foreign: Foreign, *, timed: bool = True

@@ -6,6 +6,7 @@ beside it with the reason and the cheapest remedy; a search goes on without.
 
 from typing import Literal
 
+from tools.nouns.evidence import Evidence
 from tools.nouns.value import Value
 
 Step = Literal["counters", "times"]
@@ -111,7 +112,7 @@ class Profile(Value):
     """Everything that was measured of one candidate beside its times against the baselines.
 
     `launches` is how many launches a call makes where that is known, of which the first few are
-    counted; `seconds` what the profiling took.
+    counted; `code` what its machine code says; `seconds` what the measuring took.
     """
 
     candidate: str
@@ -120,4 +121,5 @@ class Profile(Value):
     rules: tuple[RuleResult, ...] = ()
     launches: int | None = None
     missing: tuple[Missing, ...] = ()
+    code: tuple[Evidence, ...] = ()
     seconds: float = 0.0

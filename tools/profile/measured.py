@@ -26,6 +26,7 @@ def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
         *(item for counted in longest.values() for item in _counted(counted)),
         *_whole(profile),
         *(_ruled(rule) for rule in _rules(profile, longest) if rule.speedup_fraction is not None),
+        *profile.code,
         *(_missing(missing) for missing in profile.missing),
     )
 
