@@ -25,10 +25,12 @@ from tools.evaluate.messages import (
     Broken,
     CeilingsMeasured,
     CeilingsRequest,
+    HoldoutRequest,
     Judged,
     JudgeRequest,
     ProfileRequest,
     Reply,
+    ShapesTried,
     Traced,
     TraceRequest,
 )
@@ -51,13 +53,14 @@ from tools.nouns import (
     Refusal,
     Task,
     TracePolicy,
+    Verdict,
 )
 from tools.profile.code import code_evidence
 from tools.tasks import read_source
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
-Expected = TypeVar("Expected", Traced, Audited, BaselineMeasured, Judged)
+Expected = TypeVar("Expected", Traced, Audited, BaselineMeasured, Judged, ShapesTried)
 
 
 class LocalExecutor:
@@ -219,6 +222,8 @@ class LocalExecutor:
                 seed = self._fresh_seed(task, candidate.id)
                 again = request.model_copy(update={"seed": seed})
                 evaluation = cautious(evaluation, await self._judge(again, fresh=True))
+            if effort == "certify":
+                evaluation = await self._hold_out(request, evaluation)
         self._note_best(task, evaluation)
         return evaluation
 
@@ -318,6 +323,27 @@ class LocalExecutor:
             elif reply.how != "exited" or self._keeper.questions <= 1:
                 return evaluation_of(request, reply, self.isolation)
             # An older worker may have died of what an earlier candidate did to its memory.
+
+    async def _hold_out(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
+        """Try a correct candidate on other shapes; its worker may be lost over it."""
+        if found.verdict is not Verdict.CORRECT or not self.rules.has(Defence.HOLDOUT_SHAPES):
+            return found
+        asked = HoldoutRequest(
+            task=request.task,
+            hardware=request.hardware,
+            rules=request.rules,
+            candidate=request.candidate,
+            built=request.built,
+            seed=request.seed,
+        )
+        reply = await self._keeper.ask(asked, self.rules.reference_s)
+        if isinstance(reply, Ended):
+            when = f", while {reply.stage.words}" if reply.stage else ""
+            words = f"this shape only: on another one it {reply.words}{when}"
+        else:
+            words = _expect(reply, ShapesTried).words
+        checked = found.verification.model_copy(update={"shapes": words})
+        return found.model_copy(update={"verification": checked})
 
     def _compare_to(self, task: Task, effort: Effort) -> tuple[str, ...]:
         known = self._baselines.get(task_key(task))

@@ -107,6 +107,18 @@ class ProfileRequest(Value):
     seed: int
 
 
+class HoldoutRequest(Value):
+    """Is a candidate right on other shapes than its task's too? May lose the worker."""
+
+    kind: Literal["holdout"] = "holdout"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    candidate: Candidate
+    built: Built
+    seed: int
+
+
 Request = Annotated[
     TraceRequest
     | RehearseRequest
@@ -116,7 +128,8 @@ Request = Annotated[
     | JudgeRequest
     | OpenProfilerRequest
     | ProfileRequest
-    | ForeignRequest,
+    | ForeignRequest
+    | HoldoutRequest,
     Field(discriminator="kind"),
 ]
 
@@ -195,6 +208,13 @@ class Profiled(Value):
     missing: Missing | None = None
 
 
+class ShapesTried(Value):
+    """The answer to `HoldoutRequest`: the candidate's label, as `Verification.shapes` holds it."""
+
+    kind: Literal["shapes_tried"] = "shapes_tried"
+    words: str
+
+
 class Broken(Value):
     """An exception that nobody expected: Kernelwright itself is broken."""
 
@@ -204,7 +224,15 @@ class Broken(Value):
 
 
 Answer = Annotated[
-    Traced | Rehearsed | Audited | CeilingsMeasured | BaselineMeasured | Judged | Profiled | Broken,
+    Traced
+    | Rehearsed
+    | Audited
+    | CeilingsMeasured
+    | BaselineMeasured
+    | Judged
+    | ShapesTried
+    | Profiled
+    | Broken,
     Field(discriminator="kind"),
 ]
 

@@ -88,7 +88,8 @@ class Verification(Value):
     `precision` is the label: the task's own, a lower one, or `fp32 via fp16` for what splits its
     operands and loses nothing. `effective_bits` are the correct bits of a result on inputs that
     short significands get wrong, None where that was not measured. `apart` says why the candidate
-    is not ranked with those of the task's own precision; "" for one that is.
+    is not ranked with those of the task's own precision; "" for one that is. `shapes` says on which
+    other shapes it is right, or that it is for the task's only; "" where none was tried.
     """
 
     verdict: Verdict
@@ -102,6 +103,7 @@ class Verification(Value):
     precision: str = ""
     effective_bits: float | None = None
     apart: str = ""
+    shapes: str = ""
     distributions: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
     isolation: str = "not isolated"

@@ -3,6 +3,7 @@
 The weights are drawn once a worker, and moved for a while within `other_weights`.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
@@ -59,6 +60,13 @@ class Bench:
             self.reference = Reference.build(task, self.device, seed=seed)
         self.truth = Truth(task, self.reference, self.device, rules)
         self.mutated = tuple(mutation.target for mutation in task.graph.mutations)
+
+    def resized(self, task: Task) -> "Bench":
+        """The same reference and device for the task with inputs of other sizes."""
+        other = copy.copy(self)
+        other.task = task
+        other.truth = Truth(task, self.reference, self.device, self.rules)
+        return other
 
     @property
     def chunk_elements(self) -> int:

@@ -8,6 +8,7 @@ from tools.evaluate.clock.baselines import BaselineFailedError
 from tools.evaluate.foreign.ladder import ForeignLadder
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.judge.failures import poisoned
+from tools.evaluate.judge.holdout import held_out
 from tools.evaluate.messages import (
     Answer,
     Audited,
@@ -16,6 +17,7 @@ from tools.evaluate.messages import (
     BaselineRequest,
     CeilingsMeasured,
     CeilingsRequest,
+    HoldoutRequest,
     Judged,
     JudgeRequest,
     OpenProfilerRequest,
@@ -24,6 +26,7 @@ from tools.evaluate.messages import (
     Rehearsed,
     RehearseRequest,
     Request,
+    ShapesTried,
     Stage,
     Traced,
     TraceRequest,
@@ -71,6 +74,8 @@ class Desk:
                 return self._profile(request)
             case ForeignRequest():
                 return self._foreign(request)
+            case HoldoutRequest():
+                return self._hold_out(request)
         assert_never(request)
 
     def _audit(self, request: AuditRequest) -> Audited:
@@ -122,6 +127,22 @@ class Desk:
             return Judged(evaluation=ForeignLadder(request, self._announce).climb())
         finally:
             self.retire = "it judged foreign code, once"
+
+    def _hold_out(self, request: HoldoutRequest) -> ShapesTried:
+        rules = request.rules
+        station = self._at(request.task, request.hardware, rules, request.seed)
+        try:
+            found = held_out(
+                station.bench,
+                request.candidate,
+                request.built,
+                request.seed,
+                announce=lambda words: self._say(words, rules.candidate_s, "candidate"),
+                settle=lambda: self._say("the reference runs", rules.reference_s, "reference"),
+            )
+            return ShapesTried(words=found.words)
+        finally:
+            self.retire = poisoned(request.hardware.kind)
 
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
         """The station of this task, a new one when the last request was about another."""
