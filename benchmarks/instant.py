@@ -32,6 +32,7 @@ from tools.nouns import (
     Call,
     Candidate,
     Evaluation,
+    Profile,
     Prompt,
     Refusal,
     Reply,
@@ -195,6 +196,10 @@ class InstantExecutor:
         """A verdict by the candidate's id."""
         precise = effort != "screen" and bool(hash_of(candidate.id) % 8)
         return self.crowd.evaluation(candidate, precise=precise)
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """No device, no counters."""
+        return Profile(candidate=candidate.id)
 
     async def aclose(self) -> None:
         """Nothing to close."""

@@ -5,32 +5,20 @@ that would mend it. Exit status 0 when the main job can run here, 3 when it cann
 """
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 from tools.evaluate.executor import EnvironmentLacksError
-from tools.nouns import Language, Value
+from tools.nouns import Language
 from ui.commands.models import Choice, chosen_models
 from ui.complaints import Complaint
-
-Outcome = Literal["works", "missing", "optional"]
+from ui.probes import Row, architectures_row, cpu_rows, gpu_rows
 
 _COMPILE_TIMEOUT_S = 60.0
 _CPP = 'extern "C" void probe(float* x) { x[0] = 1.0f; }\n'
 _CUDA = 'extern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }\n'
 _PLAN = 'def forward(x):\n    launch("probe", {shape}args=(x,))\n    return x\n'
-
-
-class Row(Value):
-    """One thing tried: what came of it, in words, and what would mend it."""
-
-    subject: str
-    outcome: Outcome
-    words: str
-    remedy: str = ""
 
 
 def doctor(choice: Choice | None = None) -> int:
@@ -41,10 +29,11 @@ def doctor(choice: Choice | None = None) -> int:
 
 
 def exit_status(rows: tuple[Row, ...]) -> int:
-    """0 when the packages and the compiler of the device at hand work, else 3."""
+    """0 when packages, compiler and a kernel on the device at hand work, else 3."""
     outcomes = {row.subject: row.outcome for row in rows}
     compiler = "CUDA compiler" if outcomes["GPU"] == "works" else "C++ compiler"
-    needed = (outcomes["Python packages"], outcomes[compiler])
+    kernel = compiler.replace("compiler", "kernel")
+    needed = (outcomes["Python packages"], outcomes[compiler], outcomes[kernel])
     return 0 if all(outcome == "works" for outcome in needed) else 3
 
 
@@ -56,7 +45,7 @@ async def examine(choice: Choice | None = None) -> tuple[Row, ...]:
         ("CPU", _cpu),
         ("C++ compiler", lambda: _compile("C++ compiler", Language.CPP)),
         ("CUDA compiler", lambda: _compile("CUDA compiler", Language.CUDA)),
-        ("Nsight Compute", _ncu),
+        ("CUDA architectures", architectures_row),
         ("isolation", _isolation),
         ("model", lambda: _model(choice or Choice())),
     )
@@ -69,7 +58,26 @@ async def examine(choice: Choice | None = None) -> tuple[Row, ...]:
         except Exception as error:  # a broken installation may raise anything; it is a finding
             words = f"{type(error).__name__}: {error}"
             rows.append(Row(subject=subject, outcome="missing", words=words))
+        if subject == "CUDA architectures":
+            rows += await _kernels(rows)
     return tuple(rows)
+
+
+async def _kernels(before: list[Row]) -> list[Row]:
+    """A kernel on each device there is, and what can watch it."""
+    gpu = any(row.subject == "GPU" and row.outcome == "works" for row in before)
+    devices = [("C++ kernel", cpu_rows)] + [("CUDA kernel", gpu_rows)] * gpu
+    rows: list[Row] = []
+    for subject, tried in devices:
+        try:
+            rows += [row async for row in tried()]
+        except Exception as error:  # whatever breaks on a strange machine is a finding
+            words = f"{type(error).__name__}: {error}"
+            rows.append(Row(subject=subject, outcome="missing", words=words))
+    if not gpu:
+        words = "not tried: there is no device"
+        rows.append(Row(subject="Nsight Compute", outcome="optional", words=words))
+    return rows
 
 
 async def _packages() -> Row:
@@ -135,14 +143,6 @@ async def _compile(subject: str, language: Language) -> Row:
         return Row(subject=subject, outcome="missing", words=made.message)
     target = f" for {architecture}" if architecture else ""
     return Row(subject=subject, outcome="works", words=f"compiled a kernel{target}")
-
-
-async def _ncu() -> Row:
-    path = shutil.which("ncu")
-    if path is None:
-        remedy = "install Nsight Compute for hardware counters; the search works without"
-        return Row(subject="Nsight Compute", outcome="optional", words="not found", remedy=remedy)
-    return Row(subject="Nsight Compute", outcome="works", words=f"found at {path}")
 
 
 async def _model(choice: Choice) -> Row:

@@ -2,23 +2,84 @@ import pytest
 
 from ui import doctor
 from ui.commands.models import Choice
-from ui.doctor import Row, examine, exit_status
+from ui.doctor import examine, exit_status
+from ui.probes import Row, architectures_row, cpu_rows, gpu_rows, instructions
 
 
 def rows(**outcomes):
     named = {"Python packages": "works", "GPU": "optional", "C++ compiler": "works"}
-    named |= {"CUDA compiler": "works"} | {k.replace("_", " "): v for k, v in outcomes.items()}
+    named |= {"CUDA compiler": "works", "C++ kernel": "works", "CUDA kernel": "works"}
+    named |= {k.replace("_", " "): v for k, v in outcomes.items()}
     return tuple(Row(subject=k, outcome=v, words="") for k, v in named.items())
 
 
-async def test_both_compilers_are_tried_by_compiling_a_kernel():
+@pytest.fixture
+def unprobed(monkeypatch):
+    """The table without a kernel being run, which takes seconds and is tried once below."""
+
+    async def ran():
+        yield Row(subject="C++ kernel", outcome="works", words="")
+        yield Row(subject="CUDA kernel", outcome="works", words="")
+
+    monkeypatch.setattr(doctor, "cpu_rows", ran)
+    monkeypatch.setattr(doctor, "gpu_rows", ran)
+
+
+async def test_a_kernel_is_run_and_watched_on_whatever_there_is():
+    found = {row.subject: row async for row in cpu_rows()}
+    assert found["C++ kernel"].outcome == "works"
+    assert "agreed with PyTorch" in found["C++ kernel"].words
+    assert found["kernel times (CPU)"].words.startswith("recorded probe")
+    assert found["perf"].outcome in ("works", "optional")
+
+
+@pytest.mark.gpu
+async def test_a_kernel_on_the_device_is_run_and_watched():
+    found = {row.subject: row async for row in gpu_rows()}
+    assert found["CUDA kernel"].outcome == "works"
+    assert found["CUPTI"].words.startswith("recorded probe")
+    counted = found["Nsight Compute"]
+    assert counted.words.startswith("counted probe") or counted.remedy
+
+
+async def test_a_device_that_breaks_is_a_row(unprobed, monkeypatch):
+    async def broken():
+        yield Row(subject="C++ kernel", outcome="works", words="")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(doctor, "cpu_rows", broken)
+    missing = [row for row in await examine() if row.outcome == "missing"]
+    assert [row.subject for row in missing] == ["C++ kernel"]
+    assert "the disk is full" in missing[0].words
+
+
+@pytest.mark.parametrize(
+    ("output", "count"),
+    [
+        ("812345,,instructions:u,100,100.00,,", 812345),
+        ("<not supported>,,instructions:u,0,100.00,,", None),
+        ("Error: Access to performance monitoring is limited.", None),
+        ("", None),
+    ],
+)
+def test_perf_works_only_where_it_counted(output, count):
+    assert instructions(output) == count
+
+
+async def test_every_usual_architecture_is_compiled_for():
+    row = await architectures_row()
+    assert row.outcome == "works"
+    assert "sm_90a" in row.words
+
+
+async def test_both_compilers_are_tried_by_compiling_a_kernel(unprobed):
     found = {row.subject: row for row in await examine()}
     assert found["C++ compiler"].outcome == "works"
     assert found["CUDA compiler"].words.startswith("compiled a kernel for sm_")
     assert found["CPU"].outcome == "works"
 
 
-async def test_a_missing_compiler_is_a_row_with_its_remedy(monkeypatch, tmp_path):
+async def test_a_missing_compiler_is_a_row_with_its_remedy(unprobed, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
     found = {row.subject: row for row in await examine()}
@@ -35,7 +96,7 @@ async def test_a_missing_compiler_is_a_row_with_its_remedy(monkeypatch, tmp_path
         (Choice("tiny"), "missing", "where is the model 'tiny'"),
     ],
 )
-async def test_a_configured_model_is_asked(choice, outcome, words, monkeypatch):
+async def test_a_configured_model_is_asked(choice, outcome, words, unprobed, monkeypatch):
     for name in ("MODEL", "BASE_URL"):
         monkeypatch.delenv(f"KERNELWRIGHT_{name}", raising=False)
     monkeypatch.setattr(doctor, "_compile", lambda subject, language: doctor._cpu())
@@ -51,6 +112,8 @@ async def test_a_configured_model_is_asked(choice, outcome, words, monkeypatch):
         ({"CUDA compiler": "missing"}, 0),
         ({"C++ compiler": "missing"}, 3),
         ({"GPU": "works", "C++ compiler": "missing"}, 0),
+        ({"GPU": "works", "CUDA kernel": "missing"}, 3),
+        ({"C++ kernel": "missing"}, 3),
         ({"GPU": "works", "CUDA compiler": "missing"}, 3),
         ({"Python packages": "missing"}, 3),
     ],
@@ -59,7 +122,7 @@ def test_the_status_says_whether_the_main_job_can_run_here(outcomes, status):
     assert exit_status(rows(**outcomes)) == status
 
 
-def test_the_table_is_printed(capsys):
+def test_the_table_is_printed(unprobed, capsys):
     doctor.doctor()
     printed = capsys.readouterr().out
     assert "C++ compiler" in printed

@@ -73,7 +73,10 @@ async def count(request: ProfileRequest, scratch: Path) -> Counted:
     environment = worker_environment(scratch)
     asked, report = _places(request, scratch)
     limit_s = request.rules.profile_s
-    command = [*_collect(ncu, report, request.rules.profile_launches), *_child(asked, limit_s)]
+    command = [
+        *_collect(ncu, report, request.rules.profile_launches),
+        *child_command(asked, limit_s),
+    ]
     try:
         done = await run(command, timeout_s=limit_s, environment=environment, folder=scratch)
     except OSError as error:
@@ -102,7 +105,8 @@ def _collect(ncu: Path, report: Path, launches: int) -> list[str]:
     ]
 
 
-def _child(asked: Path, limit_s: float) -> list[str]:
+def child_command(asked: Path, limit_s: float) -> list[str]:
+    """One candidate, twice; to be run by whatever watches it."""
     module = "tools.evaluate.profiling.child"
     return [sys.executable, "-P", "-m", module, str(asked), str(int(limit_s))]
 

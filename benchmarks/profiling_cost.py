@@ -1,0 +1,147 @@
+"""What profiling an elite costs on a GPU, with hardware counters and without.
+
+    python benchmarks/profiling_cost.py --out benchmarks/results/h200/profiling_cost.json
+
+Three candidates of different shape (one kernel; two kernels; a kernel and a library operator),
+each profiled in turn by one executor, as a search does; the first profile also starts the worker
+that CUPTI may slow down. Then the same without Nsight Compute. Seconds of wall time, compiling
+left out, as `Profile.seconds` has them.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from tools.candidates import new_candidate
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.profiling.nsight import VARIABLE
+from tools.nouns import Candidate, Language, Profile, Refusal, Task, TracePolicy
+from tools.profile import measured_evidence
+
+FILE = """import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x * 2.0, dim=-1)
+
+def get_inputs():
+    return [torch.randn(4096, 8192)]
+"""
+SCALE = """extern "C" __global__ void scale(const float4* x, float4* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { float4 v = x[i]; v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2; y[i] = v; }
+}
+"""
+ROWS = """#include <kernelwright.cuh>
+extern "C" __global__ void softmax_rows(const float* x, float* y, int columns, float factor) {
+    __shared__ float part[256];
+    const float* a = x + size_t(blockIdx.x) * columns;
+    float top = -1e30f, sum = 0.0f;
+    for (int c = threadIdx.x; c < columns; c += 256) top = fmaxf(top, a[c] * factor);
+    part[threadIdx.x] = top;
+    __syncthreads();
+    for (int i = 0; i < 256; ++i) top = fmaxf(top, part[i]);
+    __syncthreads();
+    for (int c = threadIdx.x; c < columns; c += 256) sum += __expf(a[c] * factor - top);
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0.0f;
+    for (int i = 0; i < 256; ++i) sum += part[i];
+    float* b = y + size_t(blockIdx.x) * columns;
+    for (int c = threadIdx.x; c < columns; c += 256) b[c] = __expf(a[c] * factor - top) / sum;
+}
+"""
+ONE = """def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("softmax_rows", grid=rows, block=256, args=(x, y, columns, 2.0))
+    return y
+"""
+TWO = """def forward(x):
+    rows, columns = x.shape
+    z = empty_like(x)
+    launch("scale", grid=rows * columns // 1024, block=256, args=(x, z, rows * columns // 4))
+    y = empty_like(x)
+    launch("softmax_rows", grid=rows, block=256, args=(z, y, columns, 1.0))
+    return y
+"""
+LIBRARY = """def forward(x):
+    rows, columns = x.shape
+    z = empty_like(x)
+    launch("scale", grid=rows * columns // 1024, block=256, args=(x, z, rows * columns // 4))
+    return aten.softmax(z, -1)
+"""
+CANDIDATES = {
+    "one kernel": (ROWS, ONE),
+    "two kernels": (ROWS + SCALE, TWO),
+    "a kernel and a library operator": (SCALE, LIBRARY),
+}
+
+
+async def measured(label: str) -> list[dict[str, object]]:
+    """The seconds of every candidate's profile, by one executor of its own."""
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.py"
+        path.write_text(FILE)
+        executor = LocalExecutor.create("cuda", Path(folder) / "scratch")
+        try:
+            task = await executor.trace(path, TracePolicy())
+            if isinstance(task, Refusal):
+                raise SystemExit(task.sentence)
+            for name, (kernel, plan) in CANDIDATES.items():
+                candidate = new_candidate(Language.CUDA, kernel, plan)
+                judged = await executor.evaluate(task, candidate, "screen")
+                rows.append(await _row(executor, task, candidate, f"{label}, {name}"))
+                rows[-1]["verdict"] = judged.verdict.value
+                rows[-1]["median_ms"] = judged.median_ms
+                print(json.dumps(rows[-1]), flush=True)
+        finally:
+            await executor.aclose()
+    return rows
+
+
+async def _row(
+    executor: LocalExecutor, task: Task, candidate: Candidate, what: str
+) -> dict[str, object]:
+    start = time.perf_counter()
+    profile = await executor.profile(task, candidate)
+    return {
+        "what": what,
+        "seconds": round(profile.seconds, 3),
+        "seconds_around": round(time.perf_counter() - start, 3),
+        **_found(profile),
+    }
+
+
+def _found(profile: Profile) -> dict[str, object]:
+    readings = measured_evidence(profile)
+    return {
+        "counted_launches": len(profile.counters),
+        "kernel_times_ms": {item.kernel: round(item.time_ms, 5) for item in profile.times},
+        "counted_times_ms": {
+            item.kernel: round(item.counted_time_ms or 0.0, 5) for item in profile.counters
+        },
+        "rules": len(profile.rules),
+        "readings": sum(item.value is not None for item in readings),
+        "missing": [f"{item.step}: {item.why}; {item.remedy}" for item in profile.missing],
+    }
+
+
+async def main() -> None:
+    """Both, and the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    out: Path = parser.parse_args().out
+    with_counters = await measured("with counters")
+    os.environ[VARIABLE] = "/nonexistent/ncu"
+    without = await measured("without ncu")
+    told = {"goal_seconds": 6.0, "with_counters": with_counters, "without_ncu": without}
+    out.write_text(json.dumps(told, indent=1) + "\n")  # noqa: ASYNC240
+
+
+asyncio.run(main())

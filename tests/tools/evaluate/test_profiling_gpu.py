@@ -1,0 +1,88 @@
+"""Profiling on a real device: CUPTI's records, and Nsight Compute where it may read counters."""
+
+import pytest
+
+from tools.candidates import new_candidate
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.profiling.nsight import VARIABLE
+from tools.nouns import Language, Task, TracePolicy
+from tools.profile import measured_evidence
+
+pytestmark = pytest.mark.gpu
+
+FILE = """import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+def get_inputs():
+    return [torch.randn(2048, 2048)]
+"""
+# Stores a column at a time: 4 of the 32 bytes of each sector.
+SCATTER = """extern "C" __global__ void scatter(const float* x, float* y, int n) {
+    int row = blockIdx.x, column = threadIdx.x + blockIdx.y * blockDim.x;
+    y[size_t(column) * n + row] = x[size_t(row) * n + column];
+}
+"""
+PLAN = """
+def forward(x):
+    n = x.shape[0]
+    y = empty_like(x)
+    launch("scatter", grid=(n, n // 256), block=256, args=(x, y, n))
+    return aten.softmax(y, -1)
+"""
+
+
+@pytest.fixture
+async def executor(tmp_path):
+    made = LocalExecutor.create("cuda", tmp_path)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def task(executor, tmp_path):
+    path = tmp_path / "task.py"
+    path.write_text(FILE)
+    found = await executor.read(path, TracePolicy())
+    assert isinstance(found, Task)
+    return found
+
+
+async def test_every_launch_of_a_call_is_timed_and_counted(executor, task):
+    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    times = {item.kernel: item for item in profile.times}
+    assert times["scatter"].own
+    assert times["scatter"].block_threads == 256
+    assert profile.launches == 2
+    assert sum(item.share for item in profile.times) == pytest.approx(1.0)
+    if any(item.step == "counters" for item in profile.missing):
+        pytest.skip(profile.missing[0].why)
+    scatter, softmax = profile.counters
+    assert (scatter.own, softmax.own) == (True, False)
+    assert scatter.store_bytes_per_sector == pytest.approx(4.0)
+    assert scatter.load_bytes_per_sector == pytest.approx(32.0)
+    assert scatter.dram_read_bytes == pytest.approx(2048 * 2048 * 4, rel=0.2)
+    assert scatter.counted_time_ms == pytest.approx(times["scatter"].time_ms, rel=0.5)
+    assert profile.rules
+    readings = {item.name: item.value for item in measured_evidence(profile)}
+    assert readings["dram_traffic"] > 2 * 2048 * 2048 * 4
+    assert 0 < readings["scatter.achieved_occupancy"] <= 1
+
+
+async def test_without_ncu_times_are_there_and_counters_say_why_not(executor, task, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "/nonexistent/ncu")
+    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    assert profile.times
+    assert profile.counters == ()
+    (missing,) = profile.missing
+    assert "/nonexistent/ncu" in missing.why
+
+
+async def test_a_launch_that_fails_costs_only_its_profile(executor, task):
+    wild = SCATTER.replace("size_t(column) * n", "size_t(column) * n * 1000000")
+    broken = await executor.profile(task, new_candidate(Language.CUDA, wild, PLAN))
+    assert {item.step for item in broken.missing} == {"counters", "times"}
+    again = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    assert again.times

@@ -1,0 +1,184 @@
+"""Tries this machine by doing what a search does, with a kernel of a line.
+
+A file is traced, a kernel compiled, launched and compared with PyTorch, then profiled: what works
+here is what worked here, whatever versions say. Not covered: speed.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from profiles.load import Hardware
+from tools.candidates import new_candidate
+from tools.compile import Built, compile_candidate
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.messages import ProfileRequest
+from tools.evaluate.process.environment import worker_environment
+from tools.evaluate.profiling.nsight import child_command
+from tools.evaluate.profiling.program import run
+from tools.evaluate.rules import Rules
+from tools.nouns import (
+    Candidate,
+    Evaluation,
+    Language,
+    Profile,
+    Refusal,
+    Task,
+    TracePolicy,
+    Value,
+    Verdict,
+)
+
+Target = Literal["cpu", "cuda"]
+# What ships code for the usual devices: Ampere, Ada, Hopper, both Blackwells.
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+SANITIZER = "compute-sanitizer"
+_COMPILE_S, _SANITIZE_S = 60.0, 60.0
+_RULES = Rules(profile_s=20.0)
+
+_FILE = """import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2.0 + 1.0
+
+def get_inputs():
+    return [torch.randn(1024, 256)]
+"""
+_CUDA = """extern "C" __global__ void probe(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
+}
+"""
+_CPP = """extern "C" void probe(const float* x, float* y, int n) {
+    for (int i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;
+}
+"""
+_PLAN = """def forward(x):
+    y = empty_like(x)
+    launch("probe", {geometry}args=(x, y, x.numel()))
+    return y
+"""
+
+
+class Probed(Value):
+    """What became of the kernel: `problem` is "" where it ran and was right."""
+
+    problem: str
+    isolation: str
+    median_ms: float | None = None
+    profile: Profile | None = None
+
+
+def kernel(target: Target) -> Candidate:
+    """The kernel of a line."""
+    if target == "cuda":
+        plan = _PLAN.format(geometry="grid=x.numel() // 256, block=256, ")
+        return new_candidate(Language.CUDA, _CUDA, plan)
+    return new_candidate(Language.CPP, _CPP, _PLAN.format(geometry=""))
+
+
+async def probe(target: Target, folder: Path) -> Probed:
+    """Trace, compile, launch, compare and profile, each as a search does it.
+
+    Args:
+        target: On which device.
+        folder: A folder of its own.
+
+    Raises:
+        EnvironmentLacksError: When the machine misses something; it names the command to run.
+    """
+    executor = LocalExecutor.create(target, folder / "scratch", rules=_RULES)
+    try:
+        task = await executor.read(_task_file(folder), TracePolicy())
+        if isinstance(task, Refusal):
+            return Probed(problem=task.sentence, isolation=executor.isolation)
+        return await _judged(executor, task, kernel(target))
+    finally:
+        await executor.aclose()
+
+
+async def _judged(executor: LocalExecutor, task: Task, candidate: Candidate) -> Probed:
+    evaluation = await executor.evaluate(task, candidate, "screen")
+    if problem := _problem(evaluation):
+        return Probed(problem=problem, isolation=executor.isolation)
+    return Probed(
+        problem="",
+        isolation=executor.isolation,
+        median_ms=evaluation.median_ms,
+        profile=await executor.profile(task, candidate),
+    )
+
+
+async def sanitized(hardware: Hardware, folder: Path) -> str:
+    """Why compute-sanitizer cannot watch a kernel here; "" where it watched one."""
+    program = find_sanitizer()
+    if program is None:
+        return "not found"
+    executor = LocalExecutor(hardware, folder / "scratch", seed=0, rules=_RULES)
+    try:
+        task = await executor.read(_task_file(folder), TracePolicy())
+    finally:
+        await executor.aclose()
+    built = await compile_candidate(
+        kernel("cuda"), architecture=hardware.architecture, timeout_s=_COMPILE_S
+    )
+    if isinstance(task, Refusal) or not isinstance(built, Built):
+        return task.sentence if isinstance(task, Refusal) else "the kernel does not compile"
+    asked = _request(task, hardware, built, folder)
+    command = [str(program), "--tool", "memcheck", *child_command(asked, _SANITIZE_S)]
+    environment = worker_environment(folder / "scratch")
+    done = await run(command, timeout_s=_SANITIZE_S, environment=environment, folder=folder)
+    if done.status is None:
+        return f"did not finish within {_SANITIZE_S:g} s"
+    if "ERROR SUMMARY: 0 errors" in done.output:
+        return ""
+    last = [line for line in done.output.splitlines() if line.strip()]
+    return last[-1].strip()[:200] if last else "it said nothing"
+
+
+def find_sanitizer() -> Path | None:
+    """On PATH, in the CUDA toolkit, or in the wheel (whose file may lack its run bit)."""
+    if found := shutil.which(SANITIZER) or shutil.which(SANITIZER, path="/usr/local/cuda/bin"):
+        return Path(found)
+    return None
+
+
+async def architectures() -> dict[str, str]:
+    """For each usual architecture, why a kernel cannot be compiled for it; "" where it can."""
+    made = await asyncio.gather(
+        *(
+            compile_candidate(kernel("cuda"), architecture=name, timeout_s=_COMPILE_S)
+            for name in ARCHITECTURES
+        )
+    )
+    return {
+        name: "" if isinstance(item, Built) else item.message
+        for name, item in zip(ARCHITECTURES, made, strict=True)
+    }
+
+
+def _problem(evaluation: Evaluation) -> str:
+    found = evaluation.verification
+    return "" if found.verdict is Verdict.CORRECT else f"{found.verdict.value}: {found.reason}"
+
+
+def _task_file(folder: Path) -> Path:
+    path = folder / "probe.py"
+    path.write_text(_FILE, encoding="utf-8")
+    return path
+
+
+def _request(task: Task, hardware: Hardware, built: Built, folder: Path) -> Path:
+    asked = folder / "request.json"
+    request = ProfileRequest(
+        task=task,
+        hardware=hardware,
+        rules=_RULES,
+        candidate=kernel("cuda"),
+        built=built,
+        seed=0,
+    )
+    asked.write_text(request.model_dump_json(), encoding="utf-8")
+    return asked
