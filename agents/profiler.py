@@ -8,7 +8,7 @@ from typing import Protocol
 
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Symptom, Task, Value
-from tools.profile import evidence_for, symptoms
+from tools.profile import evidence_for, symptoms, tensor_roof
 from tools.profile.measured import NSIGHT
 
 
@@ -63,6 +63,7 @@ class PlaybookProfiler:
         """See the class; its symptoms are words already, so it looks no closer."""
         known = evidence_for(evaluation, candidate, task, hardware)
         evidence = (*_without_absent(known, measured), *measured)
+        evidence = (*evidence, *tensor_roof(evidence, hardware))
         return Reading(
             candidate=candidate.id, evidence=evidence, symptoms=symptoms(evidence, hardware)
         )

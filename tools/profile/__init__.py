@@ -4,7 +4,7 @@ Symptoms are worked out here, before any model reads a number. What this covers 
 no counters: the roofline, the compiler's resource report, occupancy and telemetry.
 """
 
-from tools.profile.evidence import evidence_for, reported
+from tools.profile.evidence import evidence_for, reported, tensor_roof
 from tools.profile.measured import measured_evidence
 from tools.profile.occupancy import Occupancy, occupancy
 from tools.profile.symptoms import symptoms
@@ -16,4 +16,5 @@ __all__ = [
     "occupancy",
     "reported",
     "symptoms",
+    "tensor_roof",
 ]

@@ -41,6 +41,7 @@ def _roofline(median_ms: float, task: Task, hardware: Hardware) -> tuple[Evidenc
         ),
         _derived("achieved_rate", rate, "TFLOP/s", "task FLOPs / median time"),
         _derived("rate_fraction", rate / hardware.fp32_tflops, "", f"against the {ceiling}"),
+        _derived("floor_bytes", float(task.bytes_moved), "bytes", "inputs, weights, outputs once"),
         _derived(
             "working_set_per_cache",
             working_set_mib / hardware.cache_mib,
@@ -64,7 +65,7 @@ def _resources(
             readings.append(_static(f"{report.kernel}.occupancy", held.fraction, "", source))
         if held is not None and shape is not None and held.blocks_per_sm and hardware.sm_count:
             readings.append(_waves(shape, held.blocks_per_sm, hardware.sm_count))
-    return (*readings, *_launches(evaluation.launches))
+    return (*readings, *_launches(evaluation, hardware))
 
 
 def reported(evaluation: Evaluation) -> tuple[Evidence, ...]:
@@ -90,19 +91,26 @@ def _waves(shape: LaunchShape, blocks_per_sm: int, sm_count: int) -> Evidence:
     return _static(f"{shape.kernel}.waves", waves, "waves", source)
 
 
-def _launches(shapes: tuple[LaunchShape, ...]) -> tuple[Evidence, ...]:
-    if not shapes:
+def _launches(evaluation: Evaluation, hardware: Hardware) -> tuple[Evidence, ...]:
+    """How many there are, and which share of the time that alone may cost on a GPU."""
+    count = sum(shape.launches for shape in evaluation.launches)
+    if not count:
         return ()
-    count = sum(shape.launches for shape in shapes)
-    return (
-        Evidence(
-            name="launches_per_call",
-            rank=Rank.MEASURED,
-            value=count,
-            unit="launches",
-            source="the plan as it ran",
-        ),
+    number = Evidence(
+        name="launches_per_call",
+        rank=Rank.MEASURED,
+        value=count,
+        unit="launches",
+        source="the plan as it ran",
     )
+    if hardware.kind != "cuda" or evaluation.median_ms is None:
+        return (number,)
+    share = min(1.0, count * hardware.launch_us / 1e3 / evaluation.median_ms)
+    source = f"{hardware.launch_us:g} us a launch / median time"
+    reading = Evidence(
+        name="launch_share", rank=Rank.ESTIMATED, value=share, unit="", source=source
+    )
+    return (number, reading)
 
 
 def _largest(kernel: str, shapes: tuple[LaunchShape, ...]) -> LaunchShape | None:
@@ -166,6 +174,16 @@ def _counters_missing(hardware: Hardware) -> Evidence:
         else "hardware counters are not read yet; perf stat shows them where the kernel allows it"
     )
     return Evidence(name="counters", rank=Rank.UNAVAILABLE, value=None, unit="", source=remedy)
+
+
+def tensor_roof(evidence: tuple[Evidence, ...], hardware: Hardware) -> tuple[Evidence, ...]:
+    """Against the tensor cores' rate, for code that is seen to use them; else nothing."""
+    uses = any(item.name.endswith(".tensor_instructions") for item in evidence)
+    rate = next((item.value for item in evidence if item.name == "achieved_rate"), None)
+    if not uses or rate is None or hardware.tensor_tflops is None:
+        return ()
+    source = "task FLOPs / median time, against the data sheet's dense fp16 rate"
+    return (_derived("tensor_rate_fraction", rate / hardware.tensor_tflops, "", source),)
 
 
 def _derived(name: str, value: float, unit: str, source: str) -> Evidence:

@@ -1,0 +1,51 @@
+"""Where a reading becomes a symptom: every figure once, each with where it comes from.
+
+"Rule of thumb" means that no document fixes it; those can be argued with in this one place.
+"""
+
+# Rule of thumb: below a tenth of a call's time a kernel's own troubles cannot matter.
+TELLING_TIME_SHARE = 0.10
+
+# Rule of thumb: 90 % of a *measured* ceiling leaves less to win than timings vary by.
+AT_THE_ROOF = 0.90
+# More than a tenth above a measured ceiling means that another ceiling is the right one: caches for
+# bandwidth, tensor cores for arithmetic. Timings and ceilings vary by a few per cent each.
+ANOTHER_ROOF = 1.10
+# Rule of thumb: a kernel under half of both ceilings is held up by something else.
+FAR_FROM_THE_ROOF = 0.50
+# Rule of thumb: above this, DRAM carries more than the floor's bytes by more than partial sectors.
+EXTRA_TRAFFIC = 1.15
+
+# Nsight Compute's Kernel Profiling Guide: a sector is 32 bytes. Rule of thumb: using less than half
+# of one is waste.
+SECTOR_BYTES = 32
+WASTED_SECTOR = 0.5
+# CUDA C++ Programming Guide, "Device Memory Accesses": 1 to 16 bytes an access. Under 8 on average
+# takes more than twice the instructions for the same bytes.
+NARROW_BYTES = 8
+# Rule of thumb: most requests that reach the L2 stay there, and DRAM is half idle.
+L2_RESIDENT = 0.70
+# Rule of thumb: a fifth of the wavefronts are repetitions.
+BANK_CONFLICTS = 0.20
+
+# CUDA C++ Best Practices Guide, "Occupancy": beyond some level more brings nothing; under a quarter
+# there are rarely enough loads in flight to hide the latency of memory.
+LOW_OCCUPANCY = 0.25
+# Rule of thumb: resident warps that a launch could hold and mostly did not.
+UNBALANCED = 0.70
+# A wave that is filled by less than this wastes the rest of the device: loss of the whole launch.
+TAIL_LOSS = 0.20
+# Rule of thumb: a third of a warp's time for one reason is that kernel's reason.
+STALL_SHARE = 0.33
+# Rule of thumb: launches that take a quarter of the call could be fewer.
+LAUNCH_SHARE = 0.25
+# A warp has 32 threads; under three quarters of them at work on average is divergence.
+THREADS_AT_WORK = 24
+# Rule of thumb: a pipe that is this busy is the limit.
+PIPE_BUSY = 0.70
+
+# Rule of thumb: under half of the floating-point instructions on vectors.
+PACKED_SHARE = 0.50
+
+# The 10-90 % band as a share of the median; above it differences of a few per cent say nothing.
+NOISY = 0.20
