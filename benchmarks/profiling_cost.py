@@ -31,9 +31,12 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(4096, 8192)]
 """
-SCALE = """extern "C" __global__ void scale(const float4* x, float4* y, int n) {
+SCALE = """extern "C" __global__ void scale(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) { float4 v = x[i]; v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2; y[i] = v; }
+    if (i >= n) return;
+    float4 v = reinterpret_cast<const float4*>(x)[i];
+    v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2;
+    reinterpret_cast<float4*>(y)[i] = v;
 }
 """
 ROWS = """#include <kernelwright.cuh>
@@ -46,13 +49,13 @@ extern "C" __global__ void softmax_rows(const float* x, float* y, int columns, f
     __syncthreads();
     for (int i = 0; i < 256; ++i) top = fmaxf(top, part[i]);
     __syncthreads();
-    for (int c = threadIdx.x; c < columns; c += 256) sum += __expf(a[c] * factor - top);
+    for (int c = threadIdx.x; c < columns; c += 256) sum += expf(a[c] * factor - top);
     part[threadIdx.x] = sum;
     __syncthreads();
     sum = 0.0f;
     for (int i = 0; i < 256; ++i) sum += part[i];
     float* b = y + size_t(blockIdx.x) * columns;
-    for (int c = threadIdx.x; c < columns; c += 256) b[c] = __expf(a[c] * factor - top) / sum;
+    for (int c = threadIdx.x; c < columns; c += 256) b[c] = expf(a[c] * factor - top) / sum;
 }
 """
 ONE = """def forward(x):
