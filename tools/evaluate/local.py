@@ -25,6 +25,8 @@ from tools.evaluate.messages import (
     Broken,
     CeilingsMeasured,
     CeilingsRequest,
+    DispatchRequest,
+    DispatchSeen,
     HoldoutRequest,
     Judged,
     JudgeRequest,
@@ -60,7 +62,7 @@ from tools.tasks import read_source
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
-Expected = TypeVar("Expected", Traced, Audited, BaselineMeasured, Judged, ShapesTried)
+Expected = TypeVar("Expected", Traced, Audited, DispatchSeen, BaselineMeasured, Judged, ShapesTried)
 
 
 class LocalExecutor:
@@ -291,7 +293,26 @@ class LocalExecutor:
         audited = _expect(reply, Audited)
         if audited.refusal is not None:
             return audited.refusal
-        return task.model_copy(update={"warnings": (*task.warnings, *audited.warnings)})
+        told = (*(badge.words for badge in audited.badges), *audited.notes)
+        update = {
+            "badges": (*task.badges, *audited.badges),
+            "warnings": (*task.warnings, *(words for words in told if words not in task.warnings)),
+        }
+        return task.model_copy(update=update)
+
+    async def dispatch(self, task: Task) -> DispatchSeen:
+        """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
+        request = DispatchRequest(
+            task=task,
+            hardware=await self.hardware(),
+            rules=self.rules,
+            seed=self._fresh_seed(task, "dispatch"),
+        )
+        async with self._keeper.lease, self._keeper.short_lived("dispatch") as worker:
+            reply = await worker.ask(request, self.rules.reference_s)
+        if isinstance(reply, Ended):
+            return DispatchSeen(failure=refusal_of(reply, f"profiling {task.name}").sentence)
+        return _expect(reply, DispatchSeen)
 
     async def _measure_baseline(self, task: Task, hardware: Hardware, name: str) -> Baseline:
         request = BaselineRequest(

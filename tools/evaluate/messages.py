@@ -13,11 +13,14 @@ from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import (
+    Badge,
     Baseline,
     Baselines,
     Candidate,
+    Dispatched,
     Evaluation,
     KernelTime,
+    MemoryNeeds,
     Missing,
     Refusal,
     Task,
@@ -45,6 +48,16 @@ class AuditRequest(Value):
     """Does this task prove anything: which answers without work would pass it?"""
 
     kind: Literal["audit"] = "audit"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    seed: int
+
+
+class DispatchRequest(Value):
+    """What does PyTorch really run for this task, and how long does each kernel take?"""
+
+    kind: Literal["dispatch"] = "dispatch"
     task: Task
     hardware: Hardware
     rules: Rules
@@ -123,6 +136,7 @@ Request = Annotated[
     TraceRequest
     | RehearseRequest
     | AuditRequest
+    | DispatchRequest
     | CeilingsRequest
     | BaselineRequest
     | JudgeRequest
@@ -168,11 +182,24 @@ class Rehearsed(Value):
 
 
 class Audited(Value):
-    """The answer to `AuditRequest`: warnings for the task, or why it cannot be judged."""
+    """The answer to `AuditRequest`: doubts about the task, or why it cannot be judged.
+
+    `notes` say what of the audit, or of the judging to come, is done in parts or left out.
+    """
 
     kind: Literal["audited"] = "audited"
-    warnings: tuple[str, ...] = ()
+    badges: tuple[Badge, ...] = ()
+    notes: tuple[str, ...] = ()
     refusal: Refusal | None = None
+
+
+class DispatchSeen(Value):
+    """The answer to `DispatchRequest`; `failure` says why there is nothing to list."""
+
+    kind: Literal["dispatch_seen"] = "dispatch_seen"
+    kernels: tuple[Dispatched, ...] = ()
+    needs: MemoryNeeds | None = None
+    failure: str = ""
 
 
 class CeilingsMeasured(Value):
@@ -231,6 +258,7 @@ Answer = Annotated[
     | BaselineMeasured
     | Judged
     | ShapesTried
+    | DispatchSeen
     | Profiled
     | Broken,
     Field(discriminator="kind"),

@@ -17,6 +17,9 @@ class Rules(Value):
     few_elements: int = 1024  # outputs this small: one draw of PyTorch's error is a lottery
     chunk_agreement: float = 1e-3  # a chunked truth further from PyTorch than this is no truth
 
+    # The audit, on the host and on a GPU alike: what its experiments may take together.
+    audit_s: float = 3.0
+
     # Timing.
     screen_s: float = 0.15
     screen_samples_min: int = 3

@@ -1,16 +1,17 @@
 """Is this task worth trusting, and what is its floor: before anything is spent on it.
 
-What `dispatch` lists are the operators of the traced forward; the device's kernels behind them
-are not read yet.
+Badges are doubts with their reasons; `dispatch` is what PyTorch's own forward really ran, and
+`memory` what judging the task takes, foreseen from its sizes.
 """
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from tools.nouns import Badge, Task, TracePolicy, Value
+from tools.nouns import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from tools.nouns.run import InputSummary, TaskSummary
 from tools.tasks import floor_ms
 from ui.cards import input_words
@@ -19,17 +20,26 @@ from ui.commands.output import STDOUT, check_json, console, write_json
 from ui.complaints import existing_file
 from ui.words import amount, milliseconds, one_line, plain
 
-NO_OPERATORS = ("input", "weight", "constant", "getitem")
+if TYPE_CHECKING:
+    from tools.evaluate.messages import DispatchSeen
+
+SHOWN_KERNELS = 12
 
 
 class Audit(Value):
-    """What `audit --json` prints; `memory_bytes` is of inputs, weights and outputs."""
+    """What `audit --json` prints.
+
+    `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
+    are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
+    """
 
     task: TaskSummary
     floor_ms: float
     badges: tuple[Badge, ...]
-    dispatch: tuple[str, ...]
-    memory_bytes: int
+    dispatch: tuple[Dispatched, ...]
+    memory_bytes: int | None
+    memory: MemoryNeeds | None = None
+    not_profiled: str = ""
 
 
 def audit(
@@ -38,29 +48,25 @@ def audit(
     """Trace a file and say what is found."""
     file = existing_file(file).absolute()
     check_json(json)
-    task, floor, device = asyncio.run(
-        _traced(file, TracePolicy(entry=entry, inputs=inputs), target)
-    )
-    found = audit_of(task, floor)
+    policy = TracePolicy(entry=entry, inputs=inputs)
+    task, found, device = asyncio.run(_audited(file, policy, target))
     if json is not None:
         write_json(found, json)
     if json != STDOUT:
         tell(task, found, device)
 
 
-async def _traced(file: Path, policy: TracePolicy, target: str) -> tuple[Task, float, str]:
+async def _audited(file: Path, policy: TracePolicy, target: str) -> tuple[Task, Audit, str]:
     async with judge(target) as executor:
         task = await traced(executor, file, policy)
         hardware = await executor.hardware()
-        return task, floor_ms(task.bytes_moved, task.flops, hardware), hardware.name
+        floor = floor_ms(task.bytes_moved, task.flops, hardware)
+        return task, audit_of(task, floor, await executor.dispatch(task)), hardware.name
 
 
-def audit_of(task: Task, floor: float) -> Audit:
+def audit_of(task: Task, floor: float, seen: "DispatchSeen") -> Audit:
     """The findings in the shape that machines read."""
     tensors = [spec.tensor for spec in task.inputs if spec.tensor is not None]
-    sizes = [tensor.size_bytes for tensor in (*tensors, *task.outputs)]
-    sizes += [weight.tensor.size_bytes for weight in task.weights]
-    operators = [node.op for node in task.graph.nodes if node.op not in NO_OPERATORS]
     return Audit(
         task=TaskSummary(
             name=task.name,
@@ -71,8 +77,10 @@ def audit_of(task: Task, floor: float) -> Audit:
         ),
         floor_ms=floor,
         badges=badges(task),
-        dispatch=tuple(dict.fromkeys(operators)),
-        memory_bytes=sum(sizes),
+        dispatch=seen.kernels,
+        memory_bytes=seen.needs.judge_bytes if seen.needs else None,
+        memory=seen.needs,
+        not_profiled=seen.failure,
     )
 
 
@@ -92,10 +100,27 @@ def tell(task: Task, found: Audit, device: str) -> None:
     for spec in task.inputs:
         grid.add_row("input", Text(f"{plain(spec.name)}: {input_words(task, spec.name)}"))
     grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
-    grid.add_row("holds", amount(found.memory_bytes, "B"))
+    if found.memory is not None:
+        grid.add_row("memory", memory_words(found.memory))
     grid.add_row("floor", Text(f"{milliseconds(found.floor_ms)} on {plain(device)}"))
-    grid.add_row("operators", Text(", ".join(found.dispatch)))
+    for item in found.dispatch[:SHOWN_KERNELS]:
+        grid.add_row("PyTorch runs", Text(kernel_words(item)))
+    if found.not_profiled:
+        grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
     for badge in found.badges:
-        grid.add_row(badge.name, Text(one_line(badge.reason, 300), style="yellow"))
+        name = badge.name.replace("_", " ")
+        grid.add_row(name, Text(one_line(badge.reason, 400), style="yellow"))
     out.print(Text(plain(task.name), style="bold"))
     out.print(grid)
+
+
+def memory_words(needs: MemoryNeeds) -> str:
+    """What judging takes and what is there."""
+    need, there = amount(needs.judge_bytes, "B"), amount(needs.available_bytes, "B")
+    return f"{need} to judge it, {amount(needs.eager_bytes, 'B')} of it PyTorch's; {there} there"
+
+
+def kernel_words(item: Dispatched) -> str:
+    """One kernel or operator, with its time in one forward."""
+    times = f", {item.calls} times" if item.calls > 1 else ""
+    return f"{milliseconds(item.time_ms)} in {one_line(item.name, 120)}{times}"

@@ -4,14 +4,18 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.evaluate.executor import Executor
 from tools.nouns import Baselines, Refusal, Task, TracePolicy
 from ui.complaints import refused
 
+if TYPE_CHECKING:
+    from tools.evaluate.local import LocalExecutor
+
 
 @asynccontextmanager
-async def judge(target: str) -> AsyncIterator[Executor]:
+async def judge(target: str) -> AsyncIterator["LocalExecutor"]:
     """The executor of this machine for a target.
 
     Raises:

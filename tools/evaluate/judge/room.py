@@ -1,6 +1,7 @@
 """Foresees memory, so that a large task is judged in parts instead of failing."""
 
 import os
+from collections.abc import Callable
 
 import torch
 
@@ -39,11 +40,20 @@ def truth_bytes(task: Task) -> int:
 
 def peak_double_bytes(graph: Graph) -> int:
     """The most that is alive at once when every floating node is float64."""
+    return _peak(graph, _size)
+
+
+def peak_bytes(graph: Graph) -> int:
+    """The most that is alive at once in the task's own types; fused operators need less."""
+    return _peak(graph, lambda spec: spec.size_bytes)
+
+
+def _peak(graph: Graph, size: Callable[[TensorSpec], int]) -> int:
     last_use = _last_uses(graph)
     alive = peak = 0
     held: dict[str, int] = {}
     for position, node in enumerate(graph.nodes):
-        held[node.name] = sum(_size(spec) for spec in node.out) if _makes_memory(node) else 0
+        held[node.name] = sum(size(spec) for spec in node.out) if _makes_memory(node) else 0
         alive += held[node.name]
         peak = max(peak, alive)
         for name in [name for name in held if last_use.get(name, position) <= position]:

@@ -9,6 +9,7 @@ from tools.evaluate.foreign.ladder import ForeignLadder
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.judge.failures import poisoned
 from tools.evaluate.judge.holdout import held_out
+from tools.evaluate.judge.needs import in_parts, needs_of, refusal_for
 from tools.evaluate.messages import (
     Answer,
     Audited,
@@ -17,6 +18,8 @@ from tools.evaluate.messages import (
     BaselineRequest,
     CeilingsMeasured,
     CeilingsRequest,
+    DispatchRequest,
+    DispatchSeen,
     HoldoutRequest,
     Judged,
     JudgeRequest,
@@ -64,6 +67,8 @@ class Desk:
                 return CeilingsMeasured(hardware=measure_ceilings(request.hardware))
             case AuditRequest():
                 return self._audit(request)
+            case DispatchRequest():
+                return self._dispatch(request)
             case BaselineRequest():
                 return self._baseline(request)
             case JudgeRequest():
@@ -79,16 +84,34 @@ class Desk:
         assert_never(request)
 
     def _audit(self, request: AuditRequest) -> Audited:
-        self._say("the reference runs", request.rules.reference_s, "reference")
+        task, hardware, rules = request.task, request.hardware, request.rules
+        self._say("the reference runs", rules.reference_s, "reference")
+        needs = needs_of(task, hardware, rules)
+        if (refusal := refusal_for(task, needs, hardware.name)) is not None:
+            return Audited(refusal=refusal)
         try:
-            warnings = self._at(request.task, request.hardware, request.rules, request.seed).nulls
+            found = self._at(task, hardware, rules, request.seed).findings
         except RefusedError as refused:
             return Audited(refusal=refused.refusal)
         except (MemoryError, RuntimeError) as error:
-            return Audited(refusal=_cannot_run(request.task, error, request.hardware))
+            return Audited(refusal=_cannot_run(task, error, hardware))
         finally:
-            self.retire = poisoned(request.hardware.kind)
-        return Audited(warnings=warnings)
+            self.retire = poisoned(hardware.kind)
+        parts = in_parts(needs)
+        return Audited(badges=found.badges, notes=(*found.notes, *([parts] if parts else [])))
+
+    def _dispatch(self, request: DispatchRequest) -> DispatchSeen:
+        task, hardware, rules = request.task, request.hardware, request.rules
+        self._say("the reference is profiled", rules.reference_s, "reference")
+        needs = needs_of(task, hardware, rules)
+        try:
+            kernels = self._at(task, hardware, rules, request.seed).dispatched()
+        except (RefusedError, MemoryError, RuntimeError) as error:
+            words = " ".join(str(error).split())[:300] or "out of memory"
+            return DispatchSeen(needs=needs, failure=words)
+        finally:
+            self.retire = poisoned(hardware.kind)
+        return DispatchSeen(kernels=kernels, needs=needs)
 
     def _baseline(self, request: BaselineRequest) -> BaselineMeasured:
         self._say(f"{request.name} runs", request.rules.baseline_s, "reference", request.name)

@@ -5,14 +5,20 @@ from functools import cached_property
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineCalls
 from tools.evaluate.clock.harness import Harness
+from tools.evaluate.judge.audit.findings import Findings, find, forward_s
 from tools.evaluate.judge.bench import Bench, Draw, tensors
+from tools.evaluate.judge.dispatch import dispatched
 from tools.evaluate.judge.nulls import passing_nulls
 from tools.evaluate.judge.threads import small_steps
 from tools.evaluate.judge.truth import UnverifiableError
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.worker.ground import no_new_processes
-from tools.nouns import Task
+from tools.nouns import Dispatched, Task
+from tools.tasks.refusals import refuse
+
+# Longer forwards are watched cold, or not at all.
+_LONG_S, _PATIENCE_S = 0.3, 20.0
 
 
 class Station:
@@ -43,3 +49,21 @@ class Station:
             return (f"null answers were not tried: {error}",)
         with small_steps():
             return passing_nulls(own.outputs, right.outputs, tensors(arguments), self.bench.rules)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What the audit's experiments found: badges, and notes on what was left out."""
+        return find(self.bench)
+
+    def dispatched(self) -> tuple[Dispatched, ...]:
+        """What PyTorch runs on the device for one forward.
+
+        Raises:
+            RefusedError: one forward would take too long to wait for.
+        """
+        seconds = forward_s(self.bench)
+        if seconds > _PATIENCE_S:
+            raise refuse(f"one forward would take about {seconds:.0f} s here")
+        arguments = self.bench.draw(Draw("task", fresh_seed(self.bench.seed, "dispatch")))
+        warm_ups = 2 if seconds < _LONG_S else 0
+        return dispatched(lambda: self.bench.own(arguments), self.bench.device, warm_ups=warm_ups)
