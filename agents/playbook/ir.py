@@ -81,7 +81,8 @@ class Stmt(Value):
     """One SSA statement.
 
     `op` is one of
-      load      `access` read and converted to `dtype` (float16 and bfloat16 become float32)
+      load      `access` read and converted to `dtype` (float16 and bfloat16 become float32);
+                with an argument only where that holds: elsewhere nothing is read, and it is 0
       const     `value`
       index     position along the axis named in `args[0]`, as int64
       reduce    `reduce` over all inner axes of the element-level statement `args[0]`

@@ -60,7 +60,9 @@ class Unit:
         if stmt.op == "index":
             return f"int64_t({self._coordinate(stmt.args[0])})"
         if stmt.op == "load" and stmt.access is not None:
-            return loaded(self.element(stmt.access), stmt.access.dtype)
+            text = loaded(self.element(stmt.access), stmt.access.dtype)
+            zero = f"{self.facts.type_of(name)}(0)"
+            return f"{self.value(stmt.args[0])} ? {text} : {zero}" if stmt.args else text
         if stmt.op in ("load", "reduce", "scan"):
             raise ValueError(f"{stmt.op} {stmt.name!r} has no expression")
         exponent = self.facts.constant(stmt.args[1]) if stmt.op == "pow" else None

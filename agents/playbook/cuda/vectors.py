@@ -1,5 +1,6 @@
 """Which accesses can be made of wide vectors, and how wide."""
 
+from collections import Counter
 from dataclasses import dataclass
 from math import gcd
 from typing import Literal
@@ -32,11 +33,13 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
     """
     sizes = nest.walked if axis == "walked" else nest.kept
     streams = list(nest.streams())
+    # Of a buffer that is read at several places most reads are a cache's; they narrow nothing.
+    windows = {name for name, count in Counter(p.buffer for p in streams).items() if count > 1}
     heavy = max((nest.span(p) * p.dtype.itemsize_bytes for p in streams), default=0)
     width = gcd(sizes[-1], MOVED_BYTES) if sizes else 1
     narrow, wide = MOVED_BYTES, 1
     for place in streams:
-        if 4 * nest.span(place) * place.dtype.itemsize_bytes < heavy:
+        if place.buffer in windows or 4 * nest.span(place) * place.dtype.itemsize_bytes < heavy:
             continue
         if _steps(place, axis)[-1:] in ((1,), (-1,)):
             width = min(width, _fitting(nest, place, axis, width))
@@ -50,6 +53,7 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
         stmt.name
         for stmt in nest.loop.body
         if stmt.op == "load"
+        and not stmt.args
         and nest.levels[stmt.name] == "element"
         and _fitting(nest, nest.places[stmt.name], axis, most) == most
     }

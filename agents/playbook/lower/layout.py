@@ -12,6 +12,7 @@ from itertools import pairwise, permutations
 from math import prod
 
 from agents.playbook.lower.expr import Address, Affine, Expr, Term
+from agents.playbook.lower.guards import guarded
 from agents.playbook.lower.nest import Nest, affine, where_of
 from agents.playbook.lower.simplify import Ops
 from tools.nouns import DType
@@ -20,7 +21,7 @@ from tools.nouns import DType
 def tidy(ops: Ops, nest: Nest) -> Nest:
     """The nest as a loop should look."""
     nest = _without_idle_reductions(ops, nest)
-    nest = _without_idle_axes(nest)
+    nest = guarded(ops, _without_idle_axes(nest))
     return _merged(ops, _in_order(nest))
 
 

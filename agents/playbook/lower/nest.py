@@ -145,7 +145,9 @@ def _substituted(ops: Ops, expr: Expr, at: dict[str, Affine], new: dict[Expr, Ex
         terms = tuple(
             Term(new[t.by], t.step, t.size) if isinstance(t.by, Expr) else t for t in where.terms
         )
-        return ops.pool.load(place(Address(where.buffer, where.dtype, where.offset, terms), at))
+        moved = place(Address(where.buffer, where.dtype, where.offset, terms), at)
+        condition = tuple(new[arg] for arg in expr.args)
+        return ops.pool.make("load", expr.dtype, condition, address=moved)
     if all(new[arg] is arg for arg in expr.args):
         return expr
     args = tuple(new[arg] for arg in expr.args)

@@ -48,7 +48,8 @@ class _Writer:
             return None  # a product that only its fma needs
         name = self.names[expr] = f"v{len(self.names)}"
         if expr.op == "load" and expr.address is not None:
-            return Stmt(name=name, op="load", dtype=expr.dtype, access=self._access(expr.address))
+            access, condition = self._access(expr.address), tuple(self.names[a] for a in expr.args)
+            return Stmt(name=name, op="load", dtype=expr.dtype, access=access, args=condition)
         if expr.op == "const":
             return Stmt(name=name, op="const", dtype=expr.dtype, value=expr.value)
         if expr.op == "index":

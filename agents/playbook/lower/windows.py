@@ -169,12 +169,9 @@ def _store_max(context: Context, node: Node, sliding: Sliding) -> None:
     if _reduced(context, node, sliding, "max", 1.0):
         return
     ops, space = context.ops, sliding.space()
-    # Without gaps, what a clamped position reads instead belongs to the same window.
-    dense = all(window.gap == 1 for window in sliding.windows)
     total: Expr | None = None
     for at in _few(sliding):
         x, inside = sliding.read(space, at)
-        inside = None if dense else inside
         lowest = -math.inf if x.dtype.is_floating else -(2**63)
         x = x if inside is None else ops("where", inside, x, context.pool.const(lowest, x.dtype))
         total = x if total is None else ops("maximum", total, x)

@@ -83,9 +83,11 @@ class _LoopRun:
             assert stmt.access is not None
             where = self.where(stmt.access)
             flat = _flat(self.tensors[stmt.access.buffer])
+            inside = args[0] if args else torch.ones((), dtype=torch.bool)
+            where = torch.where(inside, where, 0)
             assert int(where.min()) >= 0, "a read lies inside its buffer"
             assert int(where.max()) < flat.numel(), "a read lies inside its buffer"
-            return flat[where].to(_wide(stmt.dtype))
+            return torch.where(inside, flat[where], 0).to(_wide(stmt.dtype))
         if stmt.op == "const":
             return torch.tensor(stmt.value, dtype=_wide(stmt.dtype)).reshape([1] * len(self.axes))
         if stmt.op == "index":

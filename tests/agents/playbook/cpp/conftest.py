@@ -78,8 +78,10 @@ def evaluate(loop: Loop, buffers: Buffers) -> Buffers:
 
     for stmt in loop.body:
         if stmt.op == "load":
-            flat = buffers[stmt.access.buffer][place(stmt.access)]
-            values[stmt.name] = flat.double() if flat.is_floating_point() else _whole(flat)
+            inside = values[stmt.args[0]].bool() if stmt.args else torch.ones((), dtype=torch.bool)
+            flat = buffers[stmt.access.buffer][torch.where(inside, place(stmt.access), 0)]
+            flat = flat.double() if flat.is_floating_point() else _whole(flat)
+            values[stmt.name] = torch.where(inside, flat, 0)
         elif stmt.op == "const":
             values[stmt.name] = torch.tensor(stmt.value).reshape([1] * rank)
         elif stmt.op == "index":
@@ -297,10 +299,12 @@ class Builder:
         self.body.append(Stmt(name=name, **fields))
         return name
 
-    def load(self, buffer: str, dtype: str = "float32", offset: int = 0, **steps: int) -> str:
+    def load(
+        self, buffer: str, dtype: str = "float32", offset: int = 0, when: str = "", **steps: int
+    ) -> str:
         computed = DType.FLOAT32 if dtype in ("float16", "bfloat16") else DType(dtype)
         access = self._access(buffer, dtype, offset, steps)
-        return self._add(op="load", dtype=computed, access=access)
+        return self._add(op="load", dtype=computed, access=access, args=(when,) if when else ())
 
     def const(self, value: Any, dtype: str = "float32") -> str:
         return self._add(op="const", dtype=DType(dtype), value=value)

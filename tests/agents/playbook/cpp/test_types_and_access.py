@@ -54,6 +54,22 @@ def test_gathered_rows_and_indices(build: Any, case: Any, everything: Any, check
     check(everything([case(b.loop("gather"), data, y=(rows * columns, torch.float32))]))
 
 
+def test_reads_on_a_condition(build: Any, case: Any, everything: Any, check: Any):
+    """Neighbours of every element, and nothing read beyond either end of a row's buffer."""
+    rows, columns = 7, 45
+    b = build({"r": rows, "c": columns}, {})
+    zero, end = b.const(0, "int64"), b.const(columns, "int64")
+    total = b.const(0.0)
+    for k in (-2, 0, 3):
+        place = b.op("add", b.index("c"), b.const(k, "int64"), dtype="int64")
+        low, high = b.op("ge", place, zero, dtype="bool"), b.op("lt", place, end, dtype="bool")
+        inside = b.op("logical_and", low, high, dtype="bool")
+        total = b.op("add", total, b.load("x", offset=k, when=inside, r=columns, c=1))
+    b.store("y", total, r=columns, c=1)
+    data = {"x": torch.randn(rows, columns)}
+    check(everything([case(b.loop("windows"), data, y=(rows * columns, torch.float32))]))
+
+
 def test_a_loss_picks_its_targets(build: Any, case: Any, everything: Any, check: Any):
     rows, columns = 50, 70
     b = build({"r": rows}, {"c": columns})

@@ -67,11 +67,14 @@ class Build:
         strides = tuple(Stride(by=by, step=step) for by, step in steps.items())
         return Access(buffer=buffer, dtype=DType(dtype), offset=offset, strides=strides)
 
-    def load(self, buffer: str, dtype: str = "float32", offset: int = 0, **steps: int) -> str:
+    def load(
+        self, buffer: str, dtype: str = "float32", offset: int = 0, when: str = "", **steps: int
+    ) -> str:
         kind = DType(dtype)
         wanted = "float32" if kind.is_floating else "int64"
         access = self._access(buffer, dtype, offset, steps)
-        return self._add("load", _COMPUTED.get(dtype, wanted), access=access)
+        args = (when,) if when else ()
+        return self._add("load", _COMPUTED.get(dtype, wanted), access=access, args=args)
 
     def const(self, value: float | int | bool, dtype: str = "float32") -> str:
         return self._add("const", dtype, value=value)
@@ -156,8 +159,9 @@ def truth(loop: Loop, buffers: Buffers) -> Buffers:
 
     for stmt in loop.body:
         if stmt.access is not None:
-            flat = buffers[stmt.access.buffer][place(stmt.access)]
-            values[stmt.name] = _wide(flat)
+            inside = values[stmt.args[0]].bool() if stmt.args else torch.tensor(True, device=device)
+            flat = buffers[stmt.access.buffer][torch.where(inside, place(stmt.access), 0)]
+            values[stmt.name] = torch.where(inside, _wide(flat), 0)
         elif stmt.op == "const":
             values[stmt.name] = _wide(torch.tensor(stmt.value, device=device))
         elif stmt.op == "index":

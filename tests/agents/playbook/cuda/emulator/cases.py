@@ -343,6 +343,21 @@ def case_window_of_rows(build: Any) -> Any:
     return b
 
 
+def case_window_on_condition(build: Any) -> Any:
+    """The same, each read made only where it lies inside; no buffer reaches beyond the row."""
+    b = build({"c": 5, "w": 64})
+    total = b.load("bias", c=1)
+    zero, end = b.const(0, "int64"), b.const(64, "int64")
+    for k in (-1, 0, 1):
+        place = b.op("add", b.index("w"), b.const(k, "int64"), dtype="int64")
+        low, high = b.op("ge", place, zero, dtype="bool"), b.op("lt", place, end, dtype="bool")
+        inside = b.op("logical_and", low, high, dtype="bool")
+        x = b.load("x", offset=k, when=inside, c=64, w=1)
+        total = b.op("fma", x, b.load("w", offset=k + 1, c=3), total)
+    b.store("y", total, c=64, w=1)
+    return b
+
+
 def case_window_in_padding(build: Any) -> Any:
     """A window whose ends are clamped into range and chosen by a `where`; a weight a channel."""
     b = build({"c": 5, "w": 67})
