@@ -164,6 +164,20 @@ def audit(
     audit(file, entry, tuple(inputs or ()), target.value, json)
 
 
+@app.command()
+def selftest(
+    rows: Annotated[str, typer.Option(help="Rows of the catalogue, as in 1,4,19.")] = "",
+    target: Device = Target.AUTO,
+    kind: Annotated[str, typer.Option(help="Only `plan` or only `foreign` evils.")] = "",
+    json: Json = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """Prove the judge here: every known cheat must be found out, every honest twin accepted."""
+    from ui.commands.selftest import selftest
+
+    selftest(rows, target.value, kind, json, markdown)
+
+
 app.add_typer(cli_reading.app)
 app.add_typer(cli_suite.app)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
 from tools.evaluate.judge.bits import same_bits
 from tools.evaluate.judge.errors import Distance, allclose, distance, wrong_elements
@@ -95,9 +96,13 @@ class Sentence:
         found = distance(got, own, truth, chunk, self._bench.rounding)
         if bound < found.ratio < _HOPELESS and got.numel() <= self._bench.rules.few_elements:
             found = self._without_luck(number, found, draw, arguments, own, truth)
-        if found.ratio > bound:
+        if found.ratio > self._allowed(bound):
             self._reject(where, got, own, truth, found)
         self.errors.append(_error(number, draw, found))
+
+    def _allowed(self, bound: float) -> float:
+        """Without the comparison with PyTorch's own error, only what is far off is wrong."""
+        return bound if self._bench.rules.has(Defence.ERROR_RATIO) else _HOPELESS
 
     def _exact(
         self,

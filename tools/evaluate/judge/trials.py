@@ -209,7 +209,8 @@ class Trials:
             if far is not None:
                 self._unchanged(self._placed, pristine, live)
                 _untouched(far)
-            self._shaped(outputs)
+            if self._has(Defence.EXACT_RESULT):
+                self._shaped(outputs)
             self._at_rest(outputs, returned)
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
         self._memory.forget("allocation")

@@ -169,10 +169,11 @@ class Desk:
 
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
         """The station of this task, a new one when the last request was about another."""
-        if self._station is None or self._station.task != task:
-            self._station = None  # its memory is free before the next one asks for any
-            self._station = Station(task, hardware, rules, seed)
-        return self._station
+        known = self._station
+        if known is None or known.task != task or known.bench.rules != rules:
+            self._station = known = None  # its memory is free before the next one asks for any
+            self._station = known = Station(task, hardware, rules, seed)
+        return known
 
     def _say(
         self,

@@ -86,7 +86,10 @@ class Ladder:
             return self._verification(Verdict.OUT_OF_MEMORY, words)
         except RefusedError as refused:
             return self._verification(Verdict.CRASHED, f"the reference itself failed: {refused}")
-        self._not_verified += self._station.nulls
+        if self._rules.has(Defence.NULLS):
+            self._not_verified += self._station.nulls
+        if off := self._rules.switched_off:
+            self._not_verified.append(f"anything by {', '.join(off)}: switched off for a test")
         if self._request.effort != "certify":
             self._not_verified.append(f"distributions other than {self._used()}")
         return self._verification(Verdict.CORRECT, f"right on inputs drawn from {self._used()}")

@@ -1,0 +1,34 @@
+"""The suite on this machine's CPU, one executor for all of it."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tools.evaluate.local import LocalExecutor
+from tools.hardware import detect
+from tools.selftest.suite import RULES, Suite
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is compiled and measured here stays out of the user's folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("KERNELWRIGHT_HOME", str(folder))
+        yield folder
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalExecutor]:
+    """Judges on the CPU, with ceilings that nothing is held against."""
+    cpu = detect("cpu").model_copy(update={"measured": True, "bandwidth_gb_s": 1e6})
+    made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=11, rules=RULES)
+    yield made
+    await made.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def suite(executor: LocalExecutor) -> Suite:
+    return Suite(executor, "cpu")

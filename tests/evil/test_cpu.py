@@ -1,0 +1,21 @@
+"""Every cheat that can be tried on a CPU is found out for its reason; its honest twin passes."""
+
+import pytest
+
+from tools.selftest.catalogue import cases
+from tools.selftest.nouns import Case, Row
+from tools.selftest.suite import Suite
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ON_CPU = list(cases("cpu"))
+NAMES = [f"{row.row}-{case.kind}-{case.name.replace(' ', '-')}" for row, case in ON_CPU]
+
+
+@pytest.mark.parametrize(("row", "case"), ON_CPU, ids=NAMES)
+async def test_the_evil_is_rejected_for_its_reason_and_its_twin_passes(
+    suite: Suite, row: Row, case: Case
+) -> None:
+    outcome = await suite.case(row, case)
+    assert outcome.caught, (outcome.evil.verdict, outcome.evil.said)
+    assert outcome.twin_accepted, (outcome.twin.verdict, outcome.twin.said)

@@ -1,0 +1,105 @@
+"""Judges evils and twins, one case after another, with the judge of this machine.
+
+A twin that several cases share is judged once. Timing is short: what is proved here is what the
+judge lets pass, not how fast anything is.
+"""
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.rules import Rules
+from tools.nouns import Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.selftest.catalogue import base, cases, evil_of, twin_of
+from tools.selftest.nouns import Case, Device, Finding, Outcome, Row
+
+RULES = Rules(
+    candidate_s=6.0,
+    screen_s=0.03,
+    screen_samples_min=6,
+    screen_samples_max=12,
+    precise_s=0.1,
+    pairs_max=24,
+    warm_up_s=0.0,
+    cold_warm_up_s=0.05,
+)
+
+
+class Suite:
+    """The catalogue on one device.
+
+    Args:
+        executor: judges; its owner closes it.
+        device: what it judges on.
+    """
+
+    def __init__(self, executor: LocalExecutor, device: Device) -> None:
+        self._executor = executor
+        self._device = device
+        self._tasks: dict[str, Task] = {}
+        self._twins: dict[str, Finding] = {}
+
+    async def run(self, rows: Sequence[int] = (), kind: str = "") -> AsyncIterator[Outcome]:
+        """Every case of these rows and this kind (of all, when none is named), as each is done."""
+        for row, case in cases(self._device, rows):
+            if kind in ("", case.kind):
+                yield await self.case(row, case)
+
+    async def case(self, row: Row, case: Case) -> Outcome:
+        """Judge one evil and its twin."""
+        evil = await self.evil(case)
+        return Outcome(
+            row=row.row,
+            cheat=row.cheat,
+            case=case.name,
+            kind=case.kind,
+            device=self._device,
+            expected=case.verdicts,
+            words=case.words,
+            evil=evil,
+            twin=await self.twin(case),
+        )
+
+    async def evil(self, case: Case) -> Finding:
+        """Judge the evil of a case."""
+        return await self._find(case.base, evil_of(case, self._device), timed=case.timed)
+
+    async def twin(self, case: Case) -> Finding:
+        """Judge the twin of a case, once however many cases share it."""
+        made = twin_of(case, self._device)
+        key = f"{made.source}{case.timed}" if isinstance(made, Foreign) else made.id
+        if key not in self._twins:
+            task = case.twin_base or case.base
+            self._twins[key] = await self._find(task, made, timed=case.timed)
+        return self._twins[key]
+
+    async def _find(self, task: str, made: Candidate | Foreign, *, timed: bool) -> Finding:
+        traced = await self._task(task)
+        start = time.perf_counter()
+        if isinstance(made, Foreign):
+            found = await self._executor.check_foreign(traced, made, timed=timed)
+        else:
+            found = await self._executor.evaluate(traced, made, "screen")
+        return Finding(
+            verdict=found.verdict, said=_said(found), seconds=time.perf_counter() - start
+        )
+
+    async def _task(self, name: str) -> Task:
+        if name not in self._tasks:
+            with tempfile.TemporaryDirectory(prefix="kernelwright-selftest-") as folder:
+                path = Path(folder) / f"{name}.py"
+                path.write_text(base(name).task, encoding="utf-8")
+                found = await self._executor.trace(path, TracePolicy(device=self._device))
+            if isinstance(found, Refusal):
+                raise RuntimeError(f"the suite's own task {name} is refused: {found.sentence}")
+            self._tasks[name] = found
+        return self._tasks[name]
+
+
+def _said(found: Evaluation) -> str:
+    checked = found.verification
+    labels = f"method: {checked.method}; precision: {checked.precision}"
+    return "\n".join((checked.reason, labels, *checked.not_verified))
