@@ -21,6 +21,7 @@ from agents.assistant.reading.offers import answer_in, is_no, is_yes
 from agents.assistant.reading.pasted import python_files, take_apart
 from agents.assistant.reading.plain import LONGEST, bare, plain
 from agents.assistant.reading.shapes import precisions_in, shapes_in
+from agents.assistant.reading.sizes import sizes_in, sizes_with
 from agents.assistant.reading.spelling import mended
 from agents.assistant.wishes import (
     AskForHelp,
@@ -123,8 +124,9 @@ def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
     inputs = shapes_in(said)
     without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
     precisions = () if inputs or without else precisions_in(said)
-    if inputs or precisions:
-        wishes.append(ChangeTask(inputs=inputs, precisions=precisions))
+    sizes = () if inputs else sizes_with(said)
+    if inputs or precisions or sizes:
+        wishes.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
     wishes += _wishes_for_later(words)
     note = f"I take the first of your files, {name}." if several else ""
     return Reading(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
@@ -144,7 +146,8 @@ def _said(text: str, turn: Turn) -> Reading:
     whole = bare(plain(text)) or plain(text).strip(" ,.!;:-")
     if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
         return _sure(taken)
-    if turn.task and not turn.running and wants_shapes(whole) and not shapes_in(whole):
+    told = shapes_in(whole) or sizes_in(whole)
+    if turn.task and not turn.running and wants_shapes(whole) and not told:
         return _sure(ChangeTask())  # the desk asks which
     if _ANOTHER.fullmatch(whole):
         return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)

@@ -3,7 +3,7 @@
 The same wishes come from the rules, from a model's tool calls (where a class's docstring is what
 the model reads of it) and from buttons. What is done about them stands in `graphs.desk`.
 Candidates are named by id, by the beginning of one, as `v17` for the seventeenth that was
-written, or as `best`.
+written, as `best`, or as `best 2` for the second best.
 """
 
 from typing import Annotated, Literal
@@ -26,12 +26,14 @@ class ChangeTask(Value):
     """Change the task that is on the table: its inputs, entry, precision, or the GPU it is for.
 
     Inputs are written `64x128:float32`, one for each input; without a type (`64x128`) it stays as
-    it is. Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. What is left
+    it is. Sizes change one dimension alone: `columns=4096` the last one, `rows=8192` the first.
+    Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. What is left
     empty stays as it is.
     """
 
     kind: Literal["change_task"] = "change_task"
     inputs: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
     entry: str = ""
     precisions: tuple[str, ...] = ()
     gpu: str = ""
@@ -181,6 +183,22 @@ class ReopenRun(Value):
     run: str
 
 
+class RenameRun(Value):
+    """Give a run a name of the person's, by its id; an empty id is the run that is talked about."""
+
+    kind: Literal["rename_run"] = "rename_run"
+    name: str = ""
+    run: str = ""
+
+
+class DeleteRun(Value):
+    """Delete a run for good, by its id; an empty id is the run that is talked about."""
+
+    kind: Literal["delete_run"] = "delete_run"
+    run: str = ""
+    approved: bool = False
+
+
 class AskForHelp(Value):
     """Say what can be asked here."""
 
@@ -218,6 +236,8 @@ Wish = Annotated[
     | AskDoctor
     | ListRuns
     | ReopenRun
+    | RenameRun
+    | DeleteRun
     | AskForHelp
     | Unclear,
     Field(discriminator="kind"),

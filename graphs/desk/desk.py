@@ -18,6 +18,7 @@ from agents.assistant.wishes import (
     ChangeTask,
     CompareCandidates,
     ContinueSearch,
+    DeleteRun,
     ExplainCandidate,
     ExplainRound,
     ExportResult,
@@ -25,6 +26,7 @@ from agents.assistant.wishes import (
     ListRuns,
     LoadTask,
     PauseSearch,
+    RenameRun,
     ReopenRun,
     ShowCode,
     ShowLedger,
@@ -131,7 +133,14 @@ class Desk:
 
     async def _do(self, wish: Wish) -> Saying:
         if isinstance(
-            wish, LoadTask | ChangeTask | CancelTask | StartSearch | ContinueSearch | ReopenRun
+            wish,
+            LoadTask
+            | ChangeTask
+            | CancelTask
+            | StartSearch
+            | ContinueSearch
+            | ReopenRun
+            | DeleteRun,
         ):
             async with self._place.table.turn:
                 saying = await self._change(wish)
@@ -230,6 +239,10 @@ class Desk:
                 return await runs.listing(place)
             case ReopenRun():
                 return await runs.reopen(place, wish)
+            case RenameRun():
+                return await runs.rename(place, wish)
+            case DeleteRun():
+                return await runs.delete(place, wish)
             case AskForHelp():
                 return helping.help_(place)
             case Unclear():

@@ -9,6 +9,7 @@ from agents.assistant.wishes import (
     ChangeTask,
     CompareCandidates,
     ContinueSearch,
+    DeleteRun,
     ExplainCandidate,
     ExplainRound,
     ExportResult,
@@ -16,6 +17,7 @@ from agents.assistant.wishes import (
     ListRuns,
     LoadTask,
     PauseSearch,
+    RenameRun,
     ReopenRun,
     ShowCode,
     ShowLedger,
@@ -39,6 +41,7 @@ LABELS: dict[type, str] = {
     ChangeTask: "Change the task",
     CompareCandidates: "Compare two candidates",
     ContinueSearch: "Continue the search",
+    DeleteRun: "Delete a run",
     ExplainCandidate: "Explain the best",
     ExplainRound: "Explain the last round",
     ExportResult: "Take the result home",
@@ -46,6 +49,7 @@ LABELS: dict[type, str] = {
     ListRuns: "My runs",
     LoadTask: "Load a file",
     PauseSearch: "Pause the search",
+    RenameRun: "Rename a run",
     ReopenRun: "Open an earlier run",
     ShowCode: "Show the code",
     ShowLedger: "Every idea so far",
@@ -64,7 +68,8 @@ Attach a PyTorch file, or paste a module, and I look for a faster implementation
 budget", "show my wishes", "what did you just try?", "pause", "continue", "stop"
 - **To understand**: "explain the best", "why is v17 faster than v12?", "show the code of the \
 best", "show the profile", "every idea so far", "explain round 2"
-- **Afterwards**: "export it", "the report", "go on for 5 minutes", "my runs", "open softmax-..."
+- **Afterwards**: "export it", "the report", "go on for 5 minutes", "my runs", "open softmax-...", \
+"call this run attention", "delete run softmax-..."
 
 A search goes on when you close the page."""
 

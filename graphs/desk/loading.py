@@ -1,6 +1,7 @@
 """A file comes to the desk and becomes a task, or a question about what is missing."""
 
 import asyncio
+import re
 import time
 from pathlib import Path
 
@@ -56,7 +57,7 @@ async def change(place: Place, wish: ChangeTask) -> Saying:
     precisions = wish.precisions or place.now.precisions
     policy = place.now.policy.model_copy(
         update={
-            "inputs": _typed(wish.inputs, place.now.task) or place.now.policy.inputs,
+            "inputs": _inputs(place, wish),
             "entry": wish.entry or place.now.policy.entry,
             "allow": tuple(_ALLOWED[word] for word in precisions if word in _ALLOWED),
         }
@@ -72,6 +73,34 @@ async def change(place: Place, wish: ChangeTask) -> Saying:
         run=_kept_run(place),
     )
     return await read_anew(place, changed)
+
+
+def _inputs(place: Place, wish: ChangeTask) -> tuple[str, ...]:
+    """What the inputs are from now on; as they were where nothing is said of them."""
+    task, before = place.now.task, place.now.policy.inputs
+    if wish.inputs or task is None:
+        return _typed(wish.inputs, task) or before
+    return resized(task, wish.sizes) or before
+
+
+def resized(task: Task, sizes: tuple[str, ...]) -> tuple[str, ...]:
+    """The task's inputs with other rows or columns: their first or last dimension.
+
+    What is as long as the first input is in that direction changes with it, so that what is
+    added or multiplied row by row still fits. Empty where nothing of that can be changed.
+    """
+    shapes = [list(spec.tensor.shape) if spec.tensor else [] for spec in task.inputs]
+    first = next((shape for shape in shapes if shape), None)
+    wanted = dict(text.split("=") for text in sizes if re.fullmatch(r"(rows|columns)=\d+", text))
+    if first is None or not wanted or any(spec.tensor is None for spec in task.inputs):
+        return ()
+    rows, columns = first[0], first[-1]
+    for shape in filter(None, shapes):
+        if "columns" in wanted and shape[-1] == columns:
+            shape[-1] = int(wanted["columns"])
+        if "rows" in wanted and len(shape) > 1 and shape[0] == rows:
+            shape[0] = int(wanted["rows"])
+    return _typed(tuple("x".join(map(str, shape)) for shape in shapes), task)
 
 
 def _typed(inputs: tuple[str, ...], task: Task | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which candidate is meant: `best`, `v17` for the seventeenth written, an id or its beginning."""
+"""Which candidate is meant: `best`, `best 2`, `v17` for the seventeenth written, or an id."""
 
 import re
 
@@ -19,6 +19,8 @@ def candidate_of(story: Story, name: str) -> Written:
     wanted = name.strip().lower().lstrip("#")
     if wanted in {"", "best", "the best", "fastest", "leader", "winner"}:
         return _best(story)
+    if place := re.fullmatch(r"best (\d{1,4})", wanted):
+        return _placed(story, int(place[1]))
     if wanted in {"last", "latest", "newest"} and story.written:
         return story.written[-1]
     if number := re.fullmatch(r"v(?:ersion)?\s*(\d{1,6})", wanted):
@@ -49,6 +51,17 @@ def _best(story: Story) -> Written:
             if item.candidate.id == story.best.candidate.id:
                 return item
     raise Unnamed("No candidate is correct yet, so there is no best one.")
+
+
+def _placed(story: Story, place: int) -> Written:
+    """The candidate in that place of the leaderboard, from 1."""
+    leaders = story.leaders
+    if 0 < place <= len(leaders):
+        return next(w for w in story.written if w.candidate.id == leaders[place - 1].candidate.id)
+    if not leaders:
+        return _best(story)
+    some = "Only one candidate is" if len(leaders) == 1 else f"Only {len(leaders)} candidates are"
+    raise Unnamed(f"{some} correct so far, so nobody is in place {place}.")
 
 
 def _numbered(story: Story, number: int) -> Written:

@@ -1,44 +1,55 @@
-"""A person's runs: which there are, and taking up one of them again."""
+"""A person's runs: which there are, taking up one of them again, naming and deleting one."""
 
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from agents.assistant.sayings import Offer, Saying, Table
-from agents.assistant.wishes import ContinueSearch, ReopenRun, ShowProgress
+from agents.assistant.sayings import Offer, Saying, Table, Words
+from agents.assistant.wishes import (
+    CancelTask,
+    ContinueSearch,
+    DeleteRun,
+    RenameRun,
+    ReopenRun,
+    ShowProgress,
+)
+from graphs.desk.driving import STOP
 from graphs.desk.place import Place
 from graphs.desk.table import OnTable
-from graphs.words import STATUS, one_line, ratio
+from graphs.desk.terms import TITLE, keep_title
+from graphs.words import STATUS, one_line, quiet, ratio
 from tools.archive import Archive, RunError, RunRecord, run_folders
 
 SHOWN = 20
 
 
+@dataclass(frozen=True)
+class Run:
+    """One of a person's runs; `title` is the name that they gave it, "" for none."""
+
+    folder: Path
+    record: RunRecord
+    title: str = ""
+
+
 async def listing(place: Place) -> Saying:
     """The person's runs, the newest first."""
-    records = await place.read(lambda: records_of(place.home))
-    if not records:
+    runs = await place.read(lambda: runs_of(place.home))
+    if not runs:
         return Saying.of("You have no runs yet. Attach a file or paste a module to begin one.")
-    rows = tuple(_row(place, record) for record in records[:SHOWN])
+    rows = tuple(_row(place, run) for run in runs[:SHOWN])
     columns = ("run", "task", "begun (UTC)", "status", "speed-up")
-    offers = tuple(
-        Offer(label=f"Open {record.id}", wish=ReopenRun(run=record.id)) for record in records[:5]
-    )
-    return Saying(pieces=(Table(title="your runs", columns=columns, rows=rows),), offers=offers)
+    table = Table(title="your runs", columns=columns, rows=rows)
+    return Saying(pieces=(table,), offers=_openings(runs))
 
 
 async def reopen(place: Place, wish: ReopenRun) -> Saying:
     """Talk about an earlier run from now on."""
-    records = await place.read(lambda: records_of(place.home))
-    wanted = wish.run.strip().lower()
-    found = [record for record in records if record.id == wanted]
-    found = found or [record for record in records if wanted and record.id.startswith(wanted)]
-    if len(found) != 1:
-        words = "Several of your runs begin with that" if found else "I know no such run of yours"
-        offers = tuple(
-            Offer(label=f"Open {record.id}", wish=ReopenRun(run=record.id))
-            for record in (found or records)[:5]
-        )
-        return Saying.of(f"{words}.", *offers)
-    record = found[0]
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, Saying):
+        return found
+    record = found.record
     await place.table.put(
         OnTable(
             file=record.task.path,
@@ -50,15 +61,77 @@ async def reopen(place: Place, wish: ReopenRun) -> Saying:
         )
     )
     goes_on = place.life is not None
-    offers = (Offer(label="Where does it stand?", wish=ShowProgress()),)
+    offers: tuple[Offer, ...] = (Offer(label="Where does it stand?", wish=ShowProgress()),)
     if not goes_on:
         offers += (Offer(label="Continue", wish=ContinueSearch()),)
     state = "it is running" if goes_on else _state(record)
     return Saying.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
 
 
-def records_of(home: Path) -> tuple[RunRecord, ...]:
-    """What the person's runs are over, the newest first; those that cannot be read left out."""
+async def rename(place: Place, wish: RenameRun) -> Saying:
+    """Give a run of the person's another name; its id stays what it is."""
+    title = one_line(wish.name, 60).strip()
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, Saying):
+        return found
+    if not title:
+        return Saying.of("What shall it be called?")
+    await place.read(lambda: keep_title(found.folder, title))
+    return Saying.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
+
+
+async def delete(place: Place, wish: DeleteRun) -> Saying:
+    """Ask first; then delete all of a run of the person's that nobody works on."""
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, Saying):
+        return found
+    id, folder = found.record.id, found.folder
+    if place.lives.find(folder) is not None:
+        return Saying.of(f"Run `{id}` is running; stop it first.", STOP)
+    if not wish.approved:
+        return _asked(found)
+    if place.now.run == id:
+        await place.table.put(OnTable(gpu=place.now.gpu))
+    try:
+        await place.read(lambda: shutil.rmtree(folder))
+    except OSError as error:
+        return Saying.of(f"Run `{id}` could not be deleted: {one_line(str(error.strerror), 100)}.")
+    return Saying.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
+
+
+def _asked(found: Run) -> Saying:
+    record, name = found.record, quiet(found.title or found.record.task.name, 60)
+    words = (
+        f"Shall I delete run `{record.id}` ({name}, {_state(record)}) for good? Its candidates, "
+        "measurements and events would be gone."
+    )
+    yes = Offer(label="Yes, delete it", wish=DeleteRun(run=record.id, approved=True))
+    no = Offer(label="No", wish=CancelTask())
+    return Saying(pieces=(Words(text=words),), offers=(yes, no), question=True)
+
+
+def _found(place: Place, name: str) -> Run | Saying:
+    """The person's run of that id, beginning of one, or name; or what to say of it."""
+    runs = runs_of(place.home)
+    wanted = name.strip().lower() or place.now.run
+    if not wanted:
+        return Saying.of("Which run?", *_openings(runs))
+    found = [run for run in runs if wanted in (run.record.id, run.title.lower())]
+    found = found or [run for run in runs if run.record.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    words = "Several of your runs begin with that" if found else "I know no such run of yours"
+    return Saying.of(f"{words}.", *_openings(found or list(runs)))
+
+
+def _openings(runs: Sequence[Run]) -> tuple[Offer, ...]:
+    return tuple(
+        Offer(label=f"Open {run.record.id}", wish=ReopenRun(run=run.record.id)) for run in runs[:5]
+    )
+
+
+def runs_of(home: Path) -> tuple[Run, ...]:
+    """The person's runs, the newest first; those that cannot be read left out."""
     found = []
     for folder in run_folders(home):
         try:
@@ -66,18 +139,20 @@ def records_of(home: Path) -> tuple[RunRecord, ...]:
         except RunError:
             continue
         try:
-            found.append(archive.record())
+            found.append(Run(folder, archive.record(), archive.term(TITLE) or ""))
         finally:
             archive.close()
-    return tuple(sorted(found, key=lambda record: record.created_at, reverse=True))
+    return tuple(sorted(found, key=lambda run: run.record.created_at, reverse=True))
 
 
-def _row(place: Place, record: RunRecord) -> tuple[str, ...]:
-    live = place.lives.find(place.home / "runs" / record.id) is not None
+def _row(place: Place, run: Run) -> tuple[str, ...]:
+    record = run.record
+    live = place.lives.find(run.folder) is not None
     best = record.summary.best if record.summary else None
+    task = one_line(record.task.name, 40)
     return (
         record.id,
-        one_line(record.task.name, 40),
+        f"{one_line(run.title, 60)} ({task})" if run.title else task,
         f"{record.created_at:%Y-%m-%d %H:%M}",
         "running" if live else _state(record),
         ratio(best.speedup_vs_best_baseline) if best else "-",

@@ -6,7 +6,7 @@ from agents.steering import Steering
 from graphs.events import Noted
 from tools.archive import Archive, RunError
 
-GOING, STEERING = "going", "steering"
+GOING, STEERING, TITLE = "going", "steering", "title"
 
 
 def keep_going(folder: Path, *, going: bool) -> None:
@@ -49,6 +49,15 @@ def kept_steering(folder: Path) -> Steering:
     finally:
         archive.close()
     return Steering.model_validate_json(term) if term else Steering()
+
+
+def keep_title(folder: Path, title: str) -> None:
+    """Keep the name that a person gave a run."""
+    archive = Archive(folder)
+    try:
+        archive.record_term(TITLE, title)
+    finally:
+        archive.close()
 
 
 def note(folder: Path, words: str) -> None:

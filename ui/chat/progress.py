@@ -41,13 +41,21 @@ EXPLAIN = Button(label="Explain the best", wish=ExplainCandidate(), icon="circle
 TAKE = Button(label="Take it home", wish=ExportResult(), icon="download")
 
 
-def progress(thread: str, state: str, board: Board, known: Gathered) -> Line:
-    """How the search stands, with the plot, the leaders and what can be done about it."""
+def progress(
+    thread: str, state: str, board: Board, known: Gathered, hardware: Hardware | None = None
+) -> Line:
+    """How the search stands, with its plots, the leaders and what can be done about it.
+
+    Without the `hardware` nothing is drawn under its roofs.
+    """
     assert known.begun is not None, "a run's first event is its beginning"
-    plot = trajectory(known)
-    sheets = (
-        [Sheet(key="trajectory", name="trajectory", kind="plotly", content=plot)] if plot else []
-    )
+    plots = {"trajectory": trajectory(known)}
+    plots |= {"roofline": roofline(known, hardware)} if hardware else {}
+    sheets = [
+        Sheet(key=name, name=name, kind="plotly", content=plot)
+        for name, plot in plots.items()
+        if plot
+    ]
     parts = [_headline(state, board), _times(board), _leaders(known), _effort(board)]
     return Line(
         key="progress",

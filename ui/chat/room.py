@@ -59,6 +59,7 @@ class Room:
         self._pending: dict[str, Line] = {}
         self._due = asyncio.Event()
         self._card: Line | None = None
+        self._hardware: Hardware | None = None
         self._stale = False
         self._asked_in = ""
         self._drawn_at_s = -EVERY_S
@@ -131,8 +132,8 @@ class Room:
         for line in self._presentation.take(told.seq, told.event):
             self._pending[line.key] = line
         if isinstance(told.event, RunStarted | RunFinished):
-            hardware = await asyncio.to_thread(_hardware, self.desk.home, told.run)
-            self._end(result(told, self._presentation.known, hardware))
+            self._hardware = await asyncio.to_thread(_hardware, self.desk.home, told.run)
+            self._end(result(told, self._presentation.known, self._hardware))
         self._due.set()
 
     def _end(self, card: Line | None) -> None:
@@ -183,7 +184,8 @@ class Room:
         if self._presentation is not None:
             self._drawn_at_s, self._drawn_state = time.monotonic(), state
             known = self._presentation.known
-            await self.screen.draw(run, progress(self.thread, state, self.board, known))
+            line = progress(self.thread, state, self.board, known, self._hardware)
+            await self.screen.draw(run, line)
 
 
 def _hardware(home: Path, run: str) -> Hardware | None:

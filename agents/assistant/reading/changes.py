@@ -5,6 +5,7 @@ import re
 from agents.assistant.assistant import Turn
 from agents.assistant.reading.devices import device_in, is_only_device
 from agents.assistant.reading.shapes import PRECISION, TYPE, precisions_in, shapes_in
+from agents.assistant.reading.sizes import sizes_in
 from agents.assistant.wishes import ChangeTask, Steer, Wish
 
 _AGAINST = re.compile(
@@ -34,6 +35,8 @@ _NO_ENTRIES = frozenset(_FILLERS.split())
 
 def change_in(words: str, said: str, turn: Turn) -> Wish | None:
     """What a clause changes of the task; `said` are its words as written, for names in them."""
+    if resized := resizing_in(words, turn):
+        return resized
     inputs, gpu = shapes_in(words), device_in(words)
     if inputs:
         return ChangeTask(inputs=inputs, precisions=_tf32(words), gpu=gpu)
@@ -45,6 +48,12 @@ def change_in(words: str, said: str, turn: Turn) -> Wish | None:
         return ChangeTask(gpu=gpu)
     entry = _entry(said)
     return ChangeTask(entry=entry) if entry else None
+
+
+def resizing_in(words: str, turn: Turn) -> ChangeTask | None:
+    """`with 4096 columns`, about a task that is still to be searched."""
+    sizes = sizes_in(PRECISION.sub(" ", words)) if turn.task and not turn.running else ()
+    return ChangeTask(sizes=sizes, precisions=precisions_in(words)) if sizes else None
 
 
 def wants_shapes(words: str) -> bool:

@@ -3,13 +3,13 @@
 import re
 
 from agents.assistant.assistant import Turn
-from agents.assistant.reading.changes import change_in
+from agents.assistant.reading.changes import change_in, resizing_in
 from agents.assistant.reading.commands import command_in
 from agents.assistant.reading.german import translated
 from agents.assistant.reading.plain import bare, is_question, plain
 from agents.assistant.reading.questions import name_in, question_in
 from agents.assistant.reading.steering import steering_in
-from agents.assistant.wishes import ChangeTask, Steer, Wish
+from agents.assistant.wishes import ChangeTask, RenameRun, Steer, Wish
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240
@@ -35,6 +35,8 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
     """
     said = translated(plain(part[:LONGEST_CLAUSE]))
     words = bare(said)
+    if resized := resizing_in(words, turn):  # `what about 4096 columns?` is no hint
+        return (resized,)
     if is_question(words):
         return _steered(words, turn) or question_in(words, turn)
     asked = said.endswith("?") and not _POLITE.match(said)
@@ -48,6 +50,7 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
 def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
     change = change_in(words, part, turn)
     if orders := command_in(words, turn):
+        orders = tuple(_as_written(order, part) for order in orders)
         return (change, *orders) if isinstance(change, ChangeTask) else orders
     if change is not None:
         return (change,)
@@ -55,6 +58,14 @@ def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
         shown = question_in(words, turn) if _is_about_showing(words) else ()
         return shown or (steering,)
     return question_in(words, turn) or _imperative(words, turn)
+
+
+def _as_written(order: Wish, part: str) -> Wish:
+    """A name keeps its capitals."""
+    if not isinstance(order, RenameRun):
+        return order
+    found = re.search(re.escape(order.name), part, re.IGNORECASE)
+    return order.model_copy(update={"name": found[0]}) if found else order
 
 
 def _imperative(words: str, turn: Turn) -> tuple[Wish, ...]:

@@ -13,9 +13,11 @@ from agents.assistant.wishes import (
     AuditTask,
     CancelTask,
     ContinueSearch,
+    DeleteRun,
     ExportResult,
     GetReport,
     PauseSearch,
+    RenameRun,
     ReopenRun,
     ShowProgress,
     StartSearch,
@@ -95,8 +97,9 @@ _TAKE = (
 _GOODS = (
     r"(?:result|module|file|zip|export|drop-?in(?: (?:module|replacement))?|artefact|"
     r"artifact|package|model_?new|modelnew|kernelbench(?: (?:file|format|version))?"
-    r"|winner|solution|home|best(?: (?:one|module|kernel|candidate|version))?|it|that|"
-    r"everything|v\d+|candidate \d+|deliverable|output|implementation|download)"
+    r"|winner|solution|home|(?:\w+[ -])?(?:best|fastest)(?: (?:one|module|kernel|"
+    r"candidate|version))?|it|that|runner-?up|everything|v\d+|candidate \d+|"
+    r"deliverable|output|implementation|download)"
 )
 _EXPORT = (
     rf"(?:(?:{_TAKE})(?: (?:me|the|a|an|my|this|that|as|of|in|final|optimi[sz]ed|"
@@ -121,6 +124,18 @@ _REOPEN = (
     r"resume|continue(?: with)?|bring up|back to|view)(?: (?:the|my|old|earlier|"
     r"previous|run))* "
 )
+_RUN_SAID = (
+    r"(?:(?:the|this|that|my|current|whole|old) )*(?:run|search)(?: (?:called |"
+    r"named )?[\w.-]*\d[\w.-]*)?"
+)
+_RENAME = re.compile(
+    rf"(?:rename|name|call|title|label) (?:{_RUN_SAID}|[\w.]+-\d{{4}}-\w+)(?: (?:to|as|into))? "
+    r"['\"]?(?P<name>[^'\"]{1,60}?)['\"]?"
+)
+_DELETE = re.compile(
+    rf"(?:delete|remove|erase|throw away|get rid of|trash|wipe) (?:run )?"
+    rf"(?:{_RUN_SAID}|[\w.]+-\d{{4}}-\w+)(?: (?:for good|forever|permanently|completely))?"
+)
 _AROUND_LIMITS = re.compile(
     r"\b(?:give (?:it|me|yourself|the search)|take|spend|add|use|another|let it run|more|at most|"
     r"up to|max(?:imum)?|run|do|a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|"
@@ -137,6 +152,8 @@ def command_in(words: str, turn: Turn) -> tuple[Wish, ...]:
         return ()
     if _NEGATED.match(words):
         return _negated(words, turn)
+    if kept := _kept(words, turn):
+        return kept
     if run := _reopened(words):
         return (ReopenRun(run=run), *_on(words))
     core = without_limits(words)
@@ -165,6 +182,15 @@ def _reopened(words: str) -> str:
         if "run" in words.split() or run_in(rest):
             return named if run_in(words) else ""
     return ""
+
+
+def _kept(words: str, turn: Turn) -> tuple[Wish, ...]:
+    """`rename this run to ...`, `delete run ...`; `it` is the run where one is talked about."""
+    if match := _RENAME.fullmatch(words):
+        return (RenameRun(name=match["name"], run=run_in(words[: match.start("name")])),)
+    if match := _DELETE.fullmatch(words):
+        return (DeleteRun(run=run_in(words)),) if run_in(words) or turn.run else ()
+    return ()
 
 
 def _on(words: str) -> tuple[Wish, ...]:
@@ -206,8 +232,6 @@ def _cancel(words: str, turn: Turn) -> tuple[Wish, ...]:
 
 
 def _export(words: str, turn: Turn) -> tuple[Wish, ...]:
-    if re.search(r"\b(?:second|third|2nd|3rd)[ -]best\b", words):
-        return ()  # only a list of all tells which one that is
     if not re.search(rf"\b{_GOODS}\b|export|download|save|package|ship|something", words):
         return ()
     if re.fullmatch(

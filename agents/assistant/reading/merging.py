@@ -49,6 +49,7 @@ def _joined(last: Wish | None, wish: Wish) -> Wish | None:
     if isinstance(wish, ChangeTask) and isinstance(last, ChangeTask):
         return ChangeTask(
             inputs=(*last.inputs, *wish.inputs),
+            sizes=(*last.sizes, *wish.sizes),
             entry=wish.entry or last.entry,
             precisions=(*last.precisions, *wish.precisions),
             gpu=wish.gpu or last.gpu,

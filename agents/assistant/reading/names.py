@@ -43,8 +43,10 @@ _BEST = (
 )
 _LAST = r"(?:the )?(?:last|latest|newest|most recent|previous)\b(?! round)"
 _IT = r"\b(?:this|that)(?: (?:candidate|version|kernel|one))?\b|\bit\b"
+_RANKED = rf"(?:the )?(?:(?P<rank>{_ORDINAL})[ -](?:best|fastest|quickest)|runner[ -]?up)\b"
 _CANDIDATE = re.compile(
-    r"\b(?:v|version|candidate|kernel|variant|attempt|number|no\.?|"
+    rf"(?P<place>\b{_RANKED}(?: {_NOUN})?)"
+    r"|\b(?:v|version|candidate|kernel|variant|attempt|number|no\.?|"
     rf"nr\.?)[ #]*(?P<number>\d{{1,6}})\b"
     rf"|#(?P<hash>\d{{1,6}})\b"
     rf"|\b(?P<ordinal>{_ORDINAL}) {_NOUN}\b"
@@ -124,6 +126,8 @@ def number(text: str) -> int:
 
 
 def _named(match: re.Match[str], turn: Turn) -> str:
+    if match["place"]:
+        return f"best {number(match['rank'] or 'second')}"
     if match["best"]:
         return "best"
     if match["last"]:

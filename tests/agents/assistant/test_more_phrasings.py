@@ -36,7 +36,7 @@ TABLE: tuple[tuple[str, str, tuple[Wish, ...]], ...] = (
     ("task", "alright let's do this", (StartSearch(),)),
     ("task", "kick it off", (StartSearch(),)),
     ("task", "use bigger shapes", (ChangeTask(),)),
-    ("task", "could you use batch size 128 instead?", (ChangeTask(),)),
+    ("task", "could you use batch size 128 instead?", (ChangeTask(sizes=("rows=128",)),)),
     ("task", "make the input 8192 by 4096", (ChangeTask(inputs=("8192x4096",)),)),
     ("task", "I actually run it on a 3090", (ChangeTask(gpu="3090"),)),
     ("task", "what will this cost?", (ShowProgress(),)),

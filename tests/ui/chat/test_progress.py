@@ -114,3 +114,14 @@ def test_a_hostile_name_is_only_a_name(recording):
     words = line(hostile.events("r")).words
     assert "<img" not in words.replace("\\<", "")
     assert "](" not in words.replace("\\]", "").replace("\\(", "")
+
+
+def test_the_roofline_is_there_while_the_search_goes_on(recording):
+    made = recording()
+    board, known = standing(made.events("r")[:-1])
+    names = [sheet.name for sheet in progress("thread", "running", board, known).sheets]
+    assert names == ["trajectory", "tasks"]
+    shown = progress("thread", "running", board, known, made.hardware)
+    roof = next(sheet for sheet in shown.sheets if sheet.name == "roofline")
+    drawn = json.loads(roof.content)["data"]
+    assert {"roof"} < {trace["name"].split(":")[0] for trace in drawn}
