@@ -149,6 +149,24 @@ def test_points_stand_under_the_roof():
     assert "1 TFLOP/s peak" in picture
 
 
+def test_a_point_whose_traffic_was_counted_stands_where_it_really_is():
+    plain = roofline(8.0, 100.0, 1.0, [Point("a", 1e11, "dot", labelled=False)])
+    counted = roofline(8.0, 100.0, 1.0, [Point("a", 1e11, "dot", intensity=2.0, labelled=False)])
+    places = [re.findall(r'class="dot" cx="([\d.]+)"', picture) for picture in (plain, counted)]
+    assert float(places[1][0]) < float(places[0][0])
+    # An elite says its name under the pointer only.
+    assert "<title>a: 100 GFLOP/s</title>" in plain
+    assert plain.count("a: 100 GFLOP/s") == 1
+
+
+def test_tensor_cores_have_a_roof_of_their_own():
+    picture = roofline(500.0, 100.0, 1.0, [Point("best", 4e12, "top")], 16.0, "measured: a copy")
+    assert "16 TFLOP/s tensor cores" in picture
+    assert "1 TFLOP/s peak" in picture
+    assert picture.count('<polyline class="roof"') == 2
+    assert "measured: a copy" in picture
+
+
 @given(st.lists(st.floats(1e-4, 1e5), min_size=1, max_size=30))
 def test_every_value_finds_its_place(values):
     scale = Scale(*around(values), 10, 500)

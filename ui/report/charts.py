@@ -62,15 +62,26 @@ def trajectory(dots: list[Dot], lines: list[Line], round_ends_s: list[float]) ->
 
 @dataclass(frozen=True)
 class Point:
-    """One implementation under the roof: FLOP per second and what to call it."""
+    """One implementation under the roof: FLOP per second and what to call it.
+
+    `intensity` is FLOP per byte that memory really carried, None where that was not counted; then
+    it stands at the task's. A point without a label of its own says its name under the pointer.
+    """
 
     name: str
     flops_per_s: float
     style: str
+    intensity: float | None = None
+    labelled: bool = True
 
 
 def roofline(
-    intensity: float, bandwidth_gb_s: float, peak_tflops: float, points: list[Point]
+    intensity: float,
+    bandwidth_gb_s: float,
+    peak_tflops: float,
+    points: list[Point],
+    tensor_tflops: float | None = None,
+    source: str = "",
 ) -> Markup:
     """Where implementations stand under the device's two roofs.
 
@@ -79,33 +90,55 @@ def roofline(
         bandwidth_gb_s: Slope of the memory's roof, in 10^9 bytes per second.
         peak_tflops: The flat roof, in 10^12 FLOP per second.
         points: What was measured.
+        tensor_tflops: A second flat roof, where candidates use tensor cores.
+        source: Where the roofs' figures come from.
     """
-    bandwidth, peak = bandwidth_gb_s * 1e9, peak_tflops * 1e12
-    ridge = peak / bandwidth
-    x_low, x_high = around([intensity, ridge], 8.0)
-    y_low, y_high = around([point.flops_per_s for point in points] + [peak, bandwidth * x_low], 1.6)
+    bandwidth = bandwidth_gb_s * 1e9
+    peaks = [rate * 1e12 for rate in (peak_tflops, tensor_tflops) if rate]
+    places = [point.intensity or intensity for point in points]
+    ridge, top = peaks[0] / bandwidth, max(peaks)
+    x_low, x_high = around([intensity, *places, *(rate / bandwidth for rate in peaks)], 8.0)
+    y_low, y_high = around([p.flops_per_s for p in points] + [top, bandwidth * x_low], 1.6)
     across = Scale(x_low, x_high, LEFT, WIDTH - RIGHT)
     down = Scale(y_low, y_high, HEIGHT - BOTTOM, TOP)
-    roof = [(x_low, bandwidth * x_low), (ridge, peak), (x_high, peak)]
-    path = " ".join(f"{across.at(x)},{down.at(y)}" for x, y in roof)
-    limit = min(peak, bandwidth * intensity)
+    slope = [(x_low, bandwidth * x_low), (ridge, peaks[0])]
+    roofs = [[*slope, (x_high, peaks[0])]]
+    roofs += [[(ridge, peaks[0]), (rate / bandwidth, rate), (x_high, rate)] for rate in peaks[1:]]
+    limit = min(top, bandwidth * intensity)
     x = across.at(intensity)
     parts = [
         _frame(across, down, "FLOP per byte", lambda v: f"{v:g}", _rate),
-        f'<polyline class="roof" points="{path}"/>',
-        f'<line class="floor" x1="{x}" y1="{down.at(limit)}" x2="{x}" y2="{HEIGHT - BOTTOM}"/>',
-        f'<text class="note" x="{across.at(x_high) + 6}" y="{down.at(peak) + 4}">'
-        f"{_rate(peak)} peak</text>",
+        *(_roof(roof, across, down, source) for roof in roofs),
+        f'<line class="floor" x1="{x}" y1="{down.at(limit)}" x2="{x}" y2="{HEIGHT - BOTTOM}">'
+        f"<title>the floor: {_rate(limit)}</title></line>",
     ]
-    labels = _apart([down.at(point.flops_per_s) for point in points])
-    for point, y in zip(points, labels, strict=True):
-        words = f"{point.name}: {_rate(point.flops_per_s)}"
-        parts.append(
-            f'<circle class="{point.style}" cx="{x}" cy="{down.at(point.flops_per_s)}" r="5">'
-            f"<title>{escape(words)}</title></circle>"
-            f'<text class="note" x="{x + 10}" y="{y + 4}">{escape(words)}</text>'
-        )
+    parts += [
+        f'<text class="note" x="{across.at(x_high) + 6}" y="{down.at(rate) + 4}">'
+        f"{_rate(rate)} {'peak' if number == 0 else 'tensor cores'}</text>"
+        for number, rate in enumerate(peaks)
+    ]
+    labels = iter(_apart([down.at(point.flops_per_s) for point in points if point.labelled]))
+    for point, place in zip(points, places, strict=True):
+        parts.append(_point(point, across.at(place), down))
+        if point.labelled:
+            words = f"{point.name}: {_rate(point.flops_per_s)}"
+            at = f'x="{across.at(place) + 10}" y="{next(labels) + 4}"'
+            parts.append(f'<text class="note" {at}>{escape(words)}</text>')
     return _svg("Roofline", parts)
+
+
+def _roof(corners: list[tuple[float, float]], across: Scale, down: Scale, source: str) -> str:
+    path = " ".join(f"{across.at(x)},{down.at(y)}" for x, y in corners)
+    return f'<polyline class="roof" points="{path}"><title>{escape(source)}</title></polyline>'
+
+
+def _point(point: Point, x: float, down: Scale) -> str:
+    words = f"{point.name}: {_rate(point.flops_per_s)}"
+    radius = 5 if point.labelled else 3
+    return (
+        f'<circle class="{point.style}" cx="{x}" cy="{down.at(point.flops_per_s)}" r="{radius}">'
+        f"<title>{escape(words)}</title></circle>"
+    )
 
 
 def dumbbell(predicted_ms: float | None, measured_ms: float | None, scale: Scale) -> Markup:

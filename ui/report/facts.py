@@ -4,9 +4,19 @@ from datetime import datetime
 
 from markupsafe import Markup
 
+from agents.facts import reading
 from graphs.events import CandidateJudged, RoundFinished, RunStarted
-from tools.archive import Standing
-from tools.nouns import Candidate, Conditions, OutputError, Prediction, StrategyVersion, Verdict
+from tools.archive import Standing, elites
+from tools.nouns import (
+    Candidate,
+    Conditions,
+    Evidence,
+    OutputError,
+    Prediction,
+    Rank,
+    StrategyVersion,
+    Verdict,
+)
 from ui.report.charts import Dot, Line, Point, dumbbell, roofline, trajectory
 from ui.report.scale import Scale, around
 from ui.story import Story
@@ -54,7 +64,7 @@ def _lines(story: Story) -> list[Line]:
 
 
 def roofline_chart(story: Story) -> Markup:
-    """PyTorch and the best under the roofs; empty where the task does no arithmetic."""
+    """PyTorch, the elites and the best under the roofs; empty where there is no arithmetic."""
     task, hardware = story.record.task, story.record.hardware
     if task.flops == 0 or task.bytes_moved == 0:
         return Markup("")
@@ -63,12 +73,52 @@ def roofline_chart(story: Story) -> Markup:
         for line in _lines(story)
         if line.style == "baseline"
     ]
-    if story.best is not None and story.best.evaluation.median_ms is not None:
-        points.append(Point("best", task.flops / (story.best.evaluation.median_ms / 1e3), "top"))
+    best = story.best.candidate.id if story.best is not None else ""
+    points += [
+        _under_the_roof(story, elite.standing, best) for elite in elites(story.standings)
+    ]  # fmt: skip
     if not points:
         return Markup("")
-    intensity = task.flops / task.bytes_moved
-    return roofline(intensity, hardware.bandwidth_gb_s, hardware.fp32_tflops, points)
+    tensor = any(_uses_tensor_cores(profile) for profile, _ in story.profiles.values())
+    return roofline(
+        task.flops / task.bytes_moved,
+        hardware.bandwidth_gb_s,
+        hardware.fp32_tflops,
+        points,
+        hardware.tensor_tflops if tensor else None,
+        hardware.source,
+    )
+
+
+def _under_the_roof(story: Story, standing: Standing, best: str) -> Point:
+    """A candidate by its time, and by the bytes that memory carried where they were counted."""
+    candidate, task = standing.candidate.id, story.record.task
+    median_ms = standing.evaluation.median_ms or float("inf")
+    carried = reading(story.profiles.get(candidate, ((), ()))[0], "dram_traffic")
+    own = candidate == best
+    return Point(
+        name="best" if own else candidate,
+        flops_per_s=task.flops / (median_ms / 1e3),
+        style="top" if own else "dot",
+        intensity=task.flops / carried if carried else None,
+        labelled=own,
+    )
+
+
+def _uses_tensor_cores(profile: tuple[Evidence, ...]) -> bool:
+    return any(item.name.endswith(".tensor_instructions") for item in profile)
+
+
+def rungs(profile: tuple[Evidence, ...]) -> list[tuple[str, list[Evidence]]]:
+    """The readings by how they were come by, the best rank first; what is missing is not among."""
+    ranks = [rank for rank in Rank if rank is not Rank.UNAVAILABLE]
+    found = [(rank.value, [item for item in profile if item.rank is rank]) for rank in ranks]
+    return [(name, items) for name, items in found if items]
+
+
+def unmeasured(profile: tuple[Evidence, ...]) -> list[Evidence]:
+    """What could not be measured; each says why and what would help."""
+    return [item for item in profile if item.rank is Rank.UNAVAILABLE]
 
 
 def dumbbells(story: Story) -> list[Markup]:

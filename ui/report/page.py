@@ -34,6 +34,8 @@ def render(story: Story) -> str:
         headline=str(cards.headline(story.summary)) if story.summary else "not finished yet",
         trajectory=facts.trajectory_chart(story),
         roofline=facts.roofline_chart(story),
+        rungs=facts.rungs,
+        unmeasured=facts.unmeasured,
         ledger=list(zip(story.ledger, facts.dumbbells(story), strict=True)),
         predictions=facts.predictions(story),
         kernel=source.kernel(best) if best else "",
