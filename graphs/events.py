@@ -16,6 +16,7 @@ from tools.nouns import (
     Evaluation,
     Evidence,
     Idea,
+    Isolation,
     Role,
     StrategyVersion,
     Symptom,
@@ -40,7 +41,7 @@ class RunStarted(_Event):
     bytes_moved: int
     flops: int
     warnings: tuple[str, ...] = ()
-    isolation: str
+    isolation: Isolation
     resumed: bool = False
 
 

@@ -15,11 +15,15 @@ from tools.nouns import (
     Call,
     Evidence,
     Idea,
+    Isolation,
     LedgerEntry,
     StrategyVersion,
     Symptom,
+    WallKind,
 )
 from tools.nouns.run import Summary
+
+_NOT_KNOWN = Isolation(kind=WallKind.UNKNOWN, words="unknown")
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,10 @@ class Story:
         return begun[-1].floor_ms if begun else None
 
     @property
-    def isolation(self) -> str:
+    def isolation(self) -> Isolation:
         """How the workers were kept apart."""
         begun = [event for event in self.events if isinstance(event, RunStarted)]
-        return begun[-1].isolation if begun else "unknown"
+        return begun[-1].isolation if begun else _NOT_KNOWN
 
     @property
     def leaders(self) -> tuple[Standing, ...]:

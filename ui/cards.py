@@ -125,7 +125,7 @@ def result_grid(story: Story, summary: Summary) -> Table:
         grid.add_row("critic", f"{held} of {count(checked, 'checked prediction')} held")
     if summary.stopped_because:
         grid.add_row("stopped", Text(one_line(summary.stopped_because, 600)))
-    grid.add_row("isolation", Text(plain(summary.isolation)))
+    grid.add_row("isolation", Text(plain(summary.isolation.words)))
     if summary.status in {"waiting", "stopped"}:
         grid.add_row("go on with", f"kernelwright resume {summary.run}")
     if summary.export:

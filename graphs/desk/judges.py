@@ -93,10 +93,13 @@ class Judges:
         from tools.evaluate.local import LocalExecutor
         from tools.evaluate.process.spares import Spares
         from tools.evaluate.rules import Rules
+        from tools.hardware import detect
 
         scratch.mkdir(parents=True, exist_ok=True)
         if self._spares is None:
-            self._spares = Spares(self._scratch / ".spares", Rules(), lease)
+            self._spares = Spares(
+                self._scratch / ".spares", Rules(), lease, device=detect(target).kind
+            )
             self._spares.fill()
         return LocalExecutor.create(target, scratch, lease=lease, spares=self._spares)
 

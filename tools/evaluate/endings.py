@@ -5,13 +5,22 @@ import signal
 from tools.compile import CompileFailure
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.process.ended import Ended
-from tools.nouns import Candidate, Evaluation, Refusal, StageTimes, Verdict, Verification
+from tools.nouns import (
+    Candidate,
+    Conditions,
+    Evaluation,
+    Isolation,
+    Refusal,
+    StageTimes,
+    Verdict,
+    Verification,
+)
 
 _OUTSIDE_MEMORY = (signal.SIGSEGV, signal.SIGBUS)
 _TOLD_LINES = 3
 
 
-def evaluation_of(request: JudgeRequest, ended: Ended, isolation: str) -> Evaluation:
+def evaluation_of(request: JudgeRequest, ended: Ended, isolation: Isolation) -> Evaluation:
     """The evaluation of a candidate during which the worker was lost."""
     stage = ended.stage
     words = stage.words if stage else "it was taken up"
@@ -35,7 +44,7 @@ def evaluation_of(request: JudgeRequest, ended: Ended, isolation: str) -> Evalua
     )
 
 
-def not_compiled(candidate: Candidate, failure: CompileFailure, isolation: str) -> Evaluation:
+def not_compiled(candidate: Candidate, failure: CompileFailure, isolation: Isolation) -> Evaluation:
     """The evaluation of a candidate that never ran."""
     return Evaluation(
         candidate=candidate.id,
@@ -47,10 +56,28 @@ def not_compiled(candidate: Candidate, failure: CompileFailure, isolation: str) 
     )
 
 
-def isolated(evaluation: Evaluation, isolation: str) -> Evaluation:
+def isolated(evaluation: Evaluation, isolation: Isolation) -> Evaluation:
     """The evaluation with how its worker was kept apart, which the worker cannot know."""
     verification = evaluation.verification.model_copy(update={"isolation": isolation})
     return evaluation.model_copy(update={"verification": verification})
+
+
+def accompanied(evaluation: Evaluation, strangers: int | None) -> Evaluation:
+    """The evaluation with how many other processes used the device, as the parent saw it."""
+    if strangers is None:
+        return evaluation
+
+    def seen(conditions: Conditions) -> Conditions:
+        return conditions.model_copy(update={"other_processes": strangers})
+
+    screen = evaluation.screen
+    if screen is not None:
+        screen = screen.model_copy(update={"conditions": seen(screen.conditions)})
+    comparisons = tuple(
+        item.model_copy(update={"conditions": seen(item.conditions)})
+        for item in evaluation.comparisons
+    )
+    return evaluation.model_copy(update={"screen": screen, "comparisons": comparisons})
 
 
 def verdict_of(ended: Ended) -> Verdict:
@@ -59,6 +86,8 @@ def verdict_of(ended: Ended) -> Verdict:
         return Verdict.TIMED_OUT
     if ended.how == "out_of_memory" or ended.signal is signal.SIGKILL:
         return Verdict.OUT_OF_MEMORY
+    if ended.how == "forged":
+        return Verdict.CHEATING
     return Verdict.ILLEGAL_ACCESS if ended.signal in _OUTSIDE_MEMORY else Verdict.CRASHED
 
 

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from profiles.load import Hardware
-from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    Evaluation,
+    Isolation,
+    Profile,
+    Refusal,
+    Task,
+    TracePolicy,
+    WallKind,
+)
+from tools.nouns.isolation import UNBUILT_WORDS
 
 if TYPE_CHECKING:
     from tools.evaluate.errand import Errand
@@ -24,7 +35,7 @@ class Executor(Protocol):
     """
 
     @property
-    def isolation(self) -> str:
+    def isolation(self) -> Isolation:
         """How workers are kept apart; stands in every report."""
         ...
 
@@ -93,7 +104,7 @@ class PatientExecutor(Executor, Protocol):
 
 
 # The isolation of what `FarExecutor.check` refuses: nothing of the candidate ran.
-UNBUILT = "compiled, not run"
+UNBUILT = Isolation(kind=WallKind.NOT_RUN, words=UNBUILT_WORDS)
 
 
 @runtime_checkable

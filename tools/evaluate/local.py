@@ -1,8 +1,7 @@
 """Evaluates on this machine: one persistent worker process a device, replaced when it is lost.
 
 Compiling runs in parallel outside the device's lease; verifying and timing inside it, one
-candidate at a time. Workers are plain processes of the same user, with a scrubbed environment:
-what comes from strangers needs more than that, and says so in `isolation`.
+candidate at a time. Workers run behind the wall that works here; `isolation` says which it is.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import TypeVar
 from profiles.load import Hardware
 from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.defences import Defence
-from tools.evaluate.endings import evaluation_of, isolated, not_compiled, refusal_of
+from tools.evaluate.endings import accompanied, evaluation_of, isolated, not_compiled, refusal_of
 from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.check import judge_foreign
 from tools.evaluate.foreign.request import Foreign, ForeignRequest
@@ -36,21 +35,24 @@ from tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
+from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
+from tools.evaluate.process.walls import wall
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
-from tools.hardware import cached_ceilings, detect
+from tools.hardware import cached_ceilings, detect, keep_ceilings
 from tools.nouns import (
     Baseline,
     Baselines,
     Candidate,
     Doubt,
     Evaluation,
+    Isolation,
     Profile,
     Refusal,
     Task,
@@ -83,8 +85,8 @@ class LocalExecutor:
         self._seed = seed
         self._trips = count()
         self._scratch = scratch
-        self._keeper = Keeper(scratch, rules, lease, spares)
-        self._aside = Keeper(scratch / "aside", rules, self._keeper.lease)
+        self._keeper = Keeper(scratch, rules, hardware.kind, lease, spares)
+        self._aside = Keeper(scratch / "aside", rules, hardware.kind, self._keeper.lease)
         self._profiles = scratch / "profiles"
         self._baselines: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
@@ -111,9 +113,10 @@ class LocalExecutor:
             spares: workers that stand ready, likewise shared.
 
         Raises:
-            ValueError: the target is unknown.
-            EnvironmentLacksError: there is no such device.
+            ValueError: the target or the wished isolation is unknown.
+            EnvironmentLacksError: there is no such device, or no wall where one is demanded.
         """
+        wall()  # what is missing is said before anything is spent
         return cls(
             detect(target),
             scratch.absolute(),
@@ -124,9 +127,9 @@ class LocalExecutor:
         )
 
     @property
-    def isolation(self) -> str:
+    def isolation(self) -> Isolation:
         """How workers are kept apart."""
-        return "worker process, not isolated"
+        return wall().isolation
 
     @property
     def together(self) -> bool:
@@ -159,7 +162,7 @@ class LocalExecutor:
 
     async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
         request = TraceRequest(source=source, path=str(path), policy=policy)
-        async with self._keeper.short_lived("trace") as worker:
+        async with self._keeper.short_lived("trace", beside(source, str(path))) as worker:
             reply = await worker.ask(request, policy.timeout_s)
         if isinstance(reply, Ended):
             return refusal_of(reply, f"reading {path.name}")
@@ -276,7 +279,7 @@ class LocalExecutor:
             reply = await self._keeper.ask(request, self.rules.ceilings_s)
         if isinstance(reply, Ended) or not isinstance(reply.answer, CeilingsMeasured):
             return self._hardware  # its figures are then the data sheet's, and say so
-        return reply.answer.hardware
+        return keep_ceilings(self._hardware, reply.answer.ceilings)
 
     async def audit(self, task: Task) -> Task | Refusal:
         """Run the task on the device it is for, and badge it where being right proves little."""
@@ -287,7 +290,7 @@ class LocalExecutor:
             seed=self._fresh_seed(task, "audit"),
         )
         async with self._keeper.lease:
-            reply = await self._keeper.ask(request, self.rules.reference_s)
+            reply = await self._keeper.ask(request, self.rules.reference_s, _readable(request.task))
         if isinstance(reply, Ended):
             return refusal_of(reply, f"running {task.name}")
         audited = _expect(reply, Audited)
@@ -322,7 +325,7 @@ class LocalExecutor:
             name=name,
             seed=self._fresh_seed(task, name),
         )
-        reply = await self._keeper.ask(request, self.rules.baseline_s)
+        reply = await self._keeper.ask(request, self.rules.baseline_s, _readable(task))
         if isinstance(reply, Ended):
             return Baseline(name=name, failure=f"{name} {reply.words}")
         return _expect(reply, BaselineMeasured).baseline
@@ -331,10 +334,13 @@ class LocalExecutor:
         """One trip up the ladder; a worker that is lost on the way is explained."""
         if fresh:
             await self._keeper.renew()
+        readable = (*_readable(request.task), request.built.artifact.parents[1])
         while True:
-            reply = await self._keeper.ask(request, self.rules.reference_s)
+            reply = await self._keeper.ask(request, self.rules.reference_s, readable)
             if isinstance(reply, Reply):
-                return isolated(_expect(reply, Judged).evaluation, self.isolation)
+                evaluation = _expect(reply, Judged).evaluation
+                evaluation = accompanied(evaluation, self._keeper.company())
+                return isolated(evaluation, self.isolation)
             baseline = reply.stage.baseline if reply.stage else ""
             if baseline in request.compare_to:
                 # Not the candidate's fault: go on without that baseline.
@@ -383,6 +389,10 @@ class LocalExecutor:
 
     def _fresh_seed(self, task: Task, what: str) -> int:
         return fresh_seed(self._seed, task.source_sha256, what, next(self._trips))
+
+
+def _readable(task: Task) -> tuple[Path, ...]:
+    return beside(task.source, task.path)
 
 
 def task_key(task: Task) -> str:

@@ -12,6 +12,7 @@ from tools.compile import Built
 from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.rules import Rules
+from tools.hardware import Ceilings
 from tools.nouns import (
     Badge,
     Baseline,
@@ -206,7 +207,7 @@ class CeilingsMeasured(Value):
     """The answer to `CeilingsRequest`."""
 
     kind: Literal["ceilings_measured"] = "ceilings_measured"
-    hardware: Hardware
+    ceilings: Ceilings
 
 
 class BaselineMeasured(Value):

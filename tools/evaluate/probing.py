@@ -21,6 +21,7 @@ from tools.evaluate.rules import Rules
 from tools.nouns import (
     Candidate,
     Evaluation,
+    Isolation,
     Language,
     Profile,
     Refusal,
@@ -66,7 +67,7 @@ class Probed(Value):
     """What became of the kernel: `problem` is "" where it ran and was right."""
 
     problem: str
-    isolation: str
+    isolation: Isolation
     median_ms: float | None = None
     profile: Profile | None = None
 

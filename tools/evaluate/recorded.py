@@ -10,7 +10,19 @@ from tools.archive import Archive, NotRecordedError
 from tools.evaluate.errand import Errand
 from tools.evaluate.executor import UNBUILT, Effort
 from tools.evaluate.profiling.absent import not_asked
-from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    Evaluation,
+    Isolation,
+    Profile,
+    Refusal,
+    Task,
+    TracePolicy,
+    WallKind,
+)
+
+AS_RECORDED = Isolation(kind=WallKind.UNKNOWN, words="as recorded")
 
 
 class RecordedExecutor:
@@ -27,10 +39,10 @@ class RecordedExecutor:
         self._record = past.record()
 
     @property
-    def isolation(self) -> str:
+    def isolation(self) -> Isolation:
         """What was said of it in the run."""
         summary = self._record.summary
-        return summary.isolation if summary else "as recorded"
+        return summary.isolation if summary else AS_RECORDED
 
     @property
     def together(self) -> bool:

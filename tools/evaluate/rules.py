@@ -56,6 +56,9 @@ class Rules(Value):
     # Isolation.
     memory_fraction: float = 0.6  # of the machine's memory, for one worker
     memory_poll_s: float = 0.05
+    processes_max: int = 256  # in one worker's tree; compilers start a few
+    scratch_bytes: int = 16 << 30
+    idle_s: float = 5.0  # that a device gets to come to rest after a worker was lost
     start_s: float = 120.0
     compile_s: float = 90.0
     candidate_s: float = 8.0  # a first run, at least; more for a slow reference

@@ -1,4 +1,9 @@
-"""Frames on the socket between parent and worker: eight bytes of length, then JSON."""
+"""Frames on the socket between parent and worker: eight bytes of length, then JSON.
+
+Between parent and worker a token stands before the JSON. It is drawn for every question and comes back with everything that is said to it. So what
+an earlier candidate left running, or code that only knows the socket, cannot answer for the judge.
+Code that reads the judge's memory can: for that, processes are apart (see docs/trust.md).
+"""
 
 import asyncio
 import socket
@@ -6,6 +11,8 @@ import struct
 
 _HEADER = struct.Struct(">Q")
 _LONGEST_BYTES = 1 << 30
+TOKEN_BYTES = 16
+UNASKED = bytes(TOKEN_BYTES)  # for what a worker says before any question
 
 
 def frame(payload: bytes) -> bytes:
@@ -13,11 +20,20 @@ def frame(payload: bytes) -> bytes:
     return _HEADER.pack(len(payload)) + payload
 
 
+def opened(content: bytes) -> tuple[bytes, bytes]:
+    """The token and the rest of what judge and worker say to each other."""
+    return content[:TOKEN_BYTES], content[TOKEN_BYTES:]
+
+
+class ForgedError(Exception):
+    """A frame that no worker of ours writes."""
+
+
 def length(header: bytes) -> int:
-    """The length a header announces; ConnectionError when no honest frame is that long."""
+    """The length a header announces; ForgedError when no honest frame is that long."""
     (size,) = _HEADER.unpack(header)
     if size > _LONGEST_BYTES:
-        raise ConnectionError(f"a frame of {size} bytes was announced")
+        raise ForgedError(f"a frame of {size} bytes was announced")
     return int(size)
 
 

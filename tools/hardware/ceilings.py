@@ -49,7 +49,11 @@ def measure_ceilings(hardware: Hardware, *, fresh: bool = False) -> Hardware:
     """The hardware with measured ceilings; measures only when no earlier result is found."""
     if not fresh and (known := cached_ceilings(hardware)) is not None:
         return known
-    measured = _measure(hardware)
+    return keep_ceilings(hardware, peaks(hardware))
+
+
+def keep_ceilings(hardware: Hardware, measured: Ceilings) -> Hardware:
+    """The hardware with these ceilings, which `cached_ceilings` finds from now on."""
     path = _path(hardware)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
@@ -76,7 +80,8 @@ def _path(hardware: Hardware) -> Path:
     return home() / "ceilings" / f"{sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def _measure(hardware: Hardware) -> Ceilings:
+def peaks(hardware: Hardware) -> Ceilings:
+    """What the device can really do, measured here and now; keeps nothing."""
     import torch
 
     device = "cuda" if hardware.kind == "cuda" else "cpu"

@@ -21,6 +21,7 @@ from tools.nouns.graph import (
     TensorSpec,
 )
 from tools.nouns.idea import Analysis, Claim, Idea, LedgerEntry, Prediction
+from tools.nouns.isolation import NOT_ISOLATED, Isolation, WallKind
 from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import (
     Baseline,
@@ -44,6 +45,7 @@ from tools.nouns.verdict import (
 )
 
 __all__ = [
+    "NOT_ISOLATED",
     "Analysis",
     "Arg",
     "Badge",
@@ -67,6 +69,7 @@ __all__ = [
     "Graph",
     "Idea",
     "InputSpec",
+    "Isolation",
     "KernelCounters",
     "KernelTime",
     "Language",
@@ -101,5 +104,6 @@ __all__ = [
     "Value",
     "Verdict",
     "Verification",
+    "WallKind",
     "WeightSpec",
 ]

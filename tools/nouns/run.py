@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from tools.nouns.isolation import NOT_ISOLATED, Isolation
 from tools.nouns.measurement import Outcome
 from tools.nouns.value import Value
 
@@ -101,7 +102,7 @@ class Summary(Value):
     rounds: int
     seconds: float
     stopped_because: str = ""
-    isolation: str = "not isolated"
+    isolation: Isolation = NOT_ISOLATED
     tokens: TokenCounts = TokenCounts()
     usd: float | None = None
     calls: int = 0

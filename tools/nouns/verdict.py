@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from tools.nouns.isolation import NOT_ISOLATED, Isolation
 from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import Comparison, Measurement
 from tools.nouns.value import Value
@@ -106,7 +107,7 @@ class Verification(Value):
     shapes: str = ""
     distributions: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
-    isolation: str = "not isolated"
+    isolation: Isolation = NOT_ISOLATED
 
 
 class Evaluation(Value):

@@ -192,7 +192,7 @@ def _rows(summary: Summary, best: BestSummary, known: Gathered) -> list[tuple[st
     if best.error_ratio is not None:
         rows.append(("error", f"{best.error_ratio:.2f} times PyTorch's own"))
     rows += [("precision", best.precision), ("checked by", best.method)]
-    rows += [("workers", summary.isolation), ("device", summary.hardware.name)]
+    rows += [("workers", summary.isolation.words), ("device", summary.hardware.name)]
     return rows
 
 

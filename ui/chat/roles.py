@@ -35,7 +35,7 @@ def beginning(key: str, event: RunStarted) -> Line:
         f"{text(event.task)} on {text(event.hardware)}: it moves "
         f"{amount(event.bytes_moved, 'B')} and does {amount(event.flops, 'FLOP')}, so nothing "
         f"here can be faster than **{milliseconds(event.floor_ms)}**. "
-        f"Workers: {text(event.isolation)}."
+        f"Workers: {text(event.isolation.words)}."
     ]
     words += [f"- {text(warning)}" for warning in event.warnings]
     return _step(key, f"The search {verb}", "\n\n".join(words), event.at, "flag")

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from graphs.summary import against_best
-from tools.nouns import Baselines, Candidate, Evaluation, TracePolicy, Value, Verdict
+from tools.nouns import Baselines, Candidate, Evaluation, Isolation, TracePolicy, Value, Verdict
 from tools.nouns.run import BaselineSummary
 from ui.cards import comparison_words
 from ui.commands.candidates import read_candidate
@@ -29,7 +29,7 @@ class CheckResult(Value):
     speedup_vs_best_baseline: float | None
     ci95: tuple[float, float] | None
     baselines: dict[str, BaselineSummary]
-    isolation: str
+    isolation: Isolation
 
 
 def check(
@@ -107,4 +107,4 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
         out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
     if result.error_ratio is not None:
         out.print(f"error {result.error_ratio:.2f} times PyTorch's own ({result.precision})")
-    out.print(Text(f"isolation: {plain(result.isolation)}", style="dim"))
+    out.print(Text(f"isolation: {plain(result.isolation.words)}", style="dim"))

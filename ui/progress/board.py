@@ -142,7 +142,7 @@ class Board:
 
     def _begin(self, event: RunStarted) -> None:
         self.run, self.task, self.hardware = event.run, event.task, event.hardware
-        self.isolation, self.floor_ms = event.isolation, event.floor_ms
+        self.isolation, self.floor_ms = event.isolation.words, event.floor_ms
         self.stage = "timing PyTorch"
         if event.resumed:
             self.stage = "going on where it stopped"

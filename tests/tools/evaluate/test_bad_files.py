@@ -1,7 +1,6 @@
 """A user's file may do anything to its process; the person reads one sentence."""
 
 import os
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest_asyncio
 
 from profiles.load import Hardware
 from tools.evaluate.local import LocalExecutor
+from tools.evaluate.process.tree import tree
 from tools.evaluate.rules import Rules
 from tools.nouns import Refusal, TracePolicy
 
@@ -89,12 +89,16 @@ async def test_a_task_that_zeros_would_pass_is_badged(
     assert any("zeros" in warning for warning in found.warnings)
 
 
-def _workers_of(parent: int) -> list[str]:
-    """Command lines of workers that belong to a parent, its descendants' sessions included."""
+def _workers_of(parent: int) -> list[int]:
+    """Processes of workers below a parent, without the wall and the launcher around each."""
     time.sleep(0.2)
-    listed = subprocess.run(
-        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
     return [
-        line for line in listed if "tools.evaluate.worker" in line and line.endswith(f" {parent}")
+        pid for pid in tree(parent) if _words(pid)[1:4] == [b"-P", b"-m", b"tools.evaluate.worker"]
     ]
+
+
+def _words(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []

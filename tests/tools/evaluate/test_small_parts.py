@@ -26,7 +26,7 @@ from tools.evaluate.process.ended import Ended
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
-from tools.evaluate.wire import frame, receive, receive_blocking
+from tools.evaluate.wire import TOKEN_BYTES, ForgedError, frame, opened, receive, receive_blocking
 from tools.nouns import (
     Comparison,
     Conditions,
@@ -236,13 +236,13 @@ async def test_frames_arrive_whole_on_both_sides() -> None:
     left, right = socket.socketpair()
     with right:
         reader, writer = await asyncio.open_connection(sock=left)
-        payload = b"x" * 300_000
-        sending = asyncio.create_task(asyncio.to_thread(right.sendall, frame(payload)))
-        assert await receive(reader) == payload
+        payload, token = b"x" * 300_000, b"t" * TOKEN_BYTES
+        sending = asyncio.create_task(asyncio.to_thread(right.sendall, frame(token + payload)))
+        assert opened(await receive(reader)) == (token, payload)
         await sending
-        writer.write(frame(b"answer"))
+        writer.write(frame(token + b"answer"))
         await writer.drain()
-        assert await asyncio.to_thread(receive_blocking, right) == b"answer"
+        assert await asyncio.to_thread(receive_blocking, right) == token + b"answer"
         writer.close()
         with pytest.raises(EOFError):
             await asyncio.to_thread(receive_blocking, right)
@@ -251,7 +251,7 @@ async def test_frames_arrive_whole_on_both_sides() -> None:
 async def test_a_frame_longer_than_any_honest_one_is_refused() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(b"\xff" * 8)
-    with pytest.raises(ConnectionError, match="announced"):
+    with pytest.raises(ForgedError, match="announced"):
         await receive(reader)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tools.evaluate.local import LocalExecutor
+from tools.evaluate.process.walls import wall
 from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,7 +30,7 @@ async def test_an_honest_kernel_is_correct_and_timed(kernel: Make, verdict_of: S
     assert checked.precision == "fp32"
     assert set(checked.distributions) == {"task", "large_offset"}
     assert checked.not_verified
-    assert "not isolated" in checked.isolation
+    assert checked.isolation == wall().isolation
 
 
 @pytest.mark.parametrize(

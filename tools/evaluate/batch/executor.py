@@ -18,7 +18,17 @@ from tools.evaluate.errand import Errand
 from tools.evaluate.executor import UNBUILT, Effort, EnvironmentLacksError
 from tools.evaluate.local import LocalExecutor, task_key
 from tools.evaluate.profiling.absent import not_asked
-from tools.nouns import Baselines, Candidate, Evaluation, Profile, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    Evaluation,
+    Isolation,
+    Profile,
+    Refusal,
+    Task,
+    TracePolicy,
+    WallKind,
+)
 
 
 class BatchExecutor:
@@ -41,9 +51,11 @@ class BatchExecutor:
         self._known: dict[tuple[str, Effort], Evaluation] = {}
 
     @property
-    def isolation(self) -> str:
+    def isolation(self) -> Isolation:
         """How workers are kept apart."""
-        return f"{self._here.isolation} (on another host)"
+        return Isolation(
+            kind=WallKind.UNKNOWN, words="workers on another host; each evaluation says how"
+        )
 
     @property
     def together(self) -> bool:

@@ -16,9 +16,12 @@ from tools.evaluate.messages import Broken, Judged
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
-from tools.nouns import Evaluation, Verdict, Verification
+from tools.nouns import Evaluation, Isolation, Verdict, Verification, WallKind
 
-ISOLATION = "a guest process apart from truth, clock and verdict; not isolated from this machine"
+ISOLATION = Isolation(
+    kind=WallKind.NONE,
+    words="a guest process apart from truth, clock and verdict; not isolated from this machine",
+)
 
 
 async def judge_foreign(request: ForeignRequest, scratch: Path) -> Evaluation:

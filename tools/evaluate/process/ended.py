@@ -20,15 +20,17 @@ class Ended(Value):
     """A worker that will not answer any more.
 
     `status` is its exit status as `subprocess` counts (negative for a signal); `stage` the last
-    thing it said it would do.
+    thing it said it would do; `amount` what it used of what it used too much of.
     """
 
-    how: Literal["timed_out", "exited", "out_of_memory"]
+    how: Literal[
+        "timed_out", "exited", "out_of_memory", "too_many_processes", "disk_filled", "forged"
+    ]
     status: int | None
     stage: Stage | None
     output: str = ""
     limit_s: float = 0.0
-    held_bytes: int = 0
+    amount: int = 0
 
     @property
     def signal(self) -> signal.Signals | None:
@@ -43,7 +45,15 @@ class Ended(Value):
         if self.how == "timed_out":
             return f"did not finish within {self.limit_s:.3g} s and was stopped"
         if self.how == "out_of_memory":
-            return f"used {self.held_bytes / 2**30:.1f} GiB of memory and was stopped"
+            return f"used {self.amount / 2**30:.1f} GiB of memory and was stopped"
+        if self.how == "too_many_processes":
+            return f"had {self.amount} processes running and was stopped"
+        if self.how == "disk_filled":
+            return f"wrote {self.amount / 2**30:.1f} GiB of files and was stopped"
+        if self.how == "forged":
+            return "said something on the judge's own line that the judge did not write"
+        if self.status is None:
+            return "was ended from outside"
         if self.signal is not None:
             return f"ended with {_WORDS.get(self.signal, self.signal.name)}"
         return f"ended its process with exit status {self.status}"

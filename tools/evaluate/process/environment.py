@@ -1,13 +1,14 @@
 """What a worker gets to see of the parent's environment: what it needs to run, and no secrets."""
 
 import os
+import site
 from collections.abc import Mapping
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]
 _NAMES = {
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV", "CC", "CXX", "XDG_DATA_HOME", "XDG_CACHE_HOME", "KERNELWRIGHT_HOME",
+    "PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV", "CC", "CXX",
 }  # fmt: skip
 _PREFIXES = (
     "LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH_", "TORCHINDUCTOR_",
@@ -28,7 +29,7 @@ _MEMORY = {
 def worker_environment(
     scratch: Path, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """An allow-list of the environment, with every cache moved into `scratch`.
+    """An allow-list of the environment, with home and every cache moved into `scratch`.
 
     Inductor compiles in the worker itself: its pool of processes would outlive a killed worker.
     """
@@ -40,6 +41,10 @@ def worker_environment(
         | {
             "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
+            "HOME": str(_folder(scratch / "home")),
+            "KERNELWRIGHT_HOME": str(scratch / "home"),
+            # Packages that were installed for the user are still found.
+            "PYTHONUSERBASE": site.getuserbase(),
             "TMPDIR": str(_folder(scratch / "tmp")),
             "TORCHINDUCTOR_CACHE_DIR": str(_folder(scratch / "inductor")),
             "TRITON_CACHE_DIR": str(_folder(scratch / "triton")),

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tools.compile.cache import cache_folder
 from tools.evaluate.messages import Reply, Request
+from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
@@ -24,6 +26,7 @@ class Keeper:
     Args:
         scratch: a folder for their caches.
         rules: the judge's figures.
+        device: what they work on.
         lease: the device's, where several keepers use one device; one of its own by default.
         spares: workers that stand ready, if there are any.
     """
@@ -32,6 +35,7 @@ class Keeper:
         self,
         scratch: Path,
         rules: Rules,
+        device: str = "cpu",
         lease: asyncio.Lock | None = None,
         spares: Spares | None = None,
     ) -> None:
@@ -39,6 +43,7 @@ class Keeper:
         self.questions = 0
         self._scratch = scratch
         self._rules = rules
+        self._device = device
         self._spares = spares
         self._worker: WorkerProcess | None = None
         self._beside: set[WorkerProcess] = set()
@@ -50,11 +55,25 @@ class Keeper:
         if self._worker is None and self._warming is None:
             self._warming = asyncio.create_task(self._warm())
 
-    async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
-        """One question to the persistent worker; `questions` counts those to the present one."""
-        worker = await self._present()
+    async def ask(
+        self, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
+    ) -> Reply | Ended:
+        """One question to the persistent worker; `questions` counts those to the present one.
+
+        `readable` is what it must be able to read; a worker that cannot is replaced.
+        """
+        worker = await self._present(readable)
         self.questions += 1
-        return await worker.ask(request, limit_s)
+        reply = await worker.ask(request, limit_s)
+        if isinstance(reply, Ended) and self._device == "cuda":
+            await idle(self._rules.idle_s)
+        return reply
+
+    def company(self) -> int | None:
+        """Processes of others on the device; None where there is none or it does not tell."""
+        if self._device != "cuda" or self._worker is None:
+            return None
+        return company(self._worker.processes())
 
     async def renew(self) -> None:
         """Let the worker go; the next question starts another."""
@@ -63,9 +82,11 @@ class Keeper:
             await worker.aclose()
 
     @asynccontextmanager
-    async def short_lived(self, name: str) -> AsyncIterator[WorkerProcess]:
+    async def short_lived(
+        self, name: str, readable: tuple[Path, ...] = ()
+    ) -> AsyncIterator[WorkerProcess]:
         """A worker of one's own, so that what a file leaves behind meets nothing else."""
-        worker = await self._start(name, leave=0)
+        worker = await self._start(name, readable, leave=0)
         self._beside.add(worker)
         try:
             yield worker
@@ -86,20 +107,31 @@ class Keeper:
         async with self.lease:
             await self._present()
 
-    async def _present(self) -> WorkerProcess:
+    async def _present(self, readable: tuple[Path, ...] = ()) -> WorkerProcess:
         """The persistent worker, started when there is none."""
+        if self._worker is not None and not set(readable) <= set(self._worker.readable):
+            await self.renew()
         if self._worker is None or not self._worker.alive:
             self.questions = 0
-            self._worker = await self._start("evaluate", leave=FOR_FILES)
+            self._worker = await self._start("evaluate", readable, leave=FOR_FILES)
         return self._worker
 
-    async def _start(self, name: str, *, leave: int) -> WorkerProcess:
+    async def _start(self, name: str, readable: tuple[Path, ...], *, leave: int) -> WorkerProcess:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        if self._spares is not None and (spare := self._spares.take(leave)) is not None:
+        if (
+            self._spares is not None
+            and set(readable) <= {cache_folder()}
+            and (spare := self._spares.take(leave)) is not None
+        ):
             return spare
         try:
-            return await WorkerProcess.start(self._scratch / name, self._rules)
+            return await self._started(name, readable)
         except WorkerBrokenError:
             # On a machine short of memory workers are the first to be killed; once is no pattern.
-            return await WorkerProcess.start(self._scratch / name, self._rules)
+            return await self._started(name, readable)
+
+    async def _started(self, name: str, readable: tuple[Path, ...]) -> WorkerProcess:
+        return await WorkerProcess.start(
+            self._scratch / name, self._rules, device=self._device, readable=readable
+        )

@@ -1,10 +1,5 @@
-"""Watches a worker's resident memory from outside, so that a file that eats it is stopped.
+"""How much memory there is, and what one process holds of it."""
 
-A limit on address space would stop CUDA, which reserves far more than it uses. Not covered:
-memory of processes that the worker started, and memory on a GPU (torch reports that itself).
-"""
-
-import asyncio
 import os
 from pathlib import Path
 
@@ -28,11 +23,3 @@ def resident_bytes(pid: int) -> int:
     except (OSError, IndexError):
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-async def until_over(pid: int, limit_bytes: int, poll_s: float) -> int:
-    """Wait until the process holds more than the limit; what it held then."""
-    while True:
-        if (held := resident_bytes(pid)) > limit_bytes:
-            return held
-        await asyncio.sleep(poll_s)

@@ -28,6 +28,7 @@ class Spares:
         lease: The device's.
         wanted: How many stand ready.
         after_s: How long after one was taken another is started.
+        device: What they work on.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class Spares:
         lease: asyncio.Lock,
         wanted: int = 4,
         after_s: float = 5.0,
+        device: str = "cpu",
     ) -> None:
         self._scratch, self._rules, self._lease = scratch, rules, lease
-        self._wanted, self._after_s = wanted, after_s
+        self._wanted, self._after_s, self._device = wanted, after_s, device
         self._ready: list[WorkerProcess] = []
         self._numbers = count()
         self._filling: asyncio.Task[None] | None = None
@@ -93,7 +95,7 @@ class Spares:
 
     async def _started(self, scratch: Path) -> WorkerProcess:
         """A worker that has everything imported, and was asked for nothing else."""
-        worker = await WorkerProcess.start(scratch, self._rules)
+        worker = await WorkerProcess.start(scratch, self._rules, device=self._device)
         reply = await worker.ask(RehearseRequest(), self._rules.start_s)
         if isinstance(reply, Ended):
             raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")

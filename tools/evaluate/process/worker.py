@@ -1,36 +1,32 @@
 """One worker process and the conversation with it.
 
-The worker leads its own session, so that a hang is killed with everything it started. It is
-lost, not reset: after a timeout, a crash or a cancelled question there is a new one.
+It runs behind a wall, and everything that it starts ends with it. It is lost, not reset: after a
+timeout, a crash or a cancelled question there is a new one.
 Not here: which worker to ask what, and what an end means for a verdict.
 """
 
 import asyncio
-import atexit
 import contextlib
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from tools.compile.cache import cache_folder
 from tools.evaluate.messages import MESSAGE, Message, Ready, Reply, Request, Stage
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.process.memory import machine_bytes, until_over
+from tools.evaluate.process.memory import machine_bytes
+from tools.evaluate.process.walled import Enclosure, Walled, start_walled
+from tools.evaluate.process.watch import Excess, Limits, until_over
 from tools.evaluate.rules import Rules
-from tools.evaluate.wire import frame, receive
+from tools.evaluate.wire import TOKEN_BYTES, UNASKED, ForgedError, frame, opened, receive
+from tools.nouns import Isolation
 
 _KEPT_OUTPUT_BYTES = 16_384
-_LIVE: set[int] = set()
-
-
-@atexit.register
-def _end_all() -> None:
-    """A program that leaves without closing its executor still leaves no worker behind."""
-    for group in tuple(_LIVE):
-        _kill_group(group)
 
 
 class WorkerBrokenError(Exception):
@@ -42,54 +38,76 @@ class WorkerProcess:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        walled: Walled,
+        scratch: Path,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         rules: Rules,
+        readable: tuple[Path, ...],
     ) -> None:
-        self._process = process
+        self.readable = readable
+        self._walled = walled
+        self._scratch = scratch
         self._reader = reader
         self._writer = writer
-        self._rules = rules
+        self._token = UNASKED
         self._output = bytearray()
         self._listener = asyncio.create_task(self._listen())
-        self._limit_bytes = int(machine_bytes() * rules.memory_fraction)
+        self._limits = Limits(
+            memory_bytes=int(machine_bytes() * rules.memory_fraction),
+            processes=rules.processes_max,
+            scratch_bytes=rules.scratch_bytes,
+            poll_s=rules.memory_poll_s,
+        )
 
     @classmethod
     async def start(
-        cls, scratch: Path, rules: Rules, inherited: Sequence[int] = ()
+        cls,
+        scratch: Path,
+        rules: Rules,
+        inherited: Sequence[int] = (),
+        *,
+        device: str = "cpu",
+        readable: tuple[Path, ...] = (),
     ) -> "WorkerProcess":
-        """Start a worker and wait until it is ready; `inherited` are descriptors it gets as well.
+        """Start a worker and wait until it is ready.
+
+        Args:
+            scratch: its folder, for caches.
+            rules: the judge's figures.
+            inherited: descriptors that it gets as well.
+            device: whether it needs the GPU.
+            readable: what it may read beside the system, Python, ourselves and compiled objects.
 
         Raises:
             WorkerBrokenError: it does not come up.
         """
-        environment = worker_environment(scratch)
+        objects = cache_folder()
+        objects.mkdir(parents=True, exist_ok=True)
+        readable = (objects, *readable)
         ours, theirs = socket.socketpair()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "tools.evaluate.worker"),
-                *(str(theirs.fileno()), str(os.getpid())),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(theirs.fileno(), *inherited),
-                env=environment,
-                cwd=scratch,
-                start_new_session=True,
+            walled = await start_walled(
+                Enclosure(
+                    argv=_command(theirs.fileno()),
+                    scratch=scratch,
+                    environment=worker_environment(scratch),
+                    readable=readable,
+                    descriptors=(theirs.fileno(), *inherited),
+                    device=device,
+                )
             )
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        _LIVE.add(process.pid)
         try:
             reader, writer = await asyncio.open_connection(sock=ours)
         except BaseException:
-            _kill_group(process.pid)
+            await asyncio.shield(walled.end())
             raise
-        worker = cls(process, reader, writer, rules)
+        worker = cls(walled, scratch, reader, writer, rules, readable)
         first = await worker._converse(None, rules.start_s)
         if isinstance(first, Ended):
             raise WorkerBrokenError(f"a worker {first.words} before it was ready\n{first.output}")
@@ -97,13 +115,22 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The worker's process, which is also its process group."""
-        return self._process.pid
+        """The outermost process of its tree."""
+        return self._walled.pid
+
+    @property
+    def isolation(self) -> Isolation:
+        """How it is kept apart."""
+        return self._walled.isolation
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked."""
-        return self.pid in _LIVE and self._process.returncode is None
+        return self._walled.alive
+
+    def processes(self) -> tuple[int, ...]:
+        """Every process that belongs to it now."""
+        return self._walled.processes()
 
     async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
         """One question. Stages reported on the way replace the limit by their own.
@@ -112,16 +139,13 @@ class WorkerProcess:
         """
         answer = await self._converse(request, limit_s)
         if isinstance(answer, Ready):
-            raise ConnectionError("a worker introduced itself twice")
+            return await self._end("forged", None)  # it introduced itself before
         return answer
 
     async def aclose(self) -> None:
-        """End it and everything in its process group."""
-        _kill_group(self.pid)
+        """End it and everything that it started."""
+        await self._walled.end()
         self._writer.close()
-        with contextlib.suppress(ProcessLookupError):
-            await self._process.wait()
-        _LIVE.discard(self.pid)
         self._listener.cancel()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await self._listener
@@ -138,7 +162,8 @@ class WorkerProcess:
 
     async def _exchange(self, request: Request | None, limit_s: float) -> Ready | Reply | Ended:
         if request is not None:
-            self._writer.write(frame(request.model_dump_json().encode()))
+            self._token = os.urandom(TOKEN_BYTES)
+            self._writer.write(frame(self._token + request.model_dump_json().encode()))
             with contextlib.suppress(ConnectionError):
                 await self._writer.drain()
         stage: Stage | None = None
@@ -149,23 +174,27 @@ class WorkerProcess:
             stage, limit_s = message, message.limit_s
 
     async def _next(self, stage: Stage | None, limit_s: float) -> Message | Ended:
-        """The next message, or the first of: too late, too much memory, gone."""
-        watch = until_over(self.pid, self._limit_bytes, self._rules.memory_poll_s)
+        """The next message, or the first of: too late, too much of something, gone."""
         reading, watching, waiting = (
             asyncio.create_task(self._receive()),
-            asyncio.create_task(watch),
-            asyncio.create_task(self._process.wait()),
+            asyncio.create_task(until_over(self._walled, self._scratch, self._limits)),
+            asyncio.create_task(self._walled.wait()),
         )
-        tasks: set[asyncio.Task[Message | None] | asyncio.Task[int]] = {reading, watching, waiting}
+        tasks: set[
+            asyncio.Task[Message | None] | asyncio.Task[Excess] | asyncio.Task[int | None]
+        ] = {reading, watching, waiting}
         try:
             await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             # What was said before the end still counts.
             if waiting.done() and not reading.done():
                 await asyncio.wait({reading}, timeout=0.2)
+            if reading.done() and isinstance(reading.exception(), ForgedError):
+                return await self._end("forged", stage)
             if reading.done() and (message := reading.result()) is not None:
                 return message
             if watching.done():
-                return await self._end("out_of_memory", stage, held_bytes=watching.result())
+                excess = watching.result()
+                return await self._end(excess.how, stage, amount=excess.amount)
             if reading.done():
                 await asyncio.wait({waiting}, timeout=5.0)
             if waiting.done():
@@ -177,24 +206,30 @@ class WorkerProcess:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _receive(self) -> Message | None:
+        """The next message; None when there will be none."""
         try:
-            return MESSAGE.validate_json(await receive(self._reader))
+            token, said = opened(await receive(self._reader))
+            if token != self._token:
+                raise ForgedError("a message that answers nothing that was asked")
+            return MESSAGE.validate_json(said)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
+        except ValidationError as error:
+            raise ForgedError("a message of no known kind") from error
 
     async def _end(
-        self, how: str, stage: Stage | None, *, limit_s: float = 0.0, held_bytes: int = 0
+        self, how: str, stage: Stage | None, *, limit_s: float = 0.0, amount: int = 0
     ) -> Ended:
         await asyncio.sleep(0)  # the listener reads what is left of the output
         await self.aclose()
         return Ended.model_validate(
             {
                 "how": how,
-                "status": self._process.returncode,
+                "status": self._walled.status,
                 "stage": stage,
                 "output": self.output,
                 "limit_s": limit_s,
-                "held_bytes": held_bytes,
+                "amount": amount,
             }
         )
 
@@ -205,12 +240,10 @@ class WorkerProcess:
 
     async def _listen(self) -> None:
         """Keep the tail of the output; a pipe that nobody empties would stop the worker."""
-        stream = self._process.stdout
-        while stream is not None and (part := await stream.read(65_536)):
+        while part := await self._walled.output.read(65_536):
             self._output += part
             del self._output[:-_KEPT_OUTPUT_BYTES]
 
 
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+def _command(descriptor: int) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", "tools.evaluate.worker", str(descriptor))

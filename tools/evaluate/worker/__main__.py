@@ -1,18 +1,17 @@
-"""`python -m tools.evaluate.worker SOCKET PARENT`: answers requests until the parent is gone."""
+"""`python -m tools.evaluate.worker SOCKET`: answers requests until the parent is gone."""
 
 import faulthandler
 import socket
 import sys
 import traceback
 
-from tools.evaluate.worker.ground import bind_to_parent, on_fork
+from tools.evaluate.worker.ground import on_fork, watch_processes
 
 
 def main() -> None:
-    """Bind to the parent, load torch, then serve."""
-    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
-    bind_to_parent(parent)
-    connection = socket.socket(fileno=descriptor)
+    """Load torch, then serve."""
+    watch_processes()
+    connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     on_fork(connection.close)
     faulthandler.enable()

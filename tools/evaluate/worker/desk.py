@@ -39,7 +39,7 @@ from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
 from tools.evaluate.worker.station import Station
-from tools.hardware import measure_ceilings
+from tools.hardware import peaks
 from tools.nouns import Baseline, Refusal, Task
 from tools.tasks import RefusedError, rehearse, trace
 
@@ -64,7 +64,7 @@ class Desk:
                 rehearse()
                 return Rehearsed()
             case CeilingsRequest():
-                return CeilingsMeasured(hardware=measure_ceilings(request.hardware))
+                return CeilingsMeasured(ceilings=peaks(request.hardware))
             case AuditRequest():
                 return self._audit(request)
             case DispatchRequest():

@@ -1,7 +1,7 @@
 """What holds for a worker before any other code runs in it.
 
-It dies with its parent, is the first to go when memory runs out, and code of the user's cannot
-start processes from Python. This is order, not a sandbox: native code can do as it likes.
+Code of the user's cannot start processes from Python. This is order, not a sandbox: what keeps
+native code in is the wall around the process (`tools.evaluate.process.walls`).
 """
 
 import contextlib
@@ -10,23 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = {
     "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "subprocess.Popen",
 }  # fmt: skip
 _forbidden = False
-
-
-def bind_to_parent(parent: int) -> None:
-    """Die when the parent does, even when it is killed; leave at once when it is gone already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
-    watch_processes()
 
 
 def watch_processes() -> None:

@@ -17,24 +17,25 @@ from tools.evaluate.messages import (
     Reply,
     Request,
 )
-from tools.evaluate.wire import frame, receive_blocking
+from tools.evaluate.wire import UNASKED, frame, opened, receive_blocking
 from tools.evaluate.worker.desk import Desk
 
 
 def serve(connection: socket.socket) -> None:
     """Answer requests until the parent closes the connection."""
-    process = os.getpid()
+    process, token = os.getpid(), UNASKED
 
     def send(message: Message) -> None:
         # A fork that some code made goes on from wherever it was; it has no say here.
         if os.getpid() != process:
             os._exit(0)
-        connection.sendall(frame(message.model_dump_json().encode()))
+        connection.sendall(frame(token + message.model_dump_json().encode()))
 
     desk = Desk(lambda stage: send(stage))
     send(Ready(pid=process))
     while True:
-        request = REQUEST.validate_json(receive_blocking(connection))
+        token, asked = opened(receive_blocking(connection))
+        request = REQUEST.validate_json(asked)
         send(_reply(desk, request))
 
 

@@ -86,7 +86,7 @@ class GuestProcess:
                 "stage": None,
                 "output": self._output.decode(errors="replace").strip(),
                 "limit_s": self._limit_s,
-                "held_bytes": self._held_bytes,
+                "amount": self._held_bytes,
             }
         )
 

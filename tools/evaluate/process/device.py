@@ -1,0 +1,56 @@
+"""The GPU as the parent sees it through NVML: at rest after a worker was lost, company or alone.
+
+A worker cannot tell: behind a wall with processes of its own, those of others do not exist.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from types import ModuleType
+
+
+async def idle(within_s: float) -> bool:
+    """Wait until the device does nothing; False when it still worked then or cannot be asked."""
+    nvml, handle = _handle()
+    if nvml is None:
+        return False
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            # A mean over the last moments: a zero means that nothing ran for a while.
+            if nvml.nvmlDeviceGetUtilizationRates(handle).gpu == 0:
+                return True
+        except nvml.NVMLError:
+            return False
+        await asyncio.sleep(0.05)
+    return False
+
+
+def company(ours: Iterable[int]) -> int | None:
+    """How many processes compute on the device beside ours; None when NVML does not say."""
+    nvml, handle = _handle()
+    if nvml is None:
+        return None
+    try:
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError:
+        return None
+    return strangers((int(process.pid) for process in running), ours)
+
+
+def strangers(running: Iterable[int], ours: Iterable[int]) -> int:
+    """How many of the running are not ours; a container may list ours by another number."""
+    listed, known = set(running), set(ours)
+    unknown = len(listed - known)
+    return unknown if listed & known else max(unknown - 1, 0)
+
+
+def _handle() -> tuple[ModuleType | None, object]:
+    """NVML and the first device; None where there is no driver to ask."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+    except Exception:  # NVML has one exception class per return code
+        return None, None

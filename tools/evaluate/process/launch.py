@@ -1,0 +1,211 @@
+"""A script: the first process of a walled tree, parent of the one that runs the code of others.
+
+`python -I -S launch.py SETTINGS COMMAND...`, settings as JSON (see `walled`). Bubblewrap runs it as
+process 1 of its namespaces; the wall `namespaces` is put up here; `none` only keeps the tree
+together. It starts the command, collects orphans and writes the command's wait status to a pipe
+of the parent's. When it ends, everything below it has ended.
+
+It must stay a plain script without imports of ours: its start is part of every worker's.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_DEATH_SIGNAL, _DUMPABLE, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 24, 36, 38
+_NEW_USERS = 0x10000000
+_NEW_REST = 0x00020000 | 0x08000000 | 0x20000000 | 0x40000000  # mounts, IPC, processes, network
+_BIND, _RECURSIVE, _PRIVATE = 4096, 16384, 1 << 18
+_CAPSET, _MOUNT_SETATTR = 126 if os.uname().machine == "x86_64" else 91, 442
+_CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
+_HERE, _AT_RECURSIVE, _READ_ONLY = -100, 0x8000, 1
+_ENDING_S = 2.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Put up what is left to put up, run the command, say how it ended."""
+    settings: dict[str, Any] = json.loads(sys.argv[1])
+    wall, status_fd = settings["wall"], settings["status_fd"]
+    if wall == "namespaces":
+        enter_namespaces(settings)
+    elif wall == "none":
+        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+        signal.signal(signal.SIGTERM, leave)
+        die_with(settings["parent"], signal.SIGTERM)
+    with contextlib.suppress(OSError):
+        # When memory runs out, this tree is the first to go.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
+    if wall == "namespaces":
+        close_files(settings)
+        drop_privileges()
+    limit(settings["limits"])
+    launcher = os.getpid()
+    child = os.fork()
+    if child == 0:
+        run(sys.argv[2:], launcher, status_fd)
+    # Nobody of the same user may look into this process.
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
+    keep_only(status_fd)
+    status = wait_for(child)
+    if wall == "none":
+        end_descendants()
+    os.write(status_fd, f"{status}\n".encode())
+    os._exit(0)
+
+
+def run(command: list[str], launcher: int, status_fd: int) -> None:
+    """Become the command, which dies with the launcher."""
+    try:
+        os.close(status_fd)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        die_with(launcher, signal.SIGKILL)
+        os.execv(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
+    os._exit(127)
+
+
+def die_with(parent: int, how: signal.Signals) -> None:
+    """Get a signal when the parent dies; leave at once when it is gone already."""
+    _libc.prctl(_DEATH_SIGNAL, how, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def wait_for(child: int) -> int:
+    """Collect whatever ends until the child does; its wait status."""
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == child:
+            return status
+
+
+def keep_only(status_fd: int) -> None:
+    """Close what was inherited, so that a pipe is closed when the command's side is."""
+    os.closerange(3, status_fd)
+    os.closerange(max(3, status_fd + 1), 1 << 20)
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Resource limits by their names, such as FSIZE, as far as the hard limits allow."""
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+# What holds a tree together where there are no namespaces.
+
+
+def leave(*_: object) -> None:
+    """End everything below and go."""
+    end_descendants()
+    os._exit(0)
+
+
+def end_descendants() -> None:
+    """Kill every descendant until none is left; orphans come to us, as we are a subreaper."""
+    deadline = time.monotonic() + _ENDING_S
+    while (found := descendants(os.getpid())) and time.monotonic() < deadline:
+        for how in (signal.SIGSTOP, signal.SIGKILL):  # one that is stopped starts no other
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, how)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def descendants(pid: int) -> list[int]:
+    """Everything below a process, as the system lists it."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        children: list[int] = []
+        for listed in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children += [int(word) for word in listed.read_text(encoding="utf-8").split()]
+        found += children
+        waiting += children
+    return found
+
+
+# A wall of our own, where bubblewrap is missing.
+
+
+def enter_namespaces(settings: dict[str, Any]) -> None:
+    """Go on as process 1 of new namespaces; the process that was started only waits."""
+    user, group = os.getuid(), os.getgid()
+    if _libc.unshare(_NEW_USERS | _NEW_REST) == 0:
+        Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="utf-8")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="utf-8")
+    else:
+        check(_libc.unshare(_NEW_REST), "unshare")  # root may, where others may not
+    die_with(settings["parent"], signal.SIGKILL)
+    inner = os.fork()
+    if inner:
+        keep_only(2)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 0xFF)
+    _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def close_files(settings: dict[str, Any]) -> None:
+    """Own /proc and /dev/shm, some places covered, all else read-only but the scratch."""
+    scratch = settings["scratch"]
+    check(_libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "mount /")
+    check(_libc.mount(b"proc", b"/proc", b"proc", 0, None), "mount /proc")
+    shm = f"size={settings['shared_bytes']},mode=1777".encode()
+    check(_libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, shm), "mount /dev/shm")
+    for place in settings["covered"]:
+        if Path(place).is_dir():
+            check(_libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, b"size=4k"), place)
+        else:
+            check(_libc.mount(b"/dev/null", place.encode(), None, _BIND, None), place)
+    path = scratch.encode()
+    check(_libc.mount(path, path, None, _BIND | _RECURSIVE, None), scratch)
+    read_only("/", True, _AT_RECURSIVE)
+    read_only(scratch, False, 0)
+    read_only("/dev/shm", False, 0)
+    os.chdir(scratch)  # the folder as it was mounted now
+
+
+def read_only(path: str, on: bool, flags: int) -> None:
+    """Set or clear the mount attribute."""
+    attributes = (ctypes.c_uint64 * 4)(_READ_ONLY if on else 0, 0 if on else _READ_ONLY, 0, 0)
+    done = _libc.syscall(
+        _MOUNT_SETATTR, _HERE, path.encode(), flags, ctypes.byref(attributes), ctypes.c_size_t(32)
+    )
+    check(done, f"mount_setattr {path}")
+
+
+def drop_privileges() -> None:
+    """No capability, none to be gained: otherwise the mounts could be taken off again."""
+    for capability in range(_CAPABILITIES):
+        _libc.prctl(_DROP_BOUND, capability, 0, 0, 0)
+    check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    none = (ctypes.c_uint32 * 6)()
+    check(_libc.syscall(_CAPSET, ctypes.byref(header), ctypes.byref(none)), "capset")
+
+
+def check(result: int, what: str) -> None:
+    """Say which step of the wall could not be taken, and give up."""
+    if result != 0:
+        number = ctypes.get_errno()
+        os.write(2, f"{what}: {os.strerror(number)}\n".encode())
+        os._exit(126)
+
+
+main()
