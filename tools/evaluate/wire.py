@@ -1,8 +1,9 @@
-"""Frames on the socket between parent and worker: eight bytes of length, then JSON.
+"""Frames on a socket between two of our processes: eight bytes of length, then JSON.
 
-Between parent and worker a token stands before the JSON. It is drawn for every question and comes back with everything that is said to it. So what
-an earlier candidate left running, or code that only knows the socket, cannot answer for the judge.
-Code that reads the judge's memory can: for that, processes are apart (see docs/trust.md).
+Between parent and worker a token stands before the JSON. It is drawn for every question and comes
+back with everything that is said to it. So what an earlier candidate left running, or code that
+only knows the socket, cannot answer for the judge. Code that reads the judge's memory can: for
+that, processes are apart (see docs/trust.md).
 """
 
 import asyncio
