@@ -1,6 +1,6 @@
 """What the suite found on one machine, as a value and as a table for the docs."""
 
-from tools.nouns import Value
+from tools.nouns import Isolation, Value
 from tools.selftest.nouns import Outcome
 
 
@@ -8,7 +8,7 @@ class Report(Value):
     """Every outcome, with the device and the day."""
 
     device: str
-    isolation: str
+    isolation: Isolation
     date: str
     holds: bool
     outcomes: tuple[Outcome, ...]
