@@ -5,6 +5,7 @@ nothing is counted any more. Whoever asks holds the device's lease.
 """
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -33,7 +34,7 @@ async def profile_here(
     if request.hardware.kind == "cuda":
         async with asyncio.TaskGroup() as both:
             counting = both.create_task(count(request, scratch))
-            both.create_task(aside.ask(OpenProfilerRequest(), request.rules.profile_s))
+            both.create_task(_open(aside, request.rules.profile_s))
         counted, timed = counting.result(), await _times(request, aside)
     else:
         counted, timed = Counted(), await _times(request, judges)
@@ -51,6 +52,12 @@ async def profile_here(
 def not_profiled(candidate: Candidate, failed: CompileFailure) -> Profile:
     """What does not compile has nothing to measure."""
     return not_asked(candidate, failed.message, "see its verdict")
+
+
+async def _open(aside: Keeper, limit_s: float) -> None:
+    """Make CUPTI ready; whoever asks for times is told if that went wrong."""
+    with contextlib.suppress(WorkerBrokenError):
+        await aside.ask(OpenProfilerRequest(), limit_s)
 
 
 async def _times(request: ProfileRequest, keeper: Keeper) -> Profiled:
