@@ -200,21 +200,6 @@ async def test_a_question_that_is_given_up_ends_ncu(ncu, request_, tmp_path):
     assert "(sleep) Z" in _stat(int(_text(tmp_path / "pid")))
 
 
-async def test_without_a_device_both_steps_are_missing_and_nothing_breaks(
-    ncu, request_, task, tmp_path
-):
-    ncu(GOOD)
-    hardware = request_.hardware.model_copy(update={"measured": True})
-    executor = LocalExecutor(hardware, tmp_path, seed=0, rules=Rules(profile_s=60))
-    try:
-        profile = await executor.profile(task, request_.candidate)
-    finally:
-        await executor.aclose()
-    if any(item.step == "times" for item in profile.missing):
-        assert profile.times == ()
-    assert profile.counters
-
-
 def test_the_named_ncu_must_be_a_program():
     missing = find_ncu({VARIABLE: "/no/such/ncu", "PATH": os.environ["PATH"]})
     assert isinstance(missing, Missing)
