@@ -70,6 +70,13 @@ def test_a_mean_of_what_was_normalised_is_constant(made, badges):
     assert badges(task)["constant"].startswith("0 is within the judge's bound everywhere")
 
 
+def test_one_number_by_the_chance_of_its_weights_is_not_constant(made, badges):
+    """Clamped away by this seed's bias, and not by another's."""
+    init = "self.bias = nn.Parameter(torch.rand(1).round() * 100.0)"
+    task = made("return torch.clamp(x + self.bias, min=-1.0, max=1.0) + 2", init=init)
+    assert "constant" not in badges(task)
+
+
 @pytest.mark.parametrize(
     ("forward", "init"),
     [

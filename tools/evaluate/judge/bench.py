@@ -68,6 +68,10 @@ class Bench:
         other.truth = Truth(task, self.reference, self.device, self.rules)
         return other
 
+    def with_other_weights(self, seed: int) -> "Bench":
+        """The same task with weights drawn under another seed."""
+        return Bench(self.task, self.hardware, self.rules, seed, self._guard)
+
     @property
     def chunk_elements(self) -> int:
         """How many elements are compared at a time: a GPU wants larger steps than a cache."""

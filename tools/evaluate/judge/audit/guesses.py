@@ -40,12 +40,22 @@ def constant(subject: Subject, first: Sample, seed: int) -> Badge | None:
         sample = subject.sample(distribution, fresh_seed(seed, "constant", number))
         if not subject.passes(_filled(sample, numbers), sample):
             return None
+    if not _constant_for_other_weights(subject, seed):
+        return None
     told = ", ".join(f"{number:.6g}" if abs(number) > _NOTHING else "0" for number in numbers)
     reason = (
         f"{told} is within the judge's bound everywhere, on {2 + len(others)} draws of "
-        f"{1 + len(others)} distributions of the inputs{_at(subject)}"
+        f"{1 + len(others)} distributions of the inputs{_at(subject)}; other weights give one "
+        "number as well"
     )
     return Badge(name=Doubt.CONSTANT, reason=reason)
+
+
+def _constant_for_other_weights(subject: Subject, seed: int) -> bool:
+    """Whether the output is one number, perhaps another, once the weights are drawn anew."""
+    other = subject.with_other_weights(fresh_seed(seed, "other weights"))
+    sample = other.sample("task", fresh_seed(seed, "constant", "other"))
+    return other.passes(_filled(sample, [float(r.double().mean()) for r in sample.right]), sample)
 
 
 def exploitable(subject: Subject, first: Sample, seed: int) -> Badge | None:

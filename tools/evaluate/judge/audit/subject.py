@@ -61,6 +61,10 @@ class Subject:
         """Whether it is the task itself."""
         return self._factories is None
 
+    def with_other_weights(self, seed: int) -> Subject:
+        """The same experiments on weights drawn under another seed."""
+        return Subject(self._bench.with_other_weights(seed), self._factories, self.words)
+
     def arguments(self, distribution: str, seed: int) -> list[Argument]:
         """Fresh arguments; RefusedError when the file's get_inputs fails."""
         if self._factories is None:
