@@ -50,9 +50,9 @@ def _number(tensor: Tensor, key: int) -> Tensor:
     flat = bits(flat_memory(tensor))
     step = _CHUNK * (64 if tensor.is_cuda else 1)
     for start in range(0, flat.numel(), step):
-        part = flat[start : start + step].to(torch.int64)
+        part = flat[start : start + step].to(torch.int64) + 1
         places = torch.arange(start, start + part.numel(), device=tensor.device)
         # Two multiplications that wrap around mix place, value and key.
         weights = (places * _ODD + key).mul_(key | 1)
-        total += part.add_(1).mul_(weights ^ (weights >> 29)).sum()
+        total += part.mul_(weights ^ (weights >> 29)).sum()
     return total
