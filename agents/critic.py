@@ -15,6 +15,7 @@ from typing import Protocol
 from agents.attributes import is_actionable
 from agents.contrast import Difference, Sample, differences, exemplars, samples
 from agents.facts import known, reading
+from agents.kinship import closest, fastest_settings
 from agents.predictions import DISTRUSTED, checked, score, trust
 from agents.steering import Steering
 from profiles.load import Hardware
@@ -40,12 +41,23 @@ WORTH_SAYING = 0.03
 FAILURES = 2
 
 
+class Manner(Value):
+    """How a critic is asked: shown the best's closest relative too, and also after the last round.
+
+    The defaults are those of runs from before it was kept.
+    """
+
+    relatives: bool = False
+    after_the_last: bool = True
+
+
 class Hearing(Value):
     """Everything the critic may look at: all judged candidates and its own earlier words.
 
     `best` is the fastest by its most trusted time, None where the samples alone tell. `task` and
     `hardware` give readings beside the times; `explained` is what the profiler said of
-    candidates, by their id. Times in milliseconds, None where they are not known.
+    candidates, by their id. `last` where no round can follow, so that nobody will act on what is
+    said. Times in milliseconds, None where they are not known.
     """
 
     round: int
@@ -62,6 +74,8 @@ class Hearing(Value):
     ledger: tuple[LedgerEntry, ...] = ()
     explained: tuple[tuple[str, str], ...] = ()
     steering: Steering = Steering()
+    manner: Manner = Manner()
+    last: bool = False
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
@@ -73,6 +87,23 @@ class Hearing(Value):
         """Samples from distinct buckets, the fastest first; the same hearing has the same."""
         dice = random.Random(f"{self.seed}:critic:{self.round}")
         return tuple(exemplars(self.samples, EXEMPLARS, dice))
+
+    @cached_property
+    def exhibited(self) -> tuple[Sample, ...]:
+        """What a model is shown: the best, its closest relative, and others of distinct speed.
+
+        Each implementation once, by its fastest settings: slow settings explain nothing new.
+        """
+        if not self.manner.relatives:
+            return self.exemplars
+        dice = random.Random(f"{self.seed}:critic:{self.round}")
+        sources = {item.candidate.id: item.candidate for item in self.standings}
+        fastest = fastest_settings(self.samples)
+        related = closest(fastest, sources)
+        left = [sample for sample in fastest if sample is not related]
+        drawn = exemplars(left, EXEMPLARS - (related is not None), dice)
+        shown = (*drawn, related) if related is not None else drawn
+        return tuple(sorted(shown, key=lambda sample: sample.median_ms))
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:

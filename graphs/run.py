@@ -22,6 +22,7 @@ from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
 from graphs.events import Awaited, RunFinished, RunStarted
 from graphs.executors import Batch, attach, batch_of, opened
+from graphs.hearing import keep_manner
 from graphs.judging import comparable_ms
 from graphs.minds import keep_models, minds_for, models_of
 from graphs.search import SearchGraph, build_search
@@ -106,6 +107,7 @@ async def start_search(
             target=target,
             seed=seed,
         )
+        keep_manner(archive)
         try:
             archive.claim()
             attach(judge, archive, batch)

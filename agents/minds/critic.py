@@ -18,11 +18,13 @@ from agents.minds.cards import (
 from agents.minds.exhibits import Contrast, contrast
 from agents.minds.prompts import Words
 from agents.minds.tables import ledger_table
+from agents.minds.writing.failures import resources
 from agents.model.answers import answer
 from agents.model.voice import Voice, VoiceError
+from tools.archive import Standing
 from tools.nouns import Analysis, Prediction, Prompt, Verdict
 
-FAILURES, RECORD = 5, 6
+FAILURES, FAILURES_NOW, RECORD = 5, 10, 6
 
 WORDS = Words(
     "critic",
@@ -59,10 +61,10 @@ class ModelCritic:
         self._fallback = fallback
 
     async def critique(self, hearing: Hearing) -> Analysis:
-        """See the class; without two candidates of different speed nobody is asked."""
+        """See the class; without two candidates, or a round to come, nobody is asked."""
         known = await self._fallback.critique(hearing)
         seen = contrast(hearing)
-        if len(seen.exhibits) < 2:
+        if hearing.last or len(seen.exhibits) < 2:
             return known
         try:
             answered = await answer(self._voice, ask(hearing, seen, known), CriticAnswer)
@@ -119,11 +121,19 @@ def _record(hearing: Hearing, known: Analysis) -> tuple[Prediction, ...]:
 
 
 def _failures(hearing: Hearing) -> tuple[str, ...]:
-    """The last few candidates that did not hold, in a line each."""
+    """The candidates of this round that did not hold, and the last few before them, a line each."""
     failed = [item for item in hearing.standings if item.evaluation.verdict is not Verdict.CORRECT]
-    return tuple(
-        f"{item.candidate.id} ({', '.join(item.candidate.strategies) or 'no attributes'}): "
-        f"{item.evaluation.verdict.value.replace('_', ' ')}, "
-        + " ".join(item.evaluation.verification.reason.split())[:160]
-        for item in failed[-FAILURES:]
-    )
+    now = [item for item in failed if item.round == hearing.round][-FAILURES_NOW:]
+    before = [item for item in failed if item.round < hearing.round]
+    room = max(0, FAILURES - len(now))
+    return tuple(_failure(item) for item in (*before[len(before) - room :], *now))
+
+
+def _failure(item: Standing) -> str:
+    declared = ", ".join(item.candidate.strategies) or "no attributes"
+    reason = " ".join(item.evaluation.verification.reason.split())[:160]
+    idea = f"idea {item.candidate.idea}, " if item.candidate.idea else ""
+    known = resources(item.evaluation.reports)
+    cost = f" ({known})" if known else ""
+    verdict = item.evaluation.verdict.value.replace("_", " ")
+    return f"{item.candidate.id} ({idea}{declared}): {verdict}, {reason}{cost}"

@@ -98,7 +98,7 @@ def contrast(hearing: Hearing) -> Contrast:
     ideas = {idea.id: f"{idea.title}: {idea.mechanism}" for idea in hearing.ideas}
     told = dict(hearing.explained)
     shown: list[Exhibit] = []
-    for number, sample in enumerate(hearing.exemplars, start=1):
+    for number, sample in enumerate(hearing.exhibited, start=1):
         standing = standings[sample.candidate]
         source, against = _source(standing.candidate, shown)
         shown.append(

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 from agents.critic import Hearing
 from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
+from graphs.hearing import manner_of
 from graphs.ledger import enter
 from graphs.minds import spent_on_models
 from graphs.profiling import measured
@@ -141,7 +142,7 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
 
 
 def _hearing(context: SearchContext, state: SearchState) -> Hearing:
-    archive, round = context.archive, state["round"]
+    archive, round, manner = context.archive, state["round"], manner_of(context.archive)
     profiled = archive.profile(state["best"]) if state["best"] else None
     standings = archive.standings()
     return Hearing(
@@ -159,6 +160,8 @@ def _hearing(context: SearchContext, state: SearchState) -> Hearing:
         ledger=archive.ledger(),
         explained=_explained(context),
         steering=context.wishes(f"critic:{round}"),
+        manner=manner,
+        last=not manner.after_the_last and round >= context.rounds_allowed(round),
     )
 
 

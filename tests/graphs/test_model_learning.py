@@ -65,6 +65,9 @@ async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(
     )  # fmt: skip
     assert isinstance(summary, Summary)
     analyses = [event.analysis for event in events if isinstance(event, Critiqued)]
+    # After the last round nobody is asked: nobody would act on it.
+    *analyses, last = analyses
+    assert last.origin == "playbook"
     assert {claim.words for analysis in analyses for claim in analysis.claims} == {"It wins."}
     noted = [event.words for event in events if isinstance(event, Noted)]
     assert sum("It is magic." in words for words in noted) == len(analyses)
@@ -75,7 +78,9 @@ async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(
     scored = [p for p in analyses[1].predictions if p.made_in_round == 1]
     assert [(p.attribute, p.held) for p in scored] == [("VECTOR", True)]
     assert analyses[-1].predictions_held == analyses[-1].predictions_checked > 0
-    assert "is what it is" in voice.asked[-1].messages[1].text
+    critic = [prompt for prompt in voice.asked if prompt.role == "critic"]
+    assert len(critic) == len(analyses)
+    assert "is what it is" in critic[-1].messages[1].text
 
 
 async def test_a_resumed_search_does_not_ask_again_what_is_known(
@@ -95,6 +100,7 @@ async def test_a_resumed_search_does_not_ask_again_what_is_known(
     archive = Archive.open(summary.run, tmp_path)
     try:
         assert [item.round for item in archive.analyses()] == [1, 2, 3]
-        assert {item.origin for item in archive.analyses()} == {"model"}
+        origins = [item.origin for item in archive.analyses()]
+        assert origins == ["model", "playbook", "playbook"]  # each the last of its search, but one
     finally:
         archive.close()

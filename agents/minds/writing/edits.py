@@ -98,7 +98,8 @@ def _one(edit: Edit, number: int, kernel: str, plan: str) -> tuple[str, str]:
         if in_plan:
             return kernel, _put(plan, edit, in_plan[0])
     words = f"the text that edit {number} searches for is nowhere: {_shown(edit.search)}"
-    raise EditError(words + _nearest(kernel, plan, edit.search))
+    torn = _torn(kernel, edit.search) or _torn(plan, edit.search)
+    raise EditError(words + (torn or _nearest(kernel, plan, edit.search)))
 
 
 def _exact(text: str, search: str) -> list[_Place]:
@@ -203,6 +204,21 @@ def _nearest(kernel: str, plan: str, search: str) -> str:
     lines = [line for _, line in (*_numbered(kernel), *_numbered(plan))]
     best = max(lines, key=lambda line: _likeness(line, wanted), default="")
     return f" (the nearest line is `{best[:160]}`)" if _likeness(best, wanted) > 0.6 else ""
+
+
+def _torn(text: str, search: str) -> str:
+    """What to give instead, where several lines were found that begin or end within a line."""
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    wanted = [" ".join(line.split()) for line in search.strip().split("\n")]
+    if len(wanted) < 2:
+        return ""
+    for start in range(len(lines) - len(wanted) + 1):
+        first, *inner = lines[start : start + len(wanted)]
+        last = inner.pop()
+        if first.endswith(wanted[0]) and last.startswith(wanted[-1]) and inner == wanted[1:-1]:
+            torn = first if first != wanted[0] else last
+            return f" (it begins or ends within a line; give all of the line `{torn[:160]}`)"
+    return ""
 
 
 def _shown(text: str) -> str:

@@ -32,7 +32,7 @@ def findings(candidate: Candidate, evaluation: Evaluation) -> Findings:
         reason=verification.reason,
         errors=_errors(errors, evaluation.compiler_log) if failed else "",
         places=excerpt(candidate.kernel, lines) if failed else _named(candidate, verification),
-        resources="" if failed else _resources(evaluation.reports),
+        resources="" if failed else resources(evaluation.reports),
         passed=_passed(verification),
     )
 
@@ -51,7 +51,8 @@ def _named(candidate: Candidate, verification: Verification) -> str:
     return excerpt(text, (int(found.group(1)),))
 
 
-def _resources(reports: tuple[CompileReport, ...]) -> str:
+def resources(reports: tuple[CompileReport, ...]) -> str:
+    """What each kernel of a candidate takes, in a line."""
     return "; ".join(words for report in reports if (words := _report(report)))
 
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.critic import Hearing, PlaybookCritic
+from agents.critic import Hearing, Manner, PlaybookCritic
 from agents.minds.critic import ModelCritic
 from agents.minds.exhibits import contrast
 from agents.model.voice import VoiceError
@@ -207,7 +207,7 @@ async def test_the_prompt_shows_sources_numbers_ideas_and_failures(
     assert system.author == "system"
     for words in (
         'extern "C" void run', "K1.screen_ms | 1 |", "Keep it: one read", "it waits for memory",
-        f"{failed.candidate.id} (rows=tiled): wrong result, it is off", "launch('run'",
+        f"{failed.candidate.id} (idea r1i1, rows=tiled): wrong result, it is off", "launch('run'",
     ):  # fmt: skip
         assert words in person.text
 
@@ -238,3 +238,35 @@ async def test_an_attribute_whose_predictions_kept_failing_is_not_listened_to(
     hearing = Hearing(round=1, standings=standings, analyses=(earlier,))
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     assert analysis.prefer == ("rows=once",)
+
+
+async def test_after_the_last_round_no_model_is_asked(standings: tuple[Standing, ...]) -> None:
+    voice = Said(answer())
+    hearing = Hearing(round=1, standings=standings, last=True)
+    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    assert voice.asked == []
+    assert analysis == await PlaybookCritic().critique(hearing)
+
+
+def test_exhibits_show_the_closest_relative_and_no_implementation_twice(
+    standing: MakeStanding,
+) -> None:
+    best = standing(("rows=once", "memory=on chip"), 1.0, threads=64)
+    settings = [standing(("rows=once", "memory=on chip"), 9.0 + n, threads=128) for n in range(3)]
+    relative = standing(("rows=once", "memory=on chip "), 1.1)
+    far = relative.candidate.model_copy(
+        update={"id": "f" * 12, "kernel": "something(else);", "plan": "entirely"}
+    )
+    others = [
+        relative.model_copy(update={
+            "candidate": far.model_copy(update={"id": str(n) * 12, "kernel": f"other({n});"}),
+        })
+        for n in range(6)
+    ]  # fmt: skip
+    hearing = Hearing(
+        round=1, standings=(best, *settings, *others, relative), manner=Manner(relatives=True)
+    )
+    shown = [item.candidate for item in contrast(hearing).exhibits]
+    assert shown[0] == best.candidate.id
+    assert relative.candidate.id in shown
+    assert not {item.candidate.id for item in settings} & set(shown)

@@ -95,3 +95,10 @@ def test_any_edit_of_any_text_is_applied_or_refused(text: str, search: str) -> N
     except EditError:
         return
     assert "z" in kernel + plan
+
+
+def test_several_lines_that_end_within_a_line_are_told_which_line_to_give() -> None:
+    source = "a first line;\nfloat total = sum(one) + sum(another) + sum(the_third_of_them);\n"
+    edit = Edit(search="a first line;\nfloat total", replace="b;")
+    with pytest.raises(EditError, match="ends within a line; give all of the line `float total = "):
+        apply((edit,), source, PLAN)
