@@ -118,6 +118,7 @@ def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
     rows += [("precision", found.precision)] if found.precision else []
     rows += [("apart", one_line(found.apart, 200))] if found.apart else []
     rows += [("shapes", one_line(found.shapes, 300))] if found.shapes else []
+    rows += [(f"{item.mode} mode", against(item.comparison)) for item in evaluation.modes]
     rows += [("method", one_line(found.method, 200))] if found.method else []
     rows += [("not verified", one_line(", ".join(found.not_verified), 400))] * bool(
         found.not_verified

@@ -41,7 +41,7 @@ async def evaluate_afar(state: SearchState, context: SearchContext, far: FarExec
 
 
 async def certify_afar(
-    context: SearchContext, far: FarExecutor, finalists: list[Candidate]
+    context: SearchContext, far: FarExecutor, finalists: list[Candidate], rivals: int
 ) -> None:
     """Have finalists certified in one trip; the far host ends where the search would."""
     known = (
@@ -49,7 +49,7 @@ async def certify_afar(
         for item in finalists
     )
     if finalists and not any(known):
-        errand = Errand(certify=tuple(finalists))
+        errand = Errand(certify=tuple(finalists), rivals=rivals)
         await patiently(context, lambda: far.fetch(context.task, errand))
 
 

@@ -11,24 +11,33 @@ from graphs.nodes.afar import certify_afar
 from graphs.nodes.opening import complete
 from graphs.state import SearchState, Update
 from graphs.summary import summarise
-from tools.archive import Standing, ranked
+from tools.archive import Archive, Standing, ranked
+from tools.archive.ranking import YARDSTICK
 from tools.evaluate.executor import FarExecutor
-from tools.evaluate.selection import is_decided
+from tools.evaluate.selection import is_decided, rivals
 from tools.nouns import Evaluation, Verdict
+
+_TERM = "certification"
 
 
 async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Certify finalists, the fastest first, until one is decided.
+    """Certify finalists, the fastest first, until one is decided; its rivals in any case.
 
-    One that is faster than every baseline wins. One that is clearly slower ends it too, as those
-    behind it are slower still; only where nothing could be distinguished the next one has a try.
+    One that is faster than every baseline ends it, and one that is clearly slower does too, as
+    those behind it are slower still; only where nothing could be distinguished the next one has a
+    try. Rivals are those that the precise look could not tell from the first: the summary then
+    chooses among figures that were taken alike.
     """
     context, round = runtime.context, state["round"]
     await complete(context)
     chosen = finalists(context.archive.standings(), context.profile.finalists)
+    many = _rivals(context, chosen)
     if isinstance(context.executor, FarExecutor):
-        await certify_afar(context, context.executor, [item.candidate for item in chosen])
-    for finalist in chosen:
+        await certify_afar(context, context.executor, [item.candidate for item in chosen], many)
+    decided = False
+    for number, finalist in enumerate(chosen):
+        if decided and number >= many:
+            break
         evaluation = await judge(context, finalist.candidate, "certify", round)
         if evaluation.verdict is not Verdict.CORRECT:
             words = (
@@ -36,8 +45,8 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
                 f"({evaluation.verification.reason}); the next finalist takes its place"
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
-        elif is_decided(evaluation):
-            break
+        else:
+            decided = decided or is_decided(evaluation)
     return {}
 
 
@@ -49,6 +58,17 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     event = RunFinished(round=state["round"], summary=summary)
     context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
     return {}
+
+
+def keep_rule(archive: Archive) -> None:
+    """Say that this run certifies rivals too; those that were recorded before do not."""
+    archive.record_term(_TERM, "rivals")
+
+
+def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:
+    if context.archive.term(_TERM) is None:
+        return 1
+    return rivals([item.evaluation for item in chosen], YARDSTICK)
 
 
 def finalists(standings: Sequence[Standing], count: int) -> tuple[Standing, ...]:

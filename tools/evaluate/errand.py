@@ -35,6 +35,7 @@ class Errand(Value):
         to_beat_ms: The screened time of the best candidate so far; None when there is none.
         precise: Judge each of these precisely, whatever they did before.
         certify: Certify these in order until one is decided.
+        rivals: How many of the first are certified even after one is decided.
     """
 
     probe: bool = False
@@ -45,6 +46,7 @@ class Errand(Value):
     to_beat_ms: float | None = None
     precise: tuple[Candidate, ...] = ()
     certify: tuple[Candidate, ...] = ()
+    rivals: int = 1
 
     @model_validator(mode="after")
     def _names(self) -> "Errand":

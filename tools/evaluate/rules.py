@@ -27,6 +27,10 @@ class Rules(Value):
     hopeless_ratio: float = 3.0  # slower than this times the best known: stop screening
     precise_s: float = 0.8  # a baseline
     certify_s: float = 2.5
+    mode_s: float = 0.5  # a finalist's comparison in each of the other modes
+    offline_ms: float = 2.0  # calls back to back last at least this long together
+    offline_calls_max: int = 64
+    server_gap_s: float = 0.02  # between calls, on average
     calibrate_s: float = 0.4  # eager against itself, once a session
     pairs_min: int = 10  # also the first look: all ten on one side of 1 are chance once in 512
     pairs_max: int = 200

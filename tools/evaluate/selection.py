@@ -34,6 +34,33 @@ def promising(
     return near[: min(most, max(1, (len(timed) + 1) // 2))]
 
 
+def rivals(finalists: Sequence[Evaluation], yardstick: str) -> int:
+    """How many of the first finalists cannot be told from the very first, at least 1.
+
+    Certified alone, against more baselines and at another time than its neighbours, the winner
+    would look slower than they do: so those are certified as well, and the figures are alike.
+
+    Args:
+        finalists: their most trusted evaluations, the fastest first.
+        yardstick: the baseline whose ratio they are ranked by.
+    """
+    intervals = [_interval(item, yardstick) for item in finalists]
+    first = intervals[0] if intervals else None
+    if first is None:
+        return 1
+    count = 0
+    for interval in intervals:
+        if interval is None or interval[1] < first[0]:
+            break
+        count += 1
+    return max(1, count)
+
+
+def _interval(evaluation: Evaluation, yardstick: str) -> tuple[float, float] | None:
+    found = (item for item in evaluation.comparisons if item.baseline == yardstick)
+    return next(((item.ci95_low, item.ci95_high) for item in found), None)
+
+
 def is_decided(evaluation: Evaluation) -> bool:
     """Whether a correct candidate is told apart from the baseline that is hardest to beat."""
     if evaluation.verdict is not Verdict.CORRECT or not evaluation.comparisons:

@@ -29,6 +29,7 @@ from tools.nouns.measurement import (
     Comparison,
     Conditions,
     Measurement,
+    ModeTiming,
 )
 from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
 from tools.nouns.strategy import EvolvingRole, StrategyVersion
@@ -80,6 +81,7 @@ __all__ = [
     "MemoryNeeds",
     "Message",
     "Missing",
+    "ModeTiming",
     "Mutation",
     "Node",
     "OutputError",

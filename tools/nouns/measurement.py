@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tools.nouns.value import Value
 
+Mode = Literal["offline", "server"]
 Outcome = Literal["faster", "slower", "not distinguishable"]
 
 
@@ -81,6 +82,17 @@ class Comparison(Value):
         if self.ci95_low > 1.0 + self.noise:
             return "faster"
         return "slower" if self.ci95_high < 1.0 / (1.0 + self.noise) else "not distinguishable"
+
+
+class ModeTiming(Value):
+    """A comparison under another load than the headline's.
+
+    `offline` is back to back with warm caches, a call's share of many; `server` one call now and
+    then, after exponential gaps, with cold caches and clocks that had time to fall.
+    """
+
+    mode: Mode
+    comparison: Comparison
 
 
 class Baseline(Value):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from tools.nouns.isolation import NOT_ISOLATED, Isolation
 from tools.nouns.launch import LaunchShape
-from tools.nouns.measurement import Comparison, Measurement
+from tools.nouns.measurement import Comparison, Measurement, ModeTiming
 from tools.nouns.value import Value
 
 
@@ -115,7 +115,9 @@ class Evaluation(Value):
 
     `screen` is the short timing that every correct candidate gets; `comparisons` the precise
     interleaved ones, one a baseline, that only promising candidates get. `launches` is how its
-    plan really launched its kernels, () for one that was not timed.
+    plan really launched its kernels, () for one that was not timed. `modes` stand beside them for
+    finalists, against the best baseline. `launch_ms` is what a call takes longer on its own than as
+    a graph replay: the host's share, None where calls were not replayed.
     """
 
     candidate: str
@@ -125,6 +127,8 @@ class Evaluation(Value):
     compiler_log: str = ""
     screen: Measurement | None = None
     comparisons: tuple[Comparison, ...] = ()
+    modes: tuple[ModeTiming, ...] = ()
+    launch_ms: float | None = None
     prepare_ms: float | None = None
     clocks: Clocks | None = None
     stages: StageTimes = StageTimes()

@@ -73,9 +73,12 @@ class _Work:
             await self._judge(evaluation.candidate, "precise")
         for candidate in errand.precise:
             await self._judge(candidate.id, "precise")
-        for candidate in errand.certify:
-            if is_decided(await self._judge(candidate.id, "certify")):
+        decided = False
+        for number, candidate in enumerate(errand.certify):
+            if decided and number >= errand.rivals:
                 break
+            certified = await self._judge(candidate.id, "certify")
+            decided = decided or is_decided(certified)
 
     async def _judge(self, id: str, effort: Effort) -> Evaluation:
         job, task = job_name(id, effort), self._bundle.manifest.task

@@ -5,16 +5,18 @@ CPU that counts the page faults of fresh memory on both sides. On a GPU, calls s
 host's launching would dominate are timed as graph replays, again on both sides.
 """
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import ceil
 
 import torch
 
 from tools.candidates import LaunchRefused
 from tools.evaluate.clock.cold import Flush, input_sets
 from tools.evaluate.clock.conditions import NOTHING, conditions, sm_clock_share
-from tools.evaluate.clock.paired import Pairs, take_pairs
+from tools.evaluate.clock.paired import Pairs, Sample, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.clock.stopwatch import graph, stopwatch
 from tools.evaluate.judge.bench import Bench, Draw
@@ -23,6 +25,7 @@ from tools.evaluate.judge.room import available_bytes, io_bytes
 from tools.evaluate.judge.truth import Argument
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Comparison, Conditions, Measurement
+from tools.nouns.measurement import Mode
 
 Timed = Callable[[Sequence[Argument]], object]
 
@@ -50,6 +53,7 @@ class Harness:
         self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
         self.inspection: Inspection | None = None  # of the candidate that is timed
         self._turn = 0
+        self._gaps = random.Random(fresh_seed(bench.seed, "gaps"))
         self._worked_at = float("-inf")
 
     def warm(self, call: Timed) -> None:
@@ -110,6 +114,7 @@ class Harness:
         notes: tuple[str, ...] = (),
         queued: bool = False,
         noise: float = 0.0,
+        mode: Mode | None = None,
     ) -> Comparison:
         """Time two implementations in turns, A B B A, so that drift meets both alike.
 
@@ -123,12 +128,15 @@ class Harness:
             notes: for the conditions.
             queued: see `Stopwatch.time_ms`.
             noise: see `Comparison.noise`.
+            mode: another load than single calls with cold caches and warm clocks.
         """
         self.warm(baseline)
         self.warm(candidate)
-        pairs = self._pairs(baseline, candidate, seconds, queued, noise)
+        top = self._sampler(baseline, queued, mode)
+        bottom = self._sampler(candidate, queued, mode)
+        pairs = self._pairs(top, bottom, seconds, noise)
         if (pairs.others_share or 0.0) > self._rules.busy_share:
-            again = self._pairs(baseline, candidate, seconds, queued, noise)
+            again = self._pairs(top, bottom, seconds, noise)
             pairs = min(pairs, again, key=lambda item: item.others_share or 0.0)
             notes = (*notes, "other processes kept the machine busy; taken twice")
         seen = {
@@ -150,12 +158,41 @@ class Harness:
             noise=noise,
         )
 
-    def _pairs(
-        self, baseline: Timed, candidate: Timed, seconds: float, queued: bool, noise: float
-    ) -> Pairs:
+    def _sampler(self, call: Timed, queued: bool, mode: Mode | None) -> Sample:
+        """What times one call under that load."""
+        if mode == "server":
+            return partial(self._after_a_gap, call)
+        if mode == "offline":
+            warm_ms = self._stopwatch.time_ms(lambda: call(self.sets[0]))
+            wanted = ceil(self._rules.offline_ms / warm_ms)
+            count = max(2, min(self._rules.offline_calls_max, wanted))
+            return partial(self._back_to_back, call, count)
+        return partial(self._sample, call, queued)
+
+    def _after_a_gap(self, call: Timed) -> float:
+        time.sleep(self._gaps.expovariate(1.0 / self._rules.server_gap_s))
+        return self._sample(call, queued=False)
+
+    def _back_to_back(self, call: Timed, count: int) -> float:
+        """One call's share of many on the same inputs, which stay in the caches."""
+        inputs = self.sets[0]
+
+        def many() -> None:
+            for _ in range(count):
+                call(inputs)
+
+        if self.inspection is not None:
+            self.inspection.before(call, inputs)
+        elapsed = self._stopwatch.time_ms(many)
+        if self.inspection is not None:
+            self.inspection.after(inputs)
+        self._worked_at = time.monotonic()
+        return elapsed / count
+
+    def _pairs(self, baseline: Sample, candidate: Sample, seconds: float, noise: float) -> Pairs:
         return take_pairs(
-            lambda: self._sample(baseline, queued),
-            lambda: self._sample(candidate, queued),
+            baseline,
+            candidate,
             device=self._device,
             rules=self._rules,
             seconds=seconds,

@@ -1,0 +1,26 @@
+"""A finalist is timed under other loads as well; the headline stays what it was."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tools.evaluate.local import LocalExecutor
+from tools.nouns import Candidate, Task, Verdict
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_certified_candidate_has_times_back_to_back_and_after_gaps(
+    executor: LocalExecutor, rows: Task, kernel: Callable[..., Candidate]
+) -> None:
+    found = await executor.evaluate(rows, kernel(), "certify")
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    by_mode = {item.mode: item.comparison for item in found.modes}
+    assert set(by_mode) == {"offline", "server"}
+    # Warm caches, and one share of many calls: less than a single call out of the cold.
+    assert by_mode["offline"].candidate_ms < by_mode["server"].candidate_ms
+    names = {item.baseline for item in found.comparisons}
+    assert {item.baseline for item in by_mode.values()} <= names
+    assert found.median_ms == min(item.candidate_ms for item in found.comparisons)
+    precise = await executor.evaluate(rows, kernel(), "precise")
+    assert precise.modes == ()
