@@ -45,6 +45,7 @@ from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
+from tools.evaluate.sanitizing import sanitized
 from tools.evaluate.seeds import fresh_seed
 from tools.hardware import cached_ceilings, detect, keep_ceilings
 from tools.nouns import (
@@ -230,6 +231,7 @@ class LocalExecutor:
                 evaluation = cautious(evaluation, await self._judge(again, fresh=True))
             if effort == "certify":
                 evaluation = await self._hold_out(request, evaluation)
+                evaluation = await self._sanitize(request, evaluation)
         self._note_best(task, evaluation)
         return evaluation
 
@@ -353,6 +355,13 @@ class LocalExecutor:
             elif reply.how != "exited" or self._keeper.questions <= 1:
                 return evaluation_of(request, reply, self.isolation)
             # An older worker may have died of what an earlier candidate did to its memory.
+
+    async def _sanitize(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
+        """What compute-sanitizer says of a finalist on a GPU."""
+        wanted = self.rules.has(Defence.SANITIZER) and request.hardware.kind == "cuda"
+        if found.verdict is not Verdict.CORRECT or not wanted:
+            return found
+        return await sanitized(request, found, self._scratch / "sanitize")
 
     async def _hold_out(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
         """Try a correct candidate on other shapes; its worker may be lost over it."""

@@ -35,6 +35,9 @@ class Rules(Value):
     pairs_min: int = 10  # also the first look: all ten on one side of 1 are chance once in 512
     pairs_max: int = 200
     look_level: float = 0.002  # of each look before the last, which takes the rest of 5 %
+    # The same kernel, loaded twice, differs for good by where it lies: seen by benchmarks/aa.py.
+    twin_share: float = 0.005  # of its time
+    twin_cuda_ms: float = 1e-4  # and at least three ticks of a GPU's event timer
     interval_width: float = 0.02  # of the ratio: an interval this narrow needs no more pairs
     equal_share: float = 0.01  # an interval this close around 1 is of equals
     clock_moved_share: float = 0.03  # a pair during which a clock moved by more is taken again
@@ -70,6 +73,7 @@ class Rules(Value):
     reference_s: float = 120.0
     baseline_s: float = 180.0  # torch.compile included
     max_autotune_s: float = 120.0
+    sanitize_s: float = 40.0  # for each of the sanitizer's tools, all at the same time
     ceilings_s: float = 120.0
     foreign_build_s: float = 300.0  # a foreign file's own compilers, before any clock
 

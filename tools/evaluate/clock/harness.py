@@ -132,6 +132,7 @@ class Harness:
         """
         self.warm(baseline)
         self.warm(candidate)
+        noise = max(noise, self._twins_noise(baseline))
         top = self._sampler(baseline, queued, mode)
         bottom = self._sampler(candidate, queued, mode)
         pairs = self._pairs(top, bottom, seconds, noise)
@@ -157,6 +158,14 @@ class Harness:
             conditions=self._conditions((*notes, *pairs.notes), seen),
             noise=noise,
         )
+
+    def _twins_noise(self, call: Timed) -> float:
+        """By what share two of the same would differ, as no comparison of one with itself shows."""
+        share = self._rules.twin_share
+        if self._device != "cuda":
+            return share
+        few = sorted(self._sample(call, queued=True) for _ in range(3))
+        return max(share, self._rules.twin_cuda_ms / few[1])
 
     def _sampler(self, call: Timed, queued: bool, mode: Mode | None) -> Sample:
         """What times one call under that load."""
