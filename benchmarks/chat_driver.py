@@ -180,7 +180,8 @@ class Visitor:
         self.toasts: list[str] = []
         # Seconds from a question to its answer are read off here; every change counts.
         self.changed_at = time.monotonic()
-        self.http = httpx.AsyncClient(base_url=url, timeout=60)
+        # A button that begins a search answers when the device had time for it; a page waits too.
+        self.http = httpx.AsyncClient(base_url=url, timeout=900)
         self._socket = socketio.AsyncClient(reconnection=False)
         self._socket.on("*", self._heard)
 

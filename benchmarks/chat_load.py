@@ -189,7 +189,9 @@ def main() -> None:
     """Run it and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=20)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="how long searches go on once all have begun"
+    )
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kernelwright-load-") as folder:
