@@ -142,7 +142,7 @@ async def sanitized(hardware: Hardware, folder: Path) -> str:
 
 
 def find_sanitizer() -> Path | None:
-    """On PATH, in the CUDA toolkit, or in the wheel (whose file may lack its run bit)."""
+    """On PATH or in the CUDA toolkit."""
     if found := shutil.which(SANITIZER) or shutil.which(SANITIZER, path="/usr/local/cuda/bin"):
         return Path(found)
     return None
