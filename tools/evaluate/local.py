@@ -118,9 +118,10 @@ class LocalExecutor:
             ValueError: the target or the wished isolation is unknown.
             EnvironmentLacksError: there is no such device, or no wall where one is demanded.
         """
-        wall()  # what is missing is said before anything is spent
+        hardware = detect(target)
+        wall(hardware.kind)  # what is missing is said before anything is spent
         return cls(
-            detect(target),
+            hardware,
             scratch.absolute(),
             seed=seed,
             rules=rules or Rules(),
@@ -131,7 +132,7 @@ class LocalExecutor:
     @property
     def isolation(self) -> Isolation:
         """How workers are kept apart."""
-        return wall().isolation
+        return wall(self._hardware.kind).isolation
 
     @property
     def together(self) -> bool:

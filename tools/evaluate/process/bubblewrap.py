@@ -29,7 +29,13 @@ def found() -> str | None:
 
 
 def arguments(
-    scratch: Path, *, readable: Iterable[Path], device: str, memory_bytes: int, strict: bool
+    scratch: Path,
+    *,
+    readable: Iterable[Path],
+    device: str,
+    memory_bytes: int,
+    strict: bool,
+    users: bool = True,
 ) -> list[str]:
     """Everything up to the command.
 
@@ -38,14 +44,16 @@ def arguments(
         readable: what is bound read-only beside the system and the interpreter.
         device: `cuda` binds the device's nodes.
         memory_bytes: the size of each file system in memory.
+        users: in a user namespace; only root can do without.
         strict: forbid further user namespaces too, which needs bubblewrap 0.8.
     """
     bwrap = found() or "bwrap"
-    line = [bwrap, "--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc"]
+    line = [bwrap, "--unshare-net", "--unshare-pid", "--unshare-ipc"]
     line += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--as-pid-1"]
     line += ["--cap-drop", "ALL"]
     size = ["--size", str(memory_bytes)] if strict else []
-    line += ["--disable-userns"] if strict else []
+    line += ["--unshare-user"] if users else []
+    line += ["--disable-userns"] if strict and users else []
     line += ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"]
     line += [*size, "--tmpfs", "/tmp"]
     for place in _COVERED_PROC:

@@ -46,7 +46,8 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
     if wall == "namespaces":
         close_files(settings)
-        drop_privileges()
+        if "privileges" not in settings["without"]:
+            drop_privileges()
     limit(settings["limits"])
     launcher = os.getpid()
     child = os.fork()
@@ -147,7 +148,8 @@ def descendants(pid: int) -> list[int]:
 def enter_namespaces(settings: dict[str, Any]) -> None:
     """Go on as process 1 of new namespaces; the process that was started only waits."""
     user, group = os.getuid(), os.getgid()
-    if _libc.unshare(_NEW_USERS | _NEW_REST) == 0:
+    users = "users" not in settings["without"]
+    if users and _libc.unshare(_NEW_USERS | _NEW_REST) == 0:
         Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="utf-8")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="utf-8")
@@ -173,6 +175,8 @@ def close_files(settings: dict[str, Any]) -> None:
             check(_libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, b"size=4k"), place)
         else:
             check(_libc.mount(b"/dev/null", place.encode(), None, _BIND, None), place)
+    if "files" in settings["without"]:
+        return
     path = scratch.encode()
     check(_libc.mount(path, path, None, _BIND | _RECURSIVE, None), scratch)
     read_only("/", True, _AT_RECURSIVE)

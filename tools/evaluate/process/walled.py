@@ -58,7 +58,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         EnvironmentLacksError: a wall is demanded that does not work here.
         OSError: the process cannot be started.
     """
-    chosen = behind or wall()
+    chosen = behind or wall(enclosure.device)
     scratch = enclosure.scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
@@ -70,6 +70,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
                 scratch=scratch,
                 status_fd=writing,
                 strict=chosen.strict,
+                without=chosen.without,
                 readable=enclosure.readable,
                 device=enclosure.device,
                 limits={"FSIZE": enclosure.file_bytes},

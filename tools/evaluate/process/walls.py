@@ -22,6 +22,7 @@ from typing import Literal
 
 from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.process import bubblewrap
+from tools.evaluate.process.environment import worker_environment
 from tools.nouns import Isolation, Value, WallKind
 
 CHOICE = "KERNELWRIGHT_ISOLATION"
@@ -33,6 +34,12 @@ _COVERED = (
     ".pypirc", ".npmrc", ".huggingface", ".cache/huggingface/token", ".bash_history",
 )  # fmt: skip
 _REMEDY = "apt-get install bubblewrap"
+# What our own wall can do without, the best first, where a driver does not start behind it: a
+# namespace of users (only root can), read-only files, giving up root's privileges.
+_PARTS: tuple[tuple[str, ...], ...] = (
+    (), ("users",), ("files",), ("users", "files"), ("users", "privileges"),
+    ("users", "files", "privileges"),
+)  # fmt: skip
 # Runs behind a wall: what can be reached from there?
 _LOOK = """
 import json, os, socket, sys
@@ -43,10 +50,14 @@ def tried(what):
     except OSError:
         return False
     return True
+def driver():
+    import ctypes
+    return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
 print(json.dumps({
     "network": tried(lambda: socket.create_connection(("127.0.0.1", port), 2)),
     "reads": tried(lambda: open(marker).close()),
     "writes": tried(lambda: open(marker, "r+").close()),
+    "device": sys.argv[3] != "cuda" or (tried(driver) and driver()),
     "processes": os.getppid() != 1 or any(int(n) > 64 for n in os.listdir("/proc") if n.isdigit()),
 }))
 """
@@ -59,28 +70,34 @@ class Reach(Value):
     reads: bool
     writes: bool
     processes: bool
+    device: bool
 
 
 class Wall(Value):
-    """A wall that was seen to work; `strict` says whether bubblewrap knows its newer options."""
+    """A wall that was seen to work.
+
+    `strict` says whether bubblewrap knows its newer options, `without` which parts were left out
+    because the device's driver does not start behind them (see `_PARTS`).
+    """
 
     kind: Literal[WallKind.BUBBLEWRAP, WallKind.NAMESPACES, WallKind.NONE]
     isolation: Isolation
     strict: bool = False
+    without: tuple[str, ...] = ()
 
 
-def wall() -> Wall:
-    """The wall of this program, tried at the first call (some 0.1 s).
+def wall(device: str = "cpu") -> Wall:
+    """The wall of this program for work on a device, tried at the first call (some 0.1 s).
 
     Raises:
         EnvironmentLacksError: `require` was chosen, and bubblewrap is missing or does not work.
         ValueError: the choice is none of the three.
     """
-    return _chosen(os.environ.get(CHOICE, "auto") or "auto")
+    return _chosen(os.environ.get(CHOICE, "auto") or "auto", device)
 
 
 @cache
-def _chosen(choice: str) -> Wall:
+def _chosen(choice: str, device: str) -> Wall:
     if choice not in ("auto", "require", "off"):
         raise ValueError(f"{CHOICE} must be auto, require or off, but it was {choice!r}")
     none = plain_wall(
@@ -88,7 +105,7 @@ def _chosen(choice: str) -> Wall:
     )
     if choice == "off":
         return none
-    tried = _tried_bubblewrap()
+    tried = _tried_bubblewrap(device)
     if tried is not None:
         return tried
     if choice == "require":
@@ -97,7 +114,7 @@ def _chosen(choice: str) -> Wall:
             f"{CHOICE}=require, but bubblewrap {why}: {_REMEDY} (inside a container, user "
             "namespaces must be allowed)"
         )
-    return _tried_namespaces() or plain_wall("neither bubblewrap nor namespaces work")
+    return _tried_namespaces(device) or plain_wall("neither bubblewrap nor namespaces work")
 
 
 def plain_wall(why: str) -> Wall:
@@ -106,28 +123,36 @@ def plain_wall(why: str) -> Wall:
     return Wall(kind=WallKind.NONE, isolation=Isolation(kind=WallKind.NONE, words=words))
 
 
-def _tried_bubblewrap() -> Wall | None:
+def _tried_bubblewrap(device: str) -> Wall | None:
     if bubblewrap.found() is None:
         return None
-    for strict in (True, False):
-        seen = _look(WallKind.BUBBLEWRAP, strict)
-        if seen is not None and not (seen.network or seen.reads or seen.writes or seen.processes):
+    for strict, without in ((True, ()), (False, ()), (False, ("users",))):
+        seen = _look(WallKind.BUBBLEWRAP, strict, without, device)
+        if seen is None or not seen.device:
+            continue
+        if not (seen.network or seen.reads or seen.writes or seen.processes):
             words = "bubblewrap: no network, no other process, no file but system, Python and task"
             isolation = Isolation(kind=WallKind.BUBBLEWRAP, words=words)
-            return Wall(kind=WallKind.BUBBLEWRAP, isolation=isolation, strict=strict)
+            return Wall(
+                kind=WallKind.BUBBLEWRAP, isolation=isolation, strict=strict, without=without
+            )
     return None
 
 
-def _tried_namespaces() -> Wall | None:
-    seen = _look(WallKind.NAMESPACES, False)
-    if seen is None or seen.network or seen.processes or seen.writes:
-        return None
-    words = "namespaces: no network, no other process, files are read-only but not hidden"
-    isolation = Isolation(kind=WallKind.NAMESPACES, words=words)
-    return Wall(kind=WallKind.NAMESPACES, isolation=isolation)
+def _tried_namespaces(device: str) -> Wall | None:
+    for without in _PARTS:
+        seen = _look(WallKind.NAMESPACES, False, without, device)
+        if seen is None or not seen.device or seen.network or seen.processes:
+            continue
+        words = "namespaces: no network, no other process, "
+        words += "files can be written" if seen.writes else "files are read-only but not hidden"
+        words += "; root's privileges are kept" if "privileges" in without else ""
+        isolation = Isolation(kind=WallKind.NAMESPACES, words=words)
+        return Wall(kind=WallKind.NAMESPACES, isolation=isolation, without=without)
+    return None
 
 
-def _look(kind: WallKind, strict: bool) -> Reach | None:
+def _look(kind: WallKind, strict: bool, without: tuple[str, ...], device: str) -> Reach | None:
     """Start a process behind a wall and hear what it reached; None when it does not start."""
     with (
         tempfile.TemporaryDirectory(prefix="kernelwright-wall-") as folder,
@@ -137,18 +162,20 @@ def _look(kind: WallKind, strict: bool) -> Reach | None:
         scratch.mkdir()
         marker.touch()
         reading, writing = os.pipe()
-        arguments = (str(server.getsockname()[1]), str(marker))
+        arguments = (str(server.getsockname()[1]), str(marker), device)
         line = command(
             kind,
             (sys.executable, "-I", "-S", "-c", _LOOK, *arguments),
             scratch=scratch,
             status_fd=writing,
             strict=strict,
+            without=without,
+            device=device,
         )
         try:
             done = subprocess.run(
                 line, capture_output=True, timeout=_TRIAL_S, pass_fds=(writing,), check=False,
-                cwd=scratch, env={"PATH": os.environ.get("PATH", "")},
+                cwd=scratch, env=worker_environment(scratch),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
@@ -168,6 +195,7 @@ def command(
     scratch: Path,
     status_fd: int,
     strict: bool,
+    without: tuple[str, ...] = (),
     readable: tuple[Path, ...] = (),
     device: str = "cpu",
     limits: dict[str, int] | None = None,
@@ -175,6 +203,7 @@ def command(
     """The whole command line: the wall, the launcher, what is to run."""
     settings = {
         "wall": kind.value,
+        "without": without,
         "status_fd": status_fd,
         "parent": os.getpid(),
         "scratch": str(scratch),
@@ -191,6 +220,7 @@ def command(
         device=device,
         memory_bytes=MEMORY_FILES_BYTES,
         strict=strict,
+        users="users" not in without,
     )
     return [*outside, "--", *launch]
 
