@@ -135,19 +135,26 @@ def resume(
 @app.command()
 def check(
     candidate: Annotated[
-        Path, typer.Argument(help="A kernel with its plan: a folder, a kernel, or a fenced file.")
+        Path,
+        typer.Argument(
+            help="A kernel with its plan (a folder, a kernel, a fenced file), or foreign code: a "
+            "ModelNew file, a folder with src.py, or CUDA-L1 records."
+        ),
     ],
     task: Annotated[Path, typer.Option(help="The Python file that it implements.")],
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
     allow: Allow = None,
+    record: Annotated[
+        str | None, typer.Option(help="Which record of a file: its line, or level/task.")
+    ] = None,
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
     from ui.commands.check import check
 
-    check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow)
+    check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow, record)
 
 
 @app.command()

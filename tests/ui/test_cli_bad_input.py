@@ -63,7 +63,7 @@ def is_one_sentence(text):
         (["check", "nothing", "--task", EXAMPLE], "there is no candidate at nothing"),
         (["check", EXAMPLE], "missing option '--task'"),
         (["check", EXAMPLE, "--task", "nowhere.py"], "there is no file nowhere.py"),
-        (["check", EXAMPLE, "--task", EXAMPLE], "is a foreign ModelNew file"),
+        (["check", EXAMPLE, "--task", EXAMPLE, "--record", "x.y"], "holds no records"),
     ],
 )
 def test_a_sentence_and_status_2(said, arguments, words):

@@ -19,7 +19,7 @@ LANGUAGES = {".cu": Language.CUDA, ".cpp": Language.CPP, ".cc": Language.CPP}
 FENCE = re.compile(r"^```(cuda|cpp|c\+\+|python)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WORDS = {"cuda": Language.CUDA, "cpp": Language.CPP, "c++": Language.CPP}
 FOREIGN = (
-    "is a foreign ModelNew file; only kernels with a plan can be checked so far "
+    "is a foreign ModelNew file, which can be checked; a search starts from a kernel with a plan "
     "(a .cu or .cpp file with plan.py beside it)"
 )
 

@@ -6,13 +6,29 @@ from pathlib import Path
 from rich.text import Text
 
 from graphs.summary import against_best
-from tools.nouns import Baselines, Candidate, Evaluation, Isolation, TracePolicy, Value, Verdict
+from tools.evaluate.clock.statistics import percentile
+from tools.evaluate.foreign.intake import is_foreign, read_foreign
+from tools.evaluate.foreign.request import Foreign
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Clocks,
+    Evaluation,
+    Isolation,
+    Measurement,
+    Refusal,
+    TracePolicy,
+    Value,
+    Verdict,
+)
 from tools.nouns.run import BaselineSummary
+from tools.tasks import read_source
 from ui.cards import comparison_words
 from ui.commands.candidates import read_candidate
 from ui.commands.judge import baselines_of, judge, traced
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
-from ui.complaints import allowed_precisions, existing_file
+from ui.complaints import Complaint, allowed_precisions, existing_file, refused
 from ui.words import VERDICT, one_line, plain
 
 
@@ -25,10 +41,14 @@ class CheckResult(Value):
     precision: str
     coverage: float | None
     error_ratio: float | None
+    allclose_1e4: bool | None
+    allclose_1e2: bool | None
     speedup_vs_eager: float | None
     speedup_vs_best_baseline: float | None
     ci95: tuple[float, float] | None
     baselines: dict[str, BaselineSummary]
+    clocks: Clocks | None
+    not_verified: tuple[str, ...]
     isolation: Isolation
 
 
@@ -40,11 +60,12 @@ def check(
     target: str,
     json: str | None,
     allow: str | None = None,
+    record: str | None = None,
 ) -> None:
-    """Judge a candidate as finalists of a search are judged."""
+    """Judge a candidate, ours or foreign, as finalists of a search are judged."""
     file = existing_file(file).absolute()
     check_json(json)
-    candidate = read_candidate(path)
+    candidate = read(path, file, record)
     policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
     evaluation, baselines = asyncio.run(_judged(candidate, file, policy, target))
     result = result_of(evaluation, baselines)
@@ -54,17 +75,53 @@ def check(
         tell(result, evaluation)
 
 
+def read(path: Path, task: Path, record: str | None) -> Candidate | Foreign:
+    """The candidate at a path; Complaint or ContractError when there is none."""
+    if not is_foreign(path):
+        if record is not None:
+            raise Complaint(f"{path} holds no records, so there is none to choose")
+        return read_candidate(path)
+    text = read_source(task)
+    found = text if isinstance(text, Refusal) else read_foreign(path, text, record)
+    if isinstance(found, Refusal):
+        raise refused(found)
+    return found
+
+
 async def _judged(
-    candidate: Candidate, file: Path, policy: TracePolicy, target: str
+    candidate: Candidate | Foreign, file: Path, policy: TracePolicy, target: str
 ) -> tuple[Evaluation, Baselines]:
     say = remarks()
     async with judge(target) as executor:
         say.print(f"tracing {file}", style="dim", markup=False)
         task = await traced(executor, file, policy)
+        if isinstance(candidate, Foreign):
+            say.print(f"judging {candidate.name}", style="dim", markup=False)
+            evaluation = await executor.check_foreign(task, candidate)
+            return evaluation, compared(evaluation)
         say.print("timing PyTorch", style="dim")
         baselines = await baselines_of(executor, task)
         say.print(f"judging candidate {candidate.id}", style="dim")
         return await executor.evaluate(task, candidate, "certify"), baselines
+
+
+def compared(evaluation: Evaluation) -> Baselines:
+    """The baselines as they were timed beside a candidate, where nothing else timed them."""
+    return Baselines(
+        items=tuple(
+            Baseline(
+                name=item.baseline,
+                measurement=Measurement(
+                    median_ms=item.baseline_ms,
+                    p10_ms=percentile(item.baseline_samples_ms, 10),
+                    p90_ms=percentile(item.baseline_samples_ms, 90),
+                    samples_ms=item.baseline_samples_ms,
+                    conditions=item.conditions,
+                ),
+            )
+            for item in evaluation.comparisons
+        )
+    )
 
 
 def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
@@ -79,6 +136,8 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         precision=found.precision,
         coverage=found.coverage,
         error_ratio=found.error_ratio,
+        allclose_1e4=found.allclose_1e4,
+        allclose_1e2=found.allclose_1e2,
         speedup_vs_eager=eager.ratio if eager else None,
         speedup_vs_best_baseline=hardest.ratio if hardest else None,
         ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
@@ -89,6 +148,8 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
             )
             for item in baselines.items
         },
+        clocks=evaluation.clocks,
+        not_verified=found.not_verified,
         isolation=found.isolation,
     )
 
@@ -105,6 +166,17 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
             out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
     for item in evaluation.comparisons:
         out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
+    if result.method:
+        out.print(Text(f"method: {plain(result.method)}"))
+    if result.clocks is not None:
+        out.print(
+            Text(
+                f"clocks: ours {result.clocks.wall_ms:.4g} ms, its own {result.clocks.own_ms:.4g} "
+                f"ms, summed work {result.clocks.work_ms:.4g} ms a call"
+            )
+        )
     if result.error_ratio is not None:
         out.print(f"error {result.error_ratio:.2f} times PyTorch's own ({result.precision})")
+    for remark in result.not_verified:
+        out.print(Text(f"not verified: {plain(remark)}", style="dim"))
     out.print(Text(f"isolation: {plain(result.isolation.words)}", style="dim"))

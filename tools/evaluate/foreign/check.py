@@ -13,6 +13,7 @@ from tools.evaluate.foreign.host.guest_process import GuestProcess
 from tools.evaluate.foreign.host.usher import Usher
 from tools.evaluate.foreign.request import Ends, ForeignRequest
 from tools.evaluate.messages import Broken, Judged
+from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
@@ -34,7 +35,9 @@ async def judge_foreign(request: ForeignRequest, scratch: Path) -> Evaluation:
     Raises:
         WorkerBrokenError: the judge itself failed.
     """
-    async with _guests(scratch, request.rules) as (candidate, reference):
+    device = request.hardware.kind
+    async with _guests(scratch, request.rules, device) as (candidate, reference):
+        isolation = candidate.isolation
         usher = Usher({"candidate": candidate, "reference": reference})
         ends = Ends(
             candidate=candidate.descriptor,
@@ -45,22 +48,24 @@ async def judge_foreign(request: ForeignRequest, scratch: Path) -> Evaluation:
             evaluation = await _asked(request.model_copy(update={"ends": ends}), scratch)
         finally:
             await usher.aclose()
-    verification = evaluation.verification.model_copy(update={"isolation": ISOLATION})
+    verification = evaluation.verification.model_copy(update={"isolation": isolation})
     return evaluation.model_copy(update={"verification": verification})
 
 
 @asynccontextmanager
-async def _guests(scratch: Path, rules: Rules) -> AsyncIterator[tuple[GuestProcess, GuestProcess]]:
+async def _guests(
+    scratch: Path, rules: Rules, device: str
+) -> AsyncIterator[tuple[GuestProcess, GuestProcess]]:
     async with (
-        _guest(scratch / "guest", rules) as candidate,
-        _guest(scratch / "guest-of-the-reference", rules) as reference,
+        _guest(scratch / "guest", rules, device) as candidate,
+        _guest(scratch / "guest-of-the-reference", rules, device) as reference,
     ):
         yield candidate, reference
 
 
 @asynccontextmanager
-async def _guest(scratch: Path, rules: Rules) -> AsyncIterator[GuestProcess]:
-    guest = await GuestProcess.start(scratch, rules)
+async def _guest(scratch: Path, rules: Rules, device: str) -> AsyncIterator[GuestProcess]:
+    guest = await GuestProcess.start(scratch, rules, device)
     try:
         yield guest
     finally:
@@ -71,7 +76,13 @@ async def _asked(request: ForeignRequest, scratch: Path) -> Evaluation:
     assert request.ends is not None
     ends = request.ends
     inherited = (ends.candidate, ends.reference, ends.usher)
-    worker = await WorkerProcess.start(scratch / "judge", request.rules, inherited)
+    worker = await WorkerProcess.start(
+        scratch / "judge",
+        request.rules,
+        inherited,
+        device=request.hardware.kind,
+        readable=beside(request.task.source, request.task.path),
+    )
     try:
         reply = await worker.ask(request, request.rules.reference_s)
     finally:

@@ -83,7 +83,7 @@ class ForeignLadder:
         try:
             self._try_everything()
         except RejectedError as found:
-            return found.verdict, found.reason
+            return self._sharpened(found)
         except UnverifiableError as error:
             return Verdict.OUT_OF_MEMORY, f"not verified: {error}"
         except (torch.OutOfMemoryError, MemoryError) as error:
@@ -92,6 +92,17 @@ class ForeignLadder:
             return Verdict.CRASHED, f"the reference itself failed: {refused}"
         used = ", ".join(dict.fromkeys(self._sentence.distributions))
         return Verdict.CORRECT, f"right on inputs drawn from {used}"
+
+    def _sharpened(self, found: RejectedError) -> tuple[Verdict, str]:
+        """A result that is not there when the call returns has a reason where streams are made."""
+        unfinished = (Verdict.WRONG_RESULT, Verdict.NOT_WRITTEN, Verdict.STALE_RESULT)
+        watched = self._rules.has(Defence.CLOCKS_AGREE)
+        if self._read.streams and found.verdict in unfinished and watched:
+            return Verdict.CHEATING, (
+                "its work goes on on a stream of its own after the call returned, where the "
+                f"current stream does not wait for it: {found.reason}"
+            )
+        return found.verdict, found.reason
 
     def _try_everything(self) -> None:
         if self._rules.has(Defence.ALLOW_LIST) and self._read.forbidden:

@@ -21,6 +21,8 @@ OWN = (
 )  # fmt: skip
 COMPILERS = ("torch.compile", "torch.jit.", "torch._dynamo.optimize", "torch._inductor.compile")
 GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
+STREAMS = ("torch.cuda.Stream", "torch.cuda.stream", "torch.Stream", "torch.cuda.set_stream")
+_STREAM_CALLS = ("cudaStreamCreate", "cuStreamCreate", "getStreamFromPool")
 PRYING = (
     "gc.get_objects", "gc.get_referrers", "gc.get_referents", "inspect.currentframe",
     "inspect.stack", "inspect.getouterframes", "inspect.trace", "sys._getframe",
@@ -39,6 +41,7 @@ class Reading(Value):
         compiles: PyTorch's compiler that the forward reaches, by name.
         graphs: Whether the forward reaches a CUDA graph.
         falls_back: Whether an exception in the forward leads on to other code.
+        streams: Whether the file makes streams of its own.
     """
 
     forbidden: tuple[str, ...] = ()
@@ -46,6 +49,7 @@ class Reading(Value):
     compiles: str = ""
     graphs: bool = False
     falls_back: bool = False
+    streams: bool = False
 
 
 def read(source: str, entry: str, reference: str = "", reference_entry: str = "Model") -> Reading:
@@ -80,6 +84,7 @@ def read(source: str, entry: str, reference: str = "", reference_entry: str = "M
         own=own,
         compiles=compilers[0] if compilers else "",
         graphs=any(name.startswith(GRAPHS) for name in dotted),
+        streams=any(name.startswith(STREAMS) for name in dotted) or names.mentions(_STREAM_CALLS),
         falls_back=own and any(_falls_back(node) for part in reach.called for node in alive(part)),
     )
 

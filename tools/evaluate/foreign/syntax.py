@@ -49,7 +49,11 @@ class Names:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for item in node.names:
                     self._meaning[item.asname or item.name] = f"{node.module}.{item.name}"
-        self._imports = set(self._meaning)
+        self._texts = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 target, value = node.targets[0], self.dotted(node.value)
@@ -72,6 +76,10 @@ class Names:
         while isinstance(node, ast.Attribute):
             node = node.value
         return isinstance(node, ast.Name) and node.id in self._meaning
+
+    def mentions(self, words: Sequence[str]) -> bool:
+        """Whether a string of the file, such as a kernel's source, holds one of the words."""
+        return any(word in text for text in self._texts for word in words)
 
     def _fetched(self, node: ast.Call) -> str:
         """`getattr(torch, "compile")` is `torch.compile`."""

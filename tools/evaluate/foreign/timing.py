@@ -57,7 +57,9 @@ class Timing:
         theirs.arrange(self._rules.reference_s)
         for name in self._request.compare_to:
             evaluation = self._beside(name, ours, theirs, most, evaluation)
-        return evaluation
+        told = (*evaluation.verification.not_verified, *self._failures)
+        verification = evaluation.verification.model_copy(update={"not_verified": told})
+        return evaluation.model_copy(update={"verification": verification})
 
     def _beside(
         self, name: str, ours: Stand, theirs: Stand, most: int, evaluation: Evaluation
@@ -104,8 +106,7 @@ class Timing:
         if not self._rules.has(Defence.CLOCKS_AGREE):
             return
         clocks = duel.readings.clocks(work_ms)
-        calls = round(median([r.calls for r in duel.readings.candidate]))
-        words = disagreement(clocks, calls, self._parallel(work_ms), self._rules)
+        words = disagreement(duel.readings, clocks, self._parallel(work_ms), self._rules)
         if words:
             raise RejectedError(Verdict.CHEATING, words)
 
@@ -125,7 +126,7 @@ class Timing:
         try:
             self._make(seat, name)
         except (GuestFailedError, GuestLostError) as error:
-            self._failures.append(f"{name}: {error}")
+            self._failures.append(f"{name} could not be made: {error}")
             return False
         return True
 

@@ -5,9 +5,9 @@ that came and went between two readings.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from tools.evaluate.process.memory import resident_bytes
 from tools.nouns.value import Value
 
 _PROC = Path("/proc")
@@ -23,39 +23,21 @@ class Books(Value):
     names: tuple[str, ...] = ()
 
 
-def family(pid: int) -> list[int]:
-    """The process and its descendants; empty when it is gone."""
-    parents = {child: parent for child in _numbers() if (parent := _parent(child)) is not None}
-    members = [pid] if pid in parents else []
-    for member in members:
-        members += [child for child, parent in parents.items() if parent == member]
-    return members
+def books(members: Sequence[int], held_bytes: int) -> Books:
+    """What these processes used, and how many threads they have now.
 
-
-def books(pid: int) -> Books:
-    """Everything the family used and holds."""
-    members = family(pid)
+    Args:
+        members: of one tree, by their numbers as this program sees them.
+        held_bytes: what they hold together.
+    """
     tasks = {member: _tasks(member) for member in members}
     return Books(
         cpu_ms=sum(_ran_ns(m, t) for m, numbers in tasks.items() for t in numbers) / 1e6,
         threads=sum(len(numbers) for numbers in tasks.values()),
         processes=len(members),
-        held_bytes=sum(resident_bytes(member) for member in members),
+        held_bytes=held_bytes,
         names=tuple(_name(member) for member in members),
     )
-
-
-def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name stands in parentheses and may hold anything, parentheses included.
-    return int(text.rpartition(")")[2].split()[1])
 
 
 def _tasks(pid: int) -> list[int]:

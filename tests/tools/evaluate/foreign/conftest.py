@@ -1,0 +1,68 @@
+"""A small task, and a way to have foreign code judged against it in real processes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tools.evaluate.foreign.check import judge_foreign
+from tools.evaluate.foreign.request import Foreign, ForeignRequest
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.rules import Rules
+from tools.nouns import Task, TracePolicy
+
+TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(columns) + 0.5)
+
+    def forward(self, x):
+        return torch.softmax(x, dim=1) * self.weight
+
+def get_inputs():
+    return [torch.randn(32, 200)]
+
+def get_init_inputs():
+    return [200]
+"""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory) -> Task:
+    folder = tmp_path_factory.mktemp("task")
+    (folder / "task.py").write_text(TASK)
+
+    async def traced():
+        executor = LocalExecutor.create("cpu", folder / "scratch")
+        try:
+            return await executor.read(folder / "task.py", TracePolicy())
+        finally:
+            await executor.aclose()
+
+    found = asyncio.run(traced())
+    assert isinstance(found, Task)
+    return found
+
+
+@pytest.fixture
+def judged(task, tmp_path: Path):
+    """Judges a ModelNew: `await judged(source)`, with `against` baselines to time it beside."""
+
+    async def judge(source: str, *, against=(), rules: Rules | None = None):
+        from tools.hardware import detect
+
+        request = ForeignRequest(
+            task=task,
+            hardware=detect("cpu"),
+            rules=rules or Rules(),
+            foreign=Foreign(name="candidate", source=source),
+            seed=7,
+            compare_to=tuple(against),
+        )
+        return await judge_foreign(request, tmp_path)
+
+    return judge

@@ -1,0 +1,185 @@
+"""Foreign code in real guests on the CPU: honest code passes, and each lie has its own reason."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tools.evaluate.defences import Defence
+from tools.evaluate.rules import Rules
+from tools.nouns import Verdict
+
+HEAD = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(columns) + 0.5)
+"""
+
+HONEST = f"""{HEAD}
+    def forward(self, x):
+        e = torch.exp(x - x.amax(1, keepdim=True))
+        return e / e.sum(1, keepdim=True) * self.weight
+"""
+
+KERNEL = r"""
+#include <math.h>
+extern "C" void softmax(const float* x, const float* w, float* y, long rows, long columns) {
+  for (long r = 0; r < rows; r++) {
+    const float* a = x + r * columns;
+    float* b = y + r * columns;
+    float most = a[0];
+    double sum = 0;
+    for (long c = 1; c < columns; c++) most = a[c] > most ? a[c] : most;
+    for (long c = 0; c < columns; c++) { b[c] = expf(a[c] - most); sum += b[c]; }
+    for (long c = 0; c < columns; c++) b[c] = (float)(b[c] / sum) * w[c];
+  }
+}
+"""
+
+
+async def test_honest_library_calls_pass_and_are_called_that(judged):
+    found = await judged(HONEST)
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.verification.method.startswith("library rearrangement")
+    assert found.verification.allclose_1e4
+    assert found.verification.allclose_1e2
+    assert found.prepare_ms is not None
+
+
+@pytest.fixture
+def library(tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    (tmp_path / "softmax.cpp").write_text(KERNEL)
+    made = tmp_path / "softmax.so"
+    command = ["g++", "-O2", "-shared", "-fPIC", str(tmp_path / "softmax.cpp"), "-o", str(made)]
+    subprocess.run(command, check=True)
+    return made
+
+
+async def test_a_kernel_of_its_own_is_seen_to_do_the_work(judged, library):
+    found = await judged(f"""import ctypes
+{HEAD}
+        self.kernel = ctypes.CDLL({str(library)!r}).softmax
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        pointers = [ctypes.c_void_p(t.data_ptr()) for t in (x, self.weight, y)]
+        self.kernel(*pointers, ctypes.c_long(x.shape[0]), ctypes.c_long(x.shape[1]))
+        return y
+""")
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.verification.method == "own kernels, reported by the guest"
+
+
+async def test_it_is_timed_beside_pytorch_by_three_clocks(judged):
+    found = await judged(HONEST, against=("eager",), rules=Rules(certify_s=0.2))
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    (comparison,) = found.comparisons
+    assert comparison.baseline == "eager"
+    assert comparison.pairs >= Rules().pairs_min
+    assert found.clocks is not None
+    assert found.clocks.own_ms > 0
+    assert found.clocks.protocol_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("forward", "verdict", "words"),
+    [
+        ("return torch.softmax(x, 1)", Verdict.WRONG_RESULT, "are wrong"),
+        ("return torch.softmax(x, 1)[1:]", Verdict.WRONG_SHAPE, "expected float32[32, 200]"),
+        ("x.zero_(); return x * self.weight", Verdict.INPUT_MUTATED, "input 0 was changed"),
+        (
+            "class Lazy(torch.Tensor): pass\n        "
+            "return (torch.softmax(x, 1) * self.weight).as_subclass(Lazy)",
+            Verdict.CHEATING,
+            "not a plain tensor",
+        ),
+        (
+            "key = x.data_ptr(), x.shape\n        "
+            "self.kept = getattr(self, 'kept', {})\n        "
+            "self.kept.setdefault(key, torch.softmax(x, 1) * self.weight)\n        "
+            "return self.kept[key]",
+            Verdict.STALE_RESULT,
+            "a result is kept between calls",
+        ),
+        (
+            "self.first = getattr(self, 'first', self.weight.clone())\n        "
+            "return torch.softmax(x, 1) * self.first",
+            Verdict.STALE_RESULT,
+            "with other weights",
+        ),
+        (
+            "import threading, time\n        y = torch.empty_like(x)\n        "
+            "def late(): time.sleep(0.05); y.copy_(torch.softmax(x, 1) * self.weight)\n        "
+            "threading.Thread(target=late).start()\n        return y",
+            Verdict.CHEATING,
+            "outlive its calls",
+        ),
+        (
+            "import os\n        os.fork() or __import__('time').sleep(30)\n        "
+            "return torch.softmax(x, 1) * self.weight",
+            Verdict.CHEATING,
+            "processes running",
+        ),
+        (
+            'import os\n        print(\'{"verdict": "correct"}\', flush=True)\n        os._exit(0)',
+            Verdict.CRASHED,
+            "ended its process with exit status 0",
+        ),
+        (
+            "import ctypes\n        return ctypes.string_at(0)",
+            Verdict.ILLEGAL_ACCESS,
+            "segmentation fault",
+        ),
+        (
+            "return ModelNew.forward(self, x)",
+            Verdict.LAUNCH_ERROR,
+            "recursion",
+        ),
+    ],
+    ids=lambda value: value.split("\n")[0][:24] if isinstance(value, str) else "",
+)
+async def test_each_failure_is_named(judged, forward, verdict, words):
+    found = await judged(f"{HEAD}\n    def forward(self, x):\n        {forward}\n")
+    assert found.verdict is verdict, found.verification.reason
+    assert words in found.verification.reason
+
+
+async def test_a_guest_that_hangs_is_stopped(judged):
+    rules = Rules(candidate_s=2.0, candidate_slowdown=1.0)
+    found = await judged(
+        f"{HEAD}\n    def forward(self, x):\n        while True: pass\n", rules=rules
+    )
+    assert found.verdict is Verdict.TIMED_OUT
+    assert "did not finish within" in found.verification.reason
+
+
+async def test_a_clock_of_its_own_that_is_stopped_disagrees_with_ours(judged):
+    source = f"""
+import time
+{HEAD}
+    def forward(self, x):
+        time.sleep(0.02)
+        return torch.softmax(x, 1) * self.weight
+
+import tools.evaluate.foreign.guest.clocks as clocks
+globals()["fool"] = vars(clocks.HostClock)
+import types
+def still(self, call):
+    call()
+    return 0.001
+type.__setattr__(clocks.HostClock, "time_ms", still)
+"""
+    fast = Rules(certify_s=0.2)
+    found = await judged(source, against=("eager",), rules=fast)
+    assert found.verdict is Verdict.CHEATING
+    assert "the three clocks disagree" in found.verification.reason
+    off = fast.model_copy(update={"switched_off": (Defence.CLOCKS_AGREE,)})
+    found = await judged(source, against=("eager",), rules=off)
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.comparisons[0].ratio < 0.5  # our clock saw the sleep all the same
