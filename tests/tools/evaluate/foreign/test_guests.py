@@ -1,5 +1,6 @@
 """Foreign code in real guests on the CPU: honest code passes, and each lie has its own reason."""
 
+import base64
 import shutil
 import subprocess
 
@@ -62,9 +63,13 @@ def library(tmp_path):
 
 
 async def test_a_kernel_of_its_own_is_seen_to_do_the_work(judged, library):
-    found = await judged(f"""import ctypes
+    # Behind a wall only its own folder exists for a guest, so the library comes with the file.
+    text = base64.b64encode(library.read_bytes())
+    found = await judged(f"""import base64, ctypes, pathlib
 {HEAD}
-        self.kernel = ctypes.CDLL({str(library)!r}).softmax
+        made = pathlib.Path("softmax.so").absolute()
+        made.write_bytes(base64.b64decode({text!r}))
+        self.kernel = ctypes.CDLL(str(made)).softmax
 
     def forward(self, x):
         y = torch.empty_like(x)
@@ -168,12 +173,10 @@ import time
         return torch.softmax(x, 1) * self.weight
 
 import tools.evaluate.foreign.guest.clocks as clocks
-globals()["fool"] = vars(clocks.HostClock)
-import types
 def still(self, call):
     call()
     return 0.001
-type.__setattr__(clocks.HostClock, "time_ms", still)
+type.__setattr__(clocks.HostClock, "time_ms", still)  # not seen by a reading of the source
 """
     fast = Rules(certify_s=0.2)
     found = await judged(source, against=("eager",), rules=fast)
@@ -182,4 +185,4 @@ type.__setattr__(clocks.HostClock, "time_ms", still)
     off = fast.model_copy(update={"switched_off": (Defence.CLOCKS_AGREE,)})
     found = await judged(source, against=("eager",), rules=off)
     assert found.verdict is Verdict.CORRECT, found.verification.reason
-    assert found.comparisons[0].ratio < 0.5  # our clock saw the sleep all the same
+    assert found.comparisons[0].candidate_ms >= 20.0  # our clock saw the sleep all the same
