@@ -175,13 +175,17 @@ def close_files(settings: dict[str, Any]) -> None:
             check(_libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, b"size=4k"), place)
         else:
             check(_libc.mount(b"/dev/null", place.encode(), None, _BIND, None), place)
+    # Root may write to the system's settings through a new /proc without any capability.
+    check(_libc.mount(b"/proc/sys", b"/proc/sys", None, _BIND, None), "mount /proc/sys")
+    read_only("/proc/sys", True, 0)
     if "files" in settings["without"]:
         return
     path = scratch.encode()
     check(_libc.mount(path, path, None, _BIND | _RECURSIVE, None), scratch)
     read_only("/", True, _AT_RECURSIVE)
-    read_only(scratch, False, 0)
-    read_only("/dev/shm", False, 0)
+    # A GPU's driver does not start where device nodes or its own process's files are read-only.
+    for place in (scratch, "/dev/shm", "/dev", "/proc"):
+        read_only(place, False, 0)
     os.chdir(scratch)  # the folder as it was mounted now
 
 
