@@ -62,7 +62,7 @@ class ModelCoder:
         self._fallback = fallback
         self._repertoire = repertoire
         self._start = start
-        self._language = repertoire.language
+        self._language, self._architecture = repertoire.language, hardware.architecture
         self._rounds = Rounds(voice, task, self._language)
         self._coder = Words(
             "coder", "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
@@ -138,7 +138,7 @@ class ModelCoder:
         wrap = order.idea.origin == PERSON and self._start is not None and not self._start.plan
         return self._coder.messages(
             **self._standing,
-            craft=craft(self._language),
+            craft=craft(self._language, self._architecture),
             roofline=self._roofline,
             strategy=order.strategy.text if order.strategy else "",
             steering=_wishes(order.steering),

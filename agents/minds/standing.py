@@ -12,6 +12,7 @@ from tools.compile.includes import ALLOWED
 from tools.evaluate.rules import Rules
 from tools.nouns import Language
 
+HOPPER = "sm_90a"
 # What torch's allocators align to, on a GPU and on the host.
 _ALIGNMENT_BYTES = {Language.CUDA: 256, Language.CPP: 64}
 
@@ -37,9 +38,12 @@ def contract_summary(language: Language) -> str:
     )
 
 
-def craft(language: Language) -> str:
-    """What tends to make kernels of this language fast."""
-    return section(f"craft-{language.value}")
+def craft(language: Language, architecture: str | None = None) -> str:
+    """What tends to make kernels of this language fast, on that architecture where it is named."""
+    words = section(f"craft-{language.value}")
+    if language is Language.CUDA and architecture == HOPPER:
+        return f"{words}\n\n{section('craft-hopper')}"
+    return words
 
 
 def _listed(words: Iterable[str]) -> str:
