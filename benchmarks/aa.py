@@ -115,6 +115,7 @@ def series(target: str, size: tuple[int, int], count: int, seconds: float) -> li
                 "ratio": compared.ratio,
                 "interval": [compared.ci95_low, compared.ci95_high],
                 "noise": noise,
+                "noise_applied": compared.noise,
                 "pairs": compared.pairs,
                 "median_ms": compared.candidate_ms,
                 "seconds": time.perf_counter() - started,
