@@ -1,0 +1,92 @@
+"""Foreign code in guests on a GPU: device memory is shared by descriptor, three clocks agree."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.local import LocalExecutor
+from tools.nouns import Task, TracePolicy, Verdict
+
+pytestmark = pytest.mark.gpu
+
+TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(columns) + 0.5)
+
+    def forward(self, x):
+        return torch.nn.functional.silu(x * self.weight)
+
+def get_inputs():
+    return [torch.randn(1024, 2048)]
+
+def get_init_inputs():
+    return [2048]
+"""
+
+HEAD = """
+import torch, triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def fused(x, w, y, n, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    v = tl.load(x + at, mask=inside) * tl.load(w + at % columns, mask=inside)
+    tl.store(y + at, v / (1 + tl.exp(-v)), mask=inside)
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(columns) + 0.5)
+        self.side = torch.cuda.Stream()
+"""
+
+HONEST = f"""{HEAD}
+    def forward(self, x):
+        y = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), 1024),)
+        fused[grid](x, self.weight, y, x.numel(), x.shape[1], BLOCK=1024)
+        return y
+"""
+
+SIDE_STREAM = f"""{HEAD}
+    def forward(self, x):
+        y = torch.empty_like(x)
+        with torch.cuda.stream(self.side):
+            for _ in range(40):
+                y.copy_(torch.nn.functional.silu(x * self.weight))
+        return y
+"""
+
+
+async def judged(folder: Path, source: str, *, timed: bool):
+    (folder / "task.py").write_text(TASK)
+    executor = LocalExecutor.create("cuda", folder / "scratch")
+    try:
+        task = await executor.read(folder / "task.py", TracePolicy())
+        assert isinstance(task, Task)
+        return await executor.check_foreign(task, Foreign(name="it", source=source), timed=timed)
+    finally:
+        await executor.aclose()
+
+
+async def test_a_triton_kernel_is_accepted_and_its_clocks_agree(tmp_path):
+    found = await judged(tmp_path, HONEST, timed=True)
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.verification.method.startswith("own kernels")
+    assert found.clocks is not None
+    assert found.clocks.work_ms <= 1.3 * found.clocks.wall_ms + 0.1
+    assert {item.baseline for item in found.comparisons} >= {"eager", "graph"}
+
+
+async def test_a_side_stream_is_seen_by_what_is_not_there(tmp_path):
+    found = await judged(tmp_path, SIDE_STREAM, timed=False)
+    assert found.verdict is Verdict.CHEATING, found.verification.reason
+    assert "a stream of its own" in found.verification.reason
