@@ -165,8 +165,16 @@ async def _model(choice: Choice) -> Row:
 
 
 async def _isolation() -> Row:
-    words = "workers are plain processes: no key in their environment, hard time and memory limits"
-    return Row(subject="isolation", outcome="optional", words=words)
+    """Start a process behind the wall for the device here, and hear what it could reach."""
+    from tools.evaluate.process.walls import wall
+    from tools.hardware import detect
+    from tools.nouns import WallKind
+
+    found = wall(detect("auto").kind).isolation
+    if found.kind is WallKind.BUBBLEWRAP:
+        return Row(subject="isolation", outcome="works", words=found.words)
+    remedy = "apt-get install bubblewrap"
+    return Row(subject="isolation", outcome="optional", words=found.words, remedy=remedy)
 
 
 def _print(rows: tuple[Row, ...]) -> None:
