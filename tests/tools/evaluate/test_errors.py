@@ -91,6 +91,17 @@ def test_kernelbenchs_tolerance_is_reported_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("got", "own"),
+    [(100.0, 101.009), (101.009, 100.0), (float("nan"), float("nan")), (float("inf"),) * 2],
+)
+def test_kernelbenchs_tolerance_is_torchs_with_the_candidate_second(got, own) -> None:
+    ours, theirs = torch.full((4,), got), torch.full((4,), own)
+    for tolerance in (1e-4, 1e-2):
+        expected = torch.allclose(theirs, ours, atol=tolerance, rtol=tolerance)
+        assert allclose(ours, theirs, tolerance, CHUNK) == expected
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda t: t * 0, "all zeros"),

@@ -44,6 +44,26 @@ torch.testing.assert_close(model.running, model_new.running)
     outside(BEGIN + code, tmp_path / "reference.py", path, cwd=tmp_path)
 
 
+def test_the_protocol_of_trials_and_training_mode_is_kept(material, softmax, outside, tmp_path):
+    """Trial seeds come from one generator, modules stay as constructed and move by type."""
+    path = export_kernelbench(material(*softmax), tmp_path / "model_new.py")
+    (tmp_path / "reference.py").write_text(softmax[0])
+    code = """
+assert model_new.training == model.training
+torch.manual_seed(42)
+seeds = [torch.randint(0, 2**32 - 1, (1,)).item() for _ in range(5)]
+with torch.no_grad():
+    for seed in seeds:
+        torch.manual_seed(seed)
+        inputs = [x.to(dtype=torch.float32) for x in get_inputs()]
+        first = model.to(dtype=torch.float32)(*inputs)
+        second = model_new.to(dtype=torch.float32)(*inputs)
+        assert first.shape == second.shape
+        assert torch.allclose(first, second, atol=1e-4, rtol=1e-4)
+"""
+    outside(BEGIN + code, tmp_path / "reference.py", path, cwd=tmp_path)
+
+
 def test_what_was_not_verified_is_an_error_and_no_fallback(material, softmax, outside, tmp_path):
     path = export_kernelbench(material(*softmax), tmp_path / "model_new.py")
     (tmp_path / "reference.py").write_text(softmax[0])

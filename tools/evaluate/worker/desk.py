@@ -86,10 +86,10 @@ class Desk:
     def _audit(self, request: AuditRequest) -> Audited:
         task, hardware, rules = request.task, request.hardware, request.rules
         self._say("the reference runs", rules.reference_s, "reference")
-        needs = needs_of(task, hardware, rules)
-        if (refusal := refusal_for(task, needs, hardware.name)) is not None:
-            return Audited(refusal=refusal)
         try:
+            needs = needs_of(task, hardware, rules)
+            if (refusal := refusal_for(task, needs, hardware.name)) is not None:
+                return Audited(refusal=refusal)
             found = self._at(task, hardware, rules, request.seed).findings
         except RefusedError as refused:
             return Audited(refusal=refused.refusal)
@@ -103,8 +103,9 @@ class Desk:
     def _dispatch(self, request: DispatchRequest) -> DispatchSeen:
         task, hardware, rules = request.task, request.hardware, request.rules
         self._say("the reference is profiled", rules.reference_s, "reference")
-        needs = needs_of(task, hardware, rules)
+        needs = None
         try:
+            needs = needs_of(task, hardware, rules)
             kernels = self._at(task, hardware, rules, request.seed).dispatched()
         except (RefusedError, MemoryError, RuntimeError) as error:
             words = " ".join(str(error).split())[:300] or "out of memory"

@@ -2,7 +2,7 @@
 
 Each is replaced alone, and the new answer is handed in as one to the old question: where the
 judge takes it, that input or parameter does not matter within the bound. Nothing is claimed
-before several draws, and for inputs two distributions, agree.
+before several draws of two distributions agree.
 """
 
 from __future__ import annotations
@@ -99,8 +99,11 @@ Change = Callable[[Sample, int], tuple[Tensor, ...] | None]
 def _never_matters(subject: Subject, first: Sample, change: Change, seed: int) -> bool:
     """Whether the judge takes the changed answer for every draw; the first "no" decides."""
     for number in range(CONFIRMATIONS):
-        sample = first if number == 0 else subject.sample("task", fresh_seed(seed, "again", number))
+        elsewhere = number == 1 and applicable(subject.task, "normal")
+        distribution = "normal" if elsewhere else "task"
         try:
+            again = fresh_seed(seed, "again", number)
+            sample = first if number == 0 else subject.sample(distribution, again)
             changed = change(sample, number)
         except RefusedError:
             return False
