@@ -100,6 +100,7 @@ async def test_on_a_cpu_each_launch_is_timed_and_the_rest_is_the_plans(task, tmp
     assert sum(item.share for item in profile.times) == pytest.approx(1.0)
     assert times["twice"].time_ms > times["plan"].time_ms > 0
     assert profile.missing == ()
+    assert {"vectorised_loops", "packed_share"} <= {item.name for item in profile.code}
     assert profile.seconds > 0
 
 
