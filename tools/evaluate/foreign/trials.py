@@ -13,6 +13,7 @@ from tools.evaluate.foreign.messages import Done
 from tools.evaluate.judge.bench import Bench, Draw, tensors
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.memory import refill
+from tools.evaluate.judge.renewal import redraw as move_weights
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials
 from tools.evaluate.judge.truth import Truth
@@ -51,6 +52,9 @@ class ForeignTrials(Trials):
             listed = ", ".join(missing[:3])
             return f"other weights: the candidate has no {listed}, so they cannot be changed"
         redraw(self._bench, seed)
+        # A module's own draw is often the same ones and zeros again.
+        source = torch.Generator(self._bench.device).manual_seed(seed)
+        move_weights(self._bench.reference.module, source)
         live = self._bench.reference.weights()
         for name in names:
             refill(self._weights[name], live[name])
