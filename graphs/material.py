@@ -1,6 +1,6 @@
 """What an export is made of, gathered from a run's archive."""
 
-from tools.archive import Archive, RunError
+from tools.archive import Archive, RunError, apart
 from tools.export import ExportRefusedError, Material
 
 
@@ -35,6 +35,13 @@ def _best(archive: Archive) -> str:
     if summary is not None and summary.best is not None:
         return summary.best.candidate
     standing = archive.best()
+    if standing is None and (others := apart(archive.standings())):
+        first = others[0]
+        raise ExportRefusedError(
+            f"run {archive.id} has no correct candidate in an allowed precision; "
+            f"{first.candidate.id} {first.evaluation.verification.apart} (name it with --candidate "
+            "and --force exports it)"
+        )
     if standing is None:
         raise ExportRefusedError(f"run {archive.id} has no correct candidate to export")
     return standing.candidate.id

@@ -26,6 +26,7 @@ from graphs.hearing import keep_manner
 from graphs.judging import comparable_ms
 from graphs.minds import keep_models, minds_for, models_of
 from graphs.nodes.closing import keep_rule
+from graphs.rules import keep_rules
 from graphs.search import SearchGraph, build_search
 from graphs.starting import keep_start, refusal
 from graphs.state import START_STATE, SearchState
@@ -115,6 +116,7 @@ async def start_search(
             keep_models(archive, models)
             keep_start(archive, start)
             keep_rule(archive)
+            keep_rules(archive, judge)
             minds = make_minds or minds_for(models)
             context = _context(archive, judge, minds, listener, control, patience_s, overhear)
             return await _session(context, resumed=False)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphs.events import EVENT, BaselinesMeasured, Event, Profiled, RunFinished, RunStarted
+from graphs.rules import rules_of
 from tools.archive import Archive, RunRecord, Standing, Written
 from tools.archive.ranking import apart, ranked
+from tools.evaluate.rules import Rules
 from tools.nouns import (
     Analysis,
     Baselines,
@@ -28,7 +30,10 @@ _NOT_KNOWN = Isolation(kind=WallKind.UNKNOWN, words="unknown")
 
 @dataclass(frozen=True)
 class Story:
-    """A run as it stands; `best` is the fastest correct candidate, or None."""
+    """A run as it stands; `best` is the fastest correct candidate, or None.
+
+    `rules` are the judge's as the run wrote them down, None where it did not.
+    """
 
     record: RunRecord
     folder: Path
@@ -42,6 +47,7 @@ class Story:
     best: Standing | None
     calls: tuple[Call, ...] = ()
     strategies: tuple[StrategyVersion, ...] = ()
+    rules: Rules | None = None
 
     @property
     def summary(self) -> Summary | None:
@@ -127,6 +133,7 @@ def load(run: str, home: Path | None = None) -> Story:
             best=_best(record, standings) or archive.best(),
             calls=archive.calls(),
             strategies=archive.strategies(),
+            rules=rules_of(archive),
         )
     finally:
         archive.close()

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tools.archive import Effort, Standing
+from tools.evaluate.findings import timed, verified
 from tools.nouns import Comparison, LedgerEntry, Task
 from tools.nouns.run import BestSummary, Summary
 from ui.story import Story
@@ -53,7 +54,10 @@ def task_card(story: Story) -> Panel:
     grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
     grid.add_row("device", Text(plain(story.record.hardware.name)))
     grid.add_row("floor", f"{milliseconds(story.floor_ms)} (no implementation can be faster here)")
-    for warning in task.warnings:
+    for badge in task.badges:
+        style = "bold yellow" if badge.proves_little else "yellow"
+        grid.add_row(badge.name.replace("_", " "), Text(one_line(badge.reason, 200), style=style))
+    for warning in task.remarks:
         grid.add_row("warning", Text(one_line(warning, 200), style="yellow"))
     return Panel(grid, title=Text(plain(task.name)), title_align="left", border_style="dim")
 
@@ -105,8 +109,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
         for name, words in comparison_rows(story, best):
             grid.add_row(name, words)
         grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
-        if best.error_ratio is not None:
-            grid.add_row("error", f"{best.error_ratio:.2f} times PyTorch's own, {best.precision}")
+        for name, said in finding_rows(story, best):
+            grid.add_row(name, Text(plain(said), "bold yellow" if name == "ranked apart" else ""))
         if story.best is not None:
             grid.add_row("idea", Text(one_line(story.title(story.best.candidate.idea), 120)))
     made = summary.candidates
@@ -131,6 +135,19 @@ def result_grid(story: Story, summary: Summary) -> Table:
     if summary.export:
         grid.add_row("export", Text(plain(summary.export)))
     return grid
+
+
+def finding_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
+    """The judge's findings on the best, each once; the run's isolation stands elsewhere."""
+    if story.best is None:
+        known = best.error_ratio is not None
+        words = f"{best.error_ratio:.2f} times PyTorch's own, {best.precision}" if known else ""
+        return [("error", words)] if words else []
+    evaluation = story.best.evaluation
+    rows = [*verified(evaluation.verification), *timed(evaluation)]
+    if missing := evaluation.verification.not_verified:
+        rows.append(("not verified", one_line("; ".join(missing), 300)))
+    return rows
 
 
 def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:

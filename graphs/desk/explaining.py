@@ -16,6 +16,7 @@ from graphs.events import IdeasProposed
 from graphs.story import Story
 from graphs.words import VERDICT, count, milliseconds, one_line, percent, plain, ratio
 from tools.archive import Standing, Written
+from tools.evaluate.findings import timed, verified
 from tools.nouns import Analysis, Comparison, Evidence, LedgerEntry, Verdict
 
 LONGEST_DIFFERENCE = 400
@@ -113,13 +114,7 @@ def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
     rows += [("reason", one_line(found.reason, 600))] if found.reason else []
     rows += [("time", milliseconds(evaluation.median_ms))] if evaluation.median_ms else []
     rows += [(f"against {item.baseline}", against(item)) for item in evaluation.comparisons]
-    if found.error_ratio is not None:
-        rows += [("error", f"{found.error_ratio:.2f} times PyTorch's own")]
-    rows += [("precision", found.precision)] if found.precision else []
-    rows += [("apart", one_line(found.apart, 200))] if found.apart else []
-    rows += [("shapes", one_line(found.shapes, 300))] if found.shapes else []
-    rows += [(f"{item.mode} mode", against(item.comparison)) for item in evaluation.modes]
-    rows += [("method", one_line(found.method, 200))] if found.method else []
+    rows += [(name, one_line(words, 300)) for name, words in (*verified(found), *timed(evaluation))]
     rows += [("not verified", one_line(", ".join(found.not_verified), 400))] * bool(
         found.not_verified
     )

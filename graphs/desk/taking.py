@@ -74,6 +74,13 @@ def _asked(story: Story, wish: ExportResult) -> Saying:
                 "in a fresh process. The export will say so."
             )
         )
+    if standing is not None and (apart := standing.evaluation.verification.apart):
+        words.append(
+            Words(
+                text=f"**It {one_line(apart, 200)}, and you did not allow that.** Its times are no "
+                "speed-up of the task as it was asked. The export will say so."
+            )
+        )
     other = "kernelbench" if wish.format == "module" else "module"
     yes = wish.model_copy(update={"approved": True})
     instead = wish.model_copy(update={"format": other})

@@ -3,7 +3,7 @@
 fast_p is KernelBench's measure (Ouyang et al., 2025): the share of *all* tasks whose result is
 correct and more than p times as fast. Geometric means are over the tasks that have a correct
 candidate of ours, and stand beside their number; what is left to the library is not a ratio of 1.
-Tasks that the audit badged prove little and are summed up apart.
+Tasks that a badge of the audit says prove little are summed up apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,10 +82,13 @@ def figures(outcomes: Sequence[Outcome]) -> Figures:
 
 
 def sound(outcomes: Sequence[Outcome]) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
-    """The tasks that prove something, and those that the audit badged."""
+    """The tasks that prove something, and those of which a badge says that they prove little.
+
+    Badges that are only good to know (updated buffers, dead operators) leave a task where it is.
+    """
     return (
-        tuple(item for item in outcomes if not item.warnings),
-        tuple(item for item in outcomes if item.warnings),
+        tuple(item for item in outcomes if item.doubt is None),
+        tuple(item for item in outcomes if item.doubt is not None),
     )
 
 

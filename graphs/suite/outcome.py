@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tools.nouns import Value
+from tools.nouns import Badge, Value
 from tools.nouns.measurement import Comparison, Conditions
 from tools.nouns.run import Summary
 
@@ -66,7 +66,8 @@ class Outcome(Value):
         file: The file's name, which names the task within its suite.
         sha256: Of its source, so that a changed file is not taken for the same task.
         ended: How far it came; `words` say why where that is not to the end.
-        warnings: What the audit holds against the task; a task that has any proves little.
+        warnings: What a person was told of the task, in words.
+        badges: The audit's doubts; a task proves little where one of them says so.
         summary: Of the search, with baselines; None where there was none.
         baselines_ms: The medians alone, for files that were not searched.
         against: The certified candidate beside each baseline.
@@ -81,6 +82,7 @@ class Outcome(Value):
     terms: Terms
     words: str = ""
     warnings: tuple[str, ...] = ()
+    badges: tuple[Badge, ...] = ()
     summary: Summary | None = None
     baselines_ms: tuple[tuple[str, float | None], ...] = ()
     against: tuple[Against, ...] = ()
@@ -91,6 +93,11 @@ class Outcome(Value):
     def over(self, baseline: str) -> float | None:
         """How many times as fast as one baseline; None where it was not compared."""
         return next((item.ratio for item in self.against if item.baseline == baseline), None)
+
+    @property
+    def doubt(self) -> Badge | None:
+        """The first badge by which the task proves little, or None."""
+        return next((badge for badge in self.badges if badge.proves_little), None)
 
     @property
     def over_best(self) -> float | None:

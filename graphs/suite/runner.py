@@ -221,6 +221,7 @@ class _One:
                 "words": words,
                 "terms": self._terms,
                 "warnings": self._task.warnings if self._task else (),
+                "badges": self._task.badges if self._task else (),
                 "seconds": time.monotonic() - self._began_s,
             }
         )

@@ -1,12 +1,16 @@
 """The page about a run: well-formed, self-contained, with the numbers, and harmless."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tools.evaluate.defences import Defence
+from tools.evaluate.rules import Rules
+from tools.nouns import Badge, Doubt
 from ui import story as stories
 from ui.report import render, write
 from ui.report.charts import Dot, Line, Point, roofline, trajectory
@@ -76,6 +80,54 @@ def test_the_numbers_are_on_the_page(run, home):
         story.best.candidate.id,
     ):
         assert words in page, words
+
+
+def test_every_rule_of_the_judge_is_printed_and_a_missing_defence_is_loud(run, home):
+    story = stories.load(run, home)
+    page = render(story)
+    for name in Rules.model_fields:
+        if name != "switched_off":
+            assert f"<td>{name.replace('_', ' ')}</td>" in page
+    assert "No defence was switched off" in page
+    off = replace(story, rules=Rules(switched_off=(Defence.POISON, Defence.FLOOR)))
+    page = render(off)
+    checked(page)
+    assert "Switched off: poison, floor." in page
+    assert "The judge ran without poison, floor" in page
+
+
+def test_findings_stand_on_the_page_and_long_lists_are_folded(run, home):
+    story = stories.load(run, home)
+    many = tuple(f"gap {number}" for number in range(20))
+    found = story.best.evaluation.verification.model_copy(
+        update={
+            "allclose_1e4": False, "allclose_1e2": True, "not_verified": many,
+            "shapes": "shape-generic, verified on one row",
+        }
+    )  # fmt: skip
+    evaluation = story.best.evaluation.model_copy(update={"verification": found})
+    page = render(replace(story, best=story.best.model_copy(update={"evaluation": evaluation})))
+    checked(page)
+    for words in ("NO at 1e-04", "shape-generic, verified on one row", "gap 19", ">faster<"):
+        assert words in page
+    assert "<summary>20 things</summary>" in page
+
+
+def test_badges_stand_with_their_reasons_and_what_they_cost(run, home):
+    story = stories.load(run, home)
+    badges = (
+        Badge(name=Doubt.CONSTANT, reason="every element is 0"),
+        Badge(name=Doubt.UPDATES_BUFFERS, reason="running_mean"),
+    )
+    task = story.record.task.model_copy(
+        update={"badges": badges, "warnings": tuple(badge.words for badge in badges)}
+    )
+    record = story.record.model_copy(update={"task": task})
+    page = render(replace(story, record=record, events=()))
+    checked(page)
+    assert "<b>constant</b>: every element is 0 A speed-up over this task proves little." in page
+    assert page.count("running_mean") == 1
+    assert "<b>updates buffers</b>: running_mean</p>" in page
 
 
 def test_source_plan_and_difference_are_coloured(run, home):

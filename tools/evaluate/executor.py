@@ -23,6 +23,7 @@ from tools.nouns.isolation import UNBUILT_WORDS
 
 if TYPE_CHECKING:
     from tools.evaluate.errand import Errand
+    from tools.evaluate.rules import Rules
 
 Effort = Literal["screen", "precise", "certify"]
 
@@ -105,6 +106,16 @@ class PatientExecutor(Executor, Protocol):
 
 # The isolation of what `FarExecutor.check` refuses: nothing of the candidate ran.
 UNBUILT = Isolation(kind=WallKind.NOT_RUN, words=UNBUILT_WORDS)
+
+
+@runtime_checkable
+class RuledExecutor(Protocol):
+    """An executor whose judge's figures are known here."""
+
+    @property
+    def rules(self) -> "Rules":
+        """Every default and limit that verdicts depend on."""
+        ...
 
 
 @runtime_checkable

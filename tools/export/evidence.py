@@ -43,6 +43,7 @@ class EvidenceFile(BaseModel):
     created_at: datetime
     improved: bool
     forced: bool
+    apart: str
     task: TaskEvidence
     candidate: Candidate
     evaluation: Evaluation
@@ -69,6 +70,7 @@ def evidence(material: Material, files: Mapping[str, str]) -> str:
         created_at=datetime.now(UTC),
         improved=material.improved,
         forced=material.forced,
+        apart=material.apart,
         task=TaskEvidence(**fields),
         candidate=material.candidate,
         evaluation=material.evaluation,

@@ -12,8 +12,8 @@ class ExportRefusedError(ValueError):
 class Material(Value):
     """A verified candidate with everything that is known about it.
 
-    `forced` says that the person wants the export although it is not faster; the export then
-    says so itself.
+    `forced` says that the person wants the export although it is not faster, or computes in less
+    than was asked; the export then says so itself.
     """
 
     task: Task
@@ -26,21 +26,32 @@ class Material(Value):
 
     @property
     def improved(self) -> bool:
-        """Whether it beats the baseline that is hardest to beat, by the interval."""
+        """Whether the interval clears the hardest baseline by more than the session's noise."""
         hardest = min(self.evaluation.comparisons, key=lambda item: item.ratio, default=None)
-        return hardest is not None and hardest.ci95_low > 1.0
+        return hardest is not None and hardest.outcome == "faster"
+
+    @property
+    def apart(self) -> str:
+        """Why it does not compete with those of the task's own precision; "" where it does."""
+        return self.evaluation.verification.apart
 
 
 def check(material: Material) -> None:
     """Refuse what must not be exported.
 
     Raises:
-        ExportRefusedError: When the candidate is not correct, or not faster and not forced.
+        ExportRefusedError: When the candidate is not correct; or when it computes in a precision
+            that nobody allowed, or is not faster, and is not forced.
     """
     verdict = material.evaluation.verdict
     if verdict is not Verdict.CORRECT:
         raise ExportRefusedError(
             f"candidate {material.candidate.id} cannot be exported: its verdict is {verdict.value}"
+        )
+    if material.apart and not material.forced:
+        raise ExportRefusedError(
+            f"candidate {material.candidate.id} {material.apart}, which was not allowed "
+            "(search with --allow to admit it, or --force exports it all the same)"
         )
     if not material.improved and not material.forced:
         raise ExportRefusedError(

@@ -144,6 +144,7 @@ def values(material: Material) -> dict[str, object]:
         ],
         "gradients": [f"{t.name}.requires_grad" for t in tensors if t.differentiable] or ["False"],
         "training": task.training,
+        "apart": material.apart,
         "separator": SEPARATOR,
         "hash": hashlib.sha256(f"{candidate.id} {task.source_sha256}".encode()).hexdigest()[:12],
     }

@@ -1,5 +1,6 @@
 """VERIFICATION.md: what was verified, how and on what, and what was not."""
 
+from tools.evaluate.findings import timed, verified
 from tools.export.material import Material
 from tools.nouns import Conditions, Language
 
@@ -18,6 +19,9 @@ def verification(material: Material) -> str:
             task=material.task,
             candidate=material.candidate,
             verification=evaluation.verification,
+            apart=material.apart,
+            verified=verified(evaluation.verification),
+            timed=timed(evaluation),
             comparisons=comparisons,
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),

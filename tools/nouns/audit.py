@@ -19,11 +19,22 @@ class Doubt(StrEnum):
     NOT_AUDITED = "not_audited"  # part of the audit was left out, and why
 
 
+# What a speed-up over such a task proves little by; the others are only good to know.
+PROVES_LITTLE = frozenset(
+    {Doubt.CONSTANT, Doubt.INSENSITIVE, Doubt.EXPLOITABLE, Doubt.VOID, Doubt.NULL_PASSES}
+)
+
+
 class Badge(Value):
     """One doubt about a task and its reason, a plain sentence with the numbers behind it."""
 
     name: str
     reason: str
+
+    @property
+    def proves_little(self) -> bool:
+        """Whether it takes weight from a speed-up, rather than being good to know."""
+        return self.name in PROVES_LITTLE
 
     @property
     def words(self) -> str:

@@ -94,6 +94,12 @@ class Task(Value):
     badges: tuple[Badge, ...] = ()
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Warnings that no badge stands for."""
+        told = {badge.words for badge in self.badges}
+        return tuple(words for words in self.warnings if words not in told)
+
+    @property
     def tensor_inputs(self) -> tuple[InputSpec, ...]:
         """The inputs that are tensors, in order."""
         return tuple(spec for spec in self.inputs if spec.tensor is not None)

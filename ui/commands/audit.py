@@ -86,9 +86,7 @@ def audit_of(task: Task, floor: float, seen: "DispatchSeen") -> Audit:
 
 def badges(task: Task) -> tuple[Badge, ...]:
     """The audit's doubts, and whatever else tracing warned of."""
-    told = {badge.words for badge in task.badges}
-    others = [words for words in task.warnings if words not in told]
-    return (*task.badges, *(Badge(name="warning", reason=words) for words in others))
+    return (*task.badges, *(Badge(name="warning", reason=words) for words in task.remarks))
 
 
 def tell(task: Task, found: Audit, device: str) -> None:
@@ -109,7 +107,8 @@ def tell(task: Task, found: Audit, device: str) -> None:
         grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
     for badge in found.badges:
         name = badge.name.replace("_", " ")
-        grid.add_row(name, Text(one_line(badge.reason, 400), style="yellow"))
+        style = "bold yellow" if badge.proves_little else "yellow"
+        grid.add_row(name, Text(one_line(badge.reason, 400), style=style))
     out.print(Text(plain(task.name), style="bold"))
     out.print(grid)
 

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from graphs.summary import against_best
 from tools.evaluate.clock.statistics import percentile
+from tools.evaluate.findings import findings
 from tools.evaluate.foreign.intake import is_foreign, read_foreign
 from tools.evaluate.foreign.request import Foreign
 from tools.nouns import (
@@ -17,11 +18,13 @@ from tools.nouns import (
     Evaluation,
     Isolation,
     Measurement,
+    ModeTiming,
     Refusal,
     TracePolicy,
     Value,
     Verdict,
 )
+from tools.nouns.measurement import Mode, Outcome
 from tools.nouns.run import BaselineSummary
 from tools.tasks import read_source
 from ui.cards import comparison_words
@@ -31,14 +34,50 @@ from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.complaints import Complaint, allowed_precisions, existing_file, refused
 from ui.words import VERDICT, one_line, plain
 
+LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise")
+
+
+class ModeFigures(Value):
+    """A comparison under another load than the headline's."""
+
+    mode: Mode
+    baseline: str
+    candidate_ms: float
+    baseline_ms: float
+    ratio: float
+    ci95: tuple[float, float]
+    outcome: Outcome
+
+    @classmethod
+    def of(cls, timing: ModeTiming) -> "ModeFigures":
+        """Without the samples."""
+        found = timing.comparison
+        return cls(
+            mode=timing.mode,
+            baseline=found.baseline,
+            candidate_ms=found.candidate_ms,
+            baseline_ms=found.baseline_ms,
+            ratio=found.ratio,
+            ci95=(found.ci95_low, found.ci95_high),
+            outcome=found.outcome,
+        )
+
 
 class CheckResult(Value):
-    """What `check --json` prints. Times in milliseconds, ratios as reference over candidate."""
+    """What `check --json` prints. Times in milliseconds, ratios as reference over candidate.
+
+    `outcome` is what may be said beside the hardest baseline, given `noise`; `apart` is "" for a
+    candidate that is ranked with those of the task's own precision; `modes` are without samples.
+    """
 
     verdict: str
     reason: str
     method: str
     precision: str
+    effective_bits: float | None
+    apart: str
+    shapes: str
+    distributions: tuple[str, ...]
     coverage: float | None
     error_ratio: float | None
     allclose_1e4: bool | None
@@ -46,6 +85,11 @@ class CheckResult(Value):
     speedup_vs_eager: float | None
     speedup_vs_best_baseline: float | None
     ci95: tuple[float, float] | None
+    outcome: Outcome | None
+    noise: float | None
+    modes: tuple[ModeFigures, ...]
+    launch_ms: float | None
+    prepare_ms: float | None
     baselines: dict[str, BaselineSummary]
     clocks: Clocks | None
     not_verified: tuple[str, ...]
@@ -134,6 +178,10 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         reason=found.reason,
         method=found.method,
         precision=found.precision,
+        effective_bits=found.effective_bits,
+        apart=found.apart,
+        shapes=found.shapes,
+        distributions=found.distributions,
         coverage=found.coverage,
         error_ratio=found.error_ratio,
         allclose_1e4=found.allclose_1e4,
@@ -141,6 +189,11 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         speedup_vs_eager=eager.ratio if eager else None,
         speedup_vs_best_baseline=hardest.ratio if hardest else None,
         ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
+        outcome=hardest.outcome if hardest else None,
+        noise=hardest.noise if hardest else None,
+        modes=tuple(map(ModeFigures.of, evaluation.modes)),
+        launch_ms=evaluation.launch_ms,
+        prepare_ms=evaluation.prepare_ms,
         baselines={
             item.name: BaselineSummary(
                 median_ms=item.measurement.median_ms if item.measurement else None,
@@ -166,17 +219,6 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
             out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
     for item in evaluation.comparisons:
         out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
-    if result.method:
-        out.print(Text(f"method: {plain(result.method)}"))
-    if result.clocks is not None:
-        out.print(
-            Text(
-                f"clocks: ours {result.clocks.wall_ms:.4g} ms, its own {result.clocks.own_ms:.4g} "
-                f"ms, summed work {result.clocks.work_ms:.4g} ms a call"
-            )
-        )
-    if result.error_ratio is not None:
-        out.print(f"error {result.error_ratio:.2f} times PyTorch's own ({result.precision})")
-    for remark in result.not_verified:
-        out.print(Text(f"not verified: {plain(remark)}", style="dim"))
-    out.print(Text(f"isolation: {plain(result.isolation.words)}", style="dim"))
+    for name, words in findings(evaluation):
+        style = "bold yellow" if name in LOUD else "dim" if name in QUIET else ""
+        out.print(Text(f"{name}: {plain(words)}", style=style))

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from agents.facts import reading
 from graphs.events import CandidateJudged, RoundFinished, RunStarted
 from tools.archive import Standing, elites
+from tools.evaluate.rules import Rules
 from tools.nouns import (
     Candidate,
     Conditions,
@@ -209,6 +210,25 @@ def verdict_rows(story: Story) -> list[tuple[str, int]]:
         word = VERDICT[standing.evaluation.verdict]
         counts[word] = counts.get(word, 0) + 1
     return sorted(counts.items(), key=lambda row: -row[1])
+
+
+def remarks(story: Story) -> tuple[str, ...]:
+    """What was warned of that no badge stands for."""
+    told = {badge.words for badge in story.record.task.badges}
+    return tuple(words for words in warnings(story) if words not in told)
+
+
+def rule_rows(story: Story) -> list[tuple[str, str]]:
+    """Every figure that the judge goes by, a name and a value each."""
+    rules = story.rules or Rules()
+    fields = [name for name in Rules.model_fields if name != "switched_off"]
+    return [(name.replace("_", " "), f"{getattr(rules, name):g}") for name in fields]
+
+
+def switched_off(story: Story) -> tuple[str, ...]:
+    """Defences that the run went without; nobody should ever see one."""
+    off = story.rules.switched_off if story.rules else ()
+    return tuple(defence.value.replace("_", " ") for defence in off)
 
 
 def warnings(story: Story) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
+from tools.evaluate.findings import Row, timed, verified
 from ui import cards, talk, words
 from ui.report import facts, source
 from ui.story import Story
@@ -45,11 +46,25 @@ def render(story: Story) -> str:
         errors=facts.worst_errors(story.best) if story.best else [],
         conditions=facts.conditions(story),
         verdicts=facts.verdict_rows(story),
-        warnings=facts.warnings(story),
+        badges=story.record.task.badges,
+        remarks=facts.remarks(story),
+        findings=_findings(story),
+        rules=facts.rule_rows(story),
+        rules_kept=story.rules is not None,
+        switched_off=facts.switched_off(story),
         spending=facts.spending_rows(story),
         strategies=facts.strategies(story),
         style=_style(),
     )
+
+
+def _findings(story: Story) -> tuple[Row, ...]:
+    """The judge's on the best, without those that the page gives a heading of their own."""
+    if story.best is None:
+        return ()
+    evaluation = story.best.evaluation
+    found = (*verified(evaluation.verification), *timed(evaluation))
+    return (*found, ("isolation", evaluation.verification.isolation.words))
 
 
 @cache

@@ -26,26 +26,27 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         low, high = hardest.ci95
         over, style = f"{ratio(hardest.ratio)} [{low:.2f}, {high:.2f}]", "green" if low > 1 else ""
     return (
-        Text(one_line(item.file.removesuffix(".py"), 40)),
+        Text(_name(item)),
         Text(_ms(medians.get("eager"))),
         Text(_ms(medians.get("compile"))),
         Text(_ms(best.median_ms if best else None)),
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
         Text(percent(best.floor_fraction) if best else NOTHING),
-        Text(one_line(_end(item), 60), style="yellow" if item.warnings or item.words else ""),
+        Text(one_line(_end(item), 60), style="yellow" if item.doubt or item.words else ""),
     )
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> RenderableType:
-    """All lines, and the sums; tasks that the audit badged apart."""
+    """All lines, and the sums; tasks that prove little apart, with the reasons."""
     table = _table("", COLUMNS)
     for item in outcomes:
         table.add_row(*row_cells(item))
     honest, badged = sound(outcomes)
     parts: list[RenderableType] = [table, *_sums("", figures(honest))]
     if badged:
-        parts += _sums("of the tasks that the audit badged, which prove little: ", figures(badged))
+        parts += [Text(f"{_name(item)}: {_reason(item)}", style="yellow") for item in badged]
+        parts += _sums("of the tasks that a badge says prove little: ", figures(badged))
     return Group(*parts, _conditions(outcomes))
 
 
@@ -112,9 +113,17 @@ def _conditions(outcomes: Sequence[Outcome]) -> Text:
 def _end(item: Outcome) -> str:
     if item.words:
         return f"{item.ended.replace('_', ' ')}: {item.words}"
-    if item.warnings:
-        return item.warnings[0]
+    if item.doubt is not None:
+        return item.doubt.words
     return STATUS[item.summary.status] if item.summary else item.ended
+
+
+def _name(item: Outcome) -> str:
+    return one_line(item.file.removesuffix(".py"), 40)
+
+
+def _reason(item: Outcome) -> str:
+    return "; ".join(one_line(b.words, 200) for b in item.badges if b.proves_little)
 
 
 def _ms(value: float | None) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from graphs.suite import Against, Outcome, Terms
-from tools.nouns import Conditions
+from tools.nouns import Badge, Conditions
 from tools.nouns.run import (
     BaselineSummary,
     BestSummary,
@@ -34,6 +34,7 @@ def outcome() -> Callable[..., Outcome]:
         *,
         half_width: float = 0.01,
         warnings: tuple[str, ...] = (),
+        badges: tuple[Badge, ...] = (),
         terms: Terms = TERMS,
         sha256: str = "0",
     ) -> Outcome:
@@ -47,7 +48,8 @@ def outcome() -> Callable[..., Outcome]:
         )  # fmt: skip
         return Outcome(
             file=file, sha256=sha256, ended="searched" if ratios else "refused", terms=terms,
-            words="" if ratios else "it has no module", warnings=warnings, against=against,
+            words="" if ratios else "it has no module", warnings=warnings, badges=badges,
+            against=against,
             summary=_summary(file, min(ratios)) if ratios else None, seconds=1.0,
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ import pytest
 from graphs.suite import Outcome, append, contrast, figures, read, task_files
 from graphs.suite.figures import sound
 from graphs.suite.results import ResultsError, begin
+from tools.nouns import Badge, Doubt
 
 Make = Callable[..., Outcome]
 
@@ -52,7 +53,14 @@ def test_an_interval_that_holds_1_is_no_improvement(outcome: Make) -> None:
 
 
 def test_badged_tasks_are_summed_up_apart(outcome: Make) -> None:
-    honest, badged = sound([outcome("a", (2.0,)), outcome("b", (9.0,), warnings=("constant",))])
+    harmless = Badge(name=Doubt.UPDATES_BUFFERS, reason="running_mean is updated")
+    constant = Badge(name=Doubt.CONSTANT, reason="every element is 0")
+    honest, badged = sound(
+        [
+            outcome("a", (2.0,), warnings=(harmless.words,), badges=(harmless,)),
+            outcome("b", (9.0,), warnings=(constant.words,), badges=(harmless, constant)),
+        ]
+    )
     assert [item.file for item in honest] == ["a"]
     assert [item.file for item in badged] == ["b"]
 

@@ -18,6 +18,36 @@ def test_what_is_not_faster_is_not_exported_unless_forced(material, tmp_path):
     assert json.loads((folder / "evidence.json").read_text())["forced"] is True
 
 
+def lower(made):
+    """The same, computed in TF32 without leave."""
+    found = made.evaluation.verification.model_copy(
+        update={"precision": "tf32", "apart": "computes in tf32, the task in fp32"}
+    )
+    evaluation = made.evaluation.model_copy(update={"verification": found})
+    return made.model_copy(update={"evaluation": evaluation})
+
+
+def test_a_precision_that_nobody_allowed_is_exported_by_force_only_and_says_so(material, tmp_path):
+    with pytest.raises(ExportRefusedError, match=r"computes in tf32.*not allowed.*--allow"):
+        export_folder(lower(material()), tmp_path / "low")
+    assert not (tmp_path / "low").exists()
+    folder = export_folder(lower(material(forced=True)), tmp_path / "low")
+    words = (folder / "VERIFICATION.md").read_text()
+    assert "by force (`--force`): it computes in tf32, the task in fp32" in words
+    assert "faster than every PyTorch baseline" not in words
+    assert "WARNING: it computes in tf32" in (folder / "module.py").read_text()
+    assert json.loads((folder / "evidence.json").read_text())["apart"]
+    assert "# WARNING: it computes in tf32" in kernelbench(lower(material(forced=True)))
+
+
+def test_faster_by_less_than_the_noise_of_the_session_is_not_faster(material, tmp_path):
+    made = material(low=1.01)
+    noisy = tuple(item.model_copy(update={"noise": 0.02}) for item in made.evaluation.comparisons)
+    evaluation = made.evaluation.model_copy(update={"comparisons": noisy})
+    with pytest.raises(ExportRefusedError, match="not faster"):
+        export_folder(made.model_copy(update={"evaluation": evaluation}), tmp_path / "noisy")
+
+
 def test_what_is_not_correct_is_never_exported(material, tmp_path):
     made = material(forced=True)
     wrong = made.evaluation.verification.model_copy(update={"verdict": Verdict.WRONG_RESULT})
@@ -72,6 +102,7 @@ def test_the_verification_says_what_was_not_verified(material, tmp_path):
     assert "denormal inputs" in words
     assert "Gradients" in words
     assert "1.600 to 2.000" in words
+    assert "shapes: this shape only" in words
 
 
 def test_kernelbench_wants_a_model(material, softmax):

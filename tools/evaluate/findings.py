@@ -1,0 +1,102 @@
+"""The judge's findings on one candidate as short rows, the same wherever they are shown.
+
+A terminal, a chat, a report and an export print these: how right, in which precision, where else
+it is right, who did the work, under which other loads it was timed, and what nobody looked at.
+Verdict, reason and comparisons are not among them: every place shows those its own way.
+"""
+
+from tools.nouns import Clocks, Evaluation, ModeTiming, Verdict, Verification
+
+Row = tuple[str, str]
+
+NOT_TRIED = "this shape only: no other was tried"
+_MODES = {
+    "offline": "back to back, caches warm",
+    "server": "one call now and then, caches and clocks cold",
+}
+
+
+def findings(evaluation: Evaluation) -> tuple[Row, ...]:
+    """Everything about a candidate that a reader of its speed-up should know."""
+    return (*verified(evaluation.verification), *timed(evaluation), *gaps(evaluation.verification))
+
+
+def verified(found: Verification) -> tuple[Row, ...]:
+    """How right it is, in which precision, on which shapes, and whose work it is."""
+    rows: list[Row] = []
+    if found.error_ratio is not None:
+        rows.append(("error", f"{found.error_ratio:.2f} times PyTorch's own"))
+    if words := allclose_words(found):
+        rows.append(("allclose", words))
+    if found.precision:
+        rows.append(("precision", precision_words(found)))
+    if found.apart:
+        rows.append(("ranked apart", f"{found.apart}, which was not allowed (--allow)"))
+    if found.verdict is Verdict.CORRECT:
+        rows.append(("shapes", found.shapes or NOT_TRIED))
+    if found.method:
+        rows.append(("method", found.method))
+    if found.coverage is not None:
+        rows.append(("coverage", f"{found.coverage:.0%} of the device time in its own kernels"))
+    return tuple(rows)
+
+
+def timed(evaluation: Evaluation) -> tuple[Row, ...]:
+    """Other loads than the headline's, the host's share of a call, and the clocks."""
+    rows = [(f"{item.mode} mode", mode_words(item)) for item in evaluation.modes]
+    if evaluation.launch_ms is not None:
+        rows.append(("launch", launch_words(evaluation.launch_ms)))
+    if evaluation.prepare_ms and evaluation.clocks:
+        # Of a foreign one; plans of ours seldom prepare, and who prints them knows the plan.
+        words = f"{evaluation.prepare_ms:.3g} ms once for the weights, in no other time here"
+        rows.append(("set-up", words))
+    if evaluation.clocks is not None:
+        rows.append(("clocks", clock_words(evaluation.clocks)))
+    if noise := max((item.noise for item in evaluation.comparisons), default=0.0):
+        words = f"a baseline against itself was off by {noise:.2%}; less than that is no difference"
+        rows.append(("noise", words))
+    return tuple(rows)
+
+
+def gaps(found: Verification) -> tuple[Row, ...]:
+    """How it was kept apart, and what was not verified."""
+    return (
+        ("isolation", found.isolation.words),
+        *(("not verified", words) for words in found.not_verified),
+    )
+
+
+def allclose_words(found: Verification) -> str:
+    """KernelBench's own measure beside the error ratio; "" where it was not taken."""
+    known = ((1e-4, found.allclose_1e4), (1e-2, found.allclose_1e2))
+    said = [f"{'yes' if held else 'NO'} at {at:.0e}" for at, held in known if held is not None]
+    return f"{', '.join(said)} (KernelBench's measure)" if said else ""
+
+
+def precision_words(found: Verification) -> str:
+    """The label, and the digits where they were counted."""
+    if found.effective_bits is None:
+        return found.precision
+    return f"{found.precision}, {found.effective_bits:.1f} correct bits measured"
+
+
+def mode_words(item: ModeTiming) -> str:
+    """A comparison under another load, in a line."""
+    found = item.comparison
+    return (
+        f"{found.ratio:.2f}x {found.baseline}, 95 % interval {found.ci95_low:.2f} to "
+        f"{found.ci95_high:.2f}, {found.outcome} ({_MODES[item.mode]})"
+    )
+
+
+def launch_words(launch_ms: float) -> str:
+    """The host's share of a call that was timed as a graph replay."""
+    return f"{launch_ms * 1000:.3g} µs more a call when the host launches it, in no other time here"
+
+
+def clock_words(clocks: Clocks) -> str:
+    """Three clocks over a foreign candidate's calls."""
+    return (
+        f"ours {clocks.wall_ms:.4g} ms, its own {clocks.own_ms:.4g} ms, "
+        f"summed work {clocks.work_ms:.4g} ms a call"
+    )
