@@ -15,7 +15,7 @@ from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.defences import Defence
 from tools.evaluate.endings import accompanied, evaluation_of, isolated, not_compiled, refusal_of
 from tools.evaluate.executor import Effort
-from tools.evaluate.foreign.check import judge_foreign
+from tools.evaluate.foreign.check import Courthouse
 from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.messages import (
     Audited,
@@ -89,6 +89,7 @@ class LocalExecutor:
         self._scratch = scratch
         self._keeper = Keeper(scratch, rules, hardware.kind, lease, spares)
         self._aside = Keeper(scratch / "aside", rules, hardware.kind, self._keeper.lease)
+        self._courthouse = Courthouse(scratch, hardware.kind)
         self._profiles = scratch / "profiles"
         self._baselines: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
@@ -273,11 +274,11 @@ class LocalExecutor:
             compare_to=(*STANDARD[hardware.kind], *CERTIFY[hardware.kind]) if timed else (),
         )
         async with self._keeper.lease:
-            return await judge_foreign(request, self._scratch)
+            return await self._courthouse.judge(request)
 
     async def aclose(self) -> None:
         """End every process."""
-        await asyncio.gather(self._keeper.aclose(), self._aside.aclose())
+        await asyncio.gather(self._keeper.aclose(), self._aside.aclose(), self._courthouse.aclose())
 
     async def _ceilings(self) -> Hardware:
         request = CeilingsRequest(hardware=self._hardware)

@@ -7,6 +7,7 @@ a descriptor. A descriptor passes walls that names and process ids do not.
 import fcntl
 import mmap
 import os
+import weakref
 from typing import Protocol
 
 import torch
@@ -35,6 +36,8 @@ class HostMemory:
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self.descriptor = descriptor
+        # A judge that sees many guests would run out of descriptors.
+        weakref.finalize(self, os.close, descriptor)
         self._map = mmap.mmap(descriptor, size_bytes)
         self.raw: Tensor = torch.frombuffer(self._map, dtype=torch.uint8)
 

@@ -1,92 +1,124 @@
-"""Judges foreign code: starts two guests and a judge, introduces them, and ends them all.
+"""Judges foreign code: a judge of our own, guests that it calls in, and the end of all of them.
 
 One guest runs the foreign code, another the reference for timing; the judge is a worker of our own
-that holds the truth, the clock and the verdict. None of them outlives the question.
+that holds the truth, the clock and the verdict. A candidate's guest never outlives its question.
+On a CPU the judge and the reference's guest stay for the next question; on a GPU, where memory
+that was shared is only given back by ending, nothing does.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tools.evaluate.foreign.host.guest_process import GuestProcess
+from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.host.guests import Guests
 from tools.evaluate.foreign.host.usher import Usher
-from tools.evaluate.foreign.request import Ends, ForeignRequest
-from tools.evaluate.messages import Broken, Judged
+from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.messages import Broken, Judged, Reply
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.walls import plain_wall, wall
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
-from tools.nouns import Evaluation, Isolation, Verdict, Verification, WallKind
-
-ISOLATION = Isolation(
-    kind=WallKind.NONE,
-    words="a guest process apart from truth, clock and verdict; not isolated from this machine",
-)
+from tools.nouns import Evaluation, Isolation, Verdict, Verification
 
 
 async def judge_foreign(request: ForeignRequest, scratch: Path) -> Evaluation:
-    """The evaluation of foreign code; every failure of it is one.
+    """One evaluation by a courthouse of its own; see `Courthouse.judge`."""
+    house = Courthouse(scratch, request.hardware.kind)
+    try:
+        return await house.judge(request)
+    finally:
+        await house.aclose()
+
+
+class Courthouse:
+    """The judge of foreign code and its guests, for one candidate at a time.
 
     Args:
-        request: what is asked; `ends` is filled in here.
         scratch: a folder for the processes' own.
-
-    Raises:
-        WorkerBrokenError: the judge itself failed.
+        device: what they work on.
     """
-    device = request.hardware.kind
-    async with _guests(scratch, request.rules, device) as (candidate, reference):
-        isolation = candidate.isolation
-        usher = Usher({"candidate": candidate, "reference": reference})
-        ends = Ends(
-            candidate=candidate.descriptor,
-            reference=reference.descriptor,
-            usher=usher.descriptor,
-        )
+
+    def __init__(self, scratch: Path, device: str) -> None:
+        self._scratch, self._device = scratch, device
+        self._guests = Guests(scratch, device)
+        self._judge: WorkerProcess | None = None
+        self._usher: Usher | None = None
+        self._asked = 0
+
+    async def judge(self, request: ForeignRequest) -> Evaluation:
+        """The evaluation of foreign code; every failure of it is one.
+
+        Args:
+            request: what is asked; `usher` is filled in here.
+
+        Raises:
+            WorkerBrokenError: the judge itself failed.
+        """
+        self._asked += 1
+        await self._guests.judged_by(request.rules)
+        if self._judge is None:
+            self._guests.prepare()  # while the judge starts
         try:
-            evaluation = await _asked(request.model_copy(update={"ends": ends}), scratch)
-        finally:
+            reply = await self._ask(request)
+            guest = self._guests.named("candidate")
+            isolation = guest.isolation if guest else _behind(request.rules, self._device)
+        except BaseException:
+            await self.aclose()
+            raise
+        await self._afterwards(reply)
+        evaluation = _evaluation(request, reply)
+        verification = evaluation.verification.model_copy(update={"isolation": isolation})
+        return evaluation.model_copy(update={"verification": verification})
+
+    async def aclose(self) -> None:
+        """End the judge and every guest."""
+        judge, usher = self._judge, self._usher
+        self._judge = self._usher = None
+        if judge is not None:
+            await judge.aclose()
+        if usher is not None:
             await usher.aclose()
-    verification = evaluation.verification.model_copy(update={"isolation": isolation})
-    return evaluation.model_copy(update={"verification": verification})
+        await self._guests.aclose()
+
+    async def _ask(self, request: ForeignRequest) -> Reply | Ended:
+        judge, usher = await self._present(request)
+        if self._asked > 1 and not request.compare_to:
+            self._guests.spare_next = True
+        asked = request.model_copy(update={"usher": usher.descriptor})
+        return await judge.ask(asked, request.rules.reference_s)
+
+    async def _afterwards(self, reply: Reply | Ended) -> None:
+        """Nothing of a candidate's stays, and of the others what is as good as new."""
+        await self._guests.leave("candidate")
+        if self._device == "cuda" or isinstance(reply, Ended) or reply.retire:
+            await self.aclose()
+
+    async def _present(self, request: ForeignRequest) -> tuple[WorkerProcess, Usher]:
+        """The judge, who can read what the task's file imports, and its usher."""
+        readable = beside(request.task.source, request.task.path)
+        judge, usher = self._judge, self._usher
+        if judge is not None and usher is not None:
+            if judge.alive and set(readable) <= set(judge.readable):
+                return judge, usher
+            await self.aclose()
+        self._usher = usher = Usher(self._guests)
+        self._judge = judge = await WorkerProcess.start(
+            self._scratch / "judge",
+            request.rules,
+            (usher.descriptor,),
+            device=self._device,
+            readable=readable,
+        )
+        return judge, usher
 
 
-@asynccontextmanager
-async def _guests(
-    scratch: Path, rules: Rules, device: str
-) -> AsyncIterator[tuple[GuestProcess, GuestProcess]]:
-    async with (
-        _guest(scratch / "guest", rules, device) as candidate,
-        _guest(scratch / "guest-of-the-reference", rules, device) as reference,
-    ):
-        yield candidate, reference
+def _behind(rules: Rules, device: str) -> Isolation:
+    """The wall that a guest would have had, had the source not been refused before."""
+    chosen = wall(device) if rules.has(Defence.SANDBOX) else plain_wall("switched off")
+    return chosen.isolation
 
 
-@asynccontextmanager
-async def _guest(scratch: Path, rules: Rules, device: str) -> AsyncIterator[GuestProcess]:
-    guest = await GuestProcess.start(scratch, rules, device)
-    try:
-        yield guest
-    finally:
-        await asyncio.shield(guest.aclose())
-
-
-async def _asked(request: ForeignRequest, scratch: Path) -> Evaluation:
-    assert request.ends is not None
-    ends = request.ends
-    inherited = (ends.candidate, ends.reference, ends.usher)
-    worker = await WorkerProcess.start(
-        scratch / "judge",
-        request.rules,
-        inherited,
-        device=request.hardware.kind,
-        readable=beside(request.task.source, request.task.path),
-    )
-    try:
-        reply = await worker.ask(request, request.rules.reference_s)
-    finally:
-        await worker.aclose()
+def _evaluation(request: ForeignRequest, reply: Reply | Ended) -> Evaluation:
     if isinstance(reply, Ended):
         return Evaluation(
             candidate=request.foreign.name,

@@ -10,15 +10,20 @@ from tools.nouns.value import Value
 
 
 class Inquiry(Value):
-    """About one guest: what it used, or how it ended (`stop` says what the judge saw of that)."""
+    """About one guest: what it used, or how it ended (`stop` says what the judge saw of that).
 
-    guest: str
+    With `seat` a fresh one takes the place of whoever has the name, and the judge's end of its
+    socket comes beside the answer.
+    """
+
+    guest: Literal["candidate", "reference"]
     stop: Literal["", "timed_out", "exited"] = ""
     limit_s: float = 0.0
+    seat: bool = False
 
 
 class Finding(Value):
-    """The answer: one of the two."""
+    """The answer: one of the two, or neither where a guest was seated."""
 
     books: Books | None = None
     ended: Ended | None = None

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.audit import Findings, audited, label
-from tools.evaluate.foreign.link import GuestFailedError, GuestLostError, Link, Usher
+from tools.evaluate.foreign.court import Court
+from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
 from tools.evaluate.foreign.reading import Reading, read
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.runner import GuestRunner
-from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.foreign.timing import Timing
 from tools.evaluate.foreign.trials import ForeignTrials, redraw
 from tools.evaluate.foreign.verdicts import rejected
@@ -40,16 +40,15 @@ class ForeignLadder:
 
     Args:
         request: what is asked.
+        court: seats guests.
         announce: told of stages.
     """
 
-    def __init__(self, request: ForeignRequest, announce: Callable[[Stage], None]) -> None:
-        self._request, self._rules = request, request.rules
+    def __init__(
+        self, request: ForeignRequest, court: Court, announce: Callable[[Stage], None]
+    ) -> None:
+        self._request, self._rules, self._court = request, request.rules, court
         announce(Stage(words="foreign code is judged", limit_s=_LONG_S, blame="judge"))
-        if request.ends is None:
-            raise ValueError("a judge of foreign code inherits its guests' sockets")
-        self._ends = request.ends
-        self._usher = Usher(self._ends.usher)
         self._bench = Bench(
             request.task, request.hardware, request.rules, request.seed, no_new_processes
         )
@@ -108,7 +107,7 @@ class ForeignLadder:
         if self._rules.has(Defence.ALLOW_LIST) and self._read.forbidden:
             raise RejectedError(Verdict.CHEATING, "; ".join(self._read.forbidden))
         seed, bench = self._request.seed, self._bench
-        seat = self._seat = Seat(bench, self._link("candidate"))
+        seat = self._seat = self._court.candidate(bench)
         self._runner = GuestRunner(bench, seat, self._order(), self._limit_s)
         trials = ForeignTrials(bench, seat.memory, self._runner, lambda _: None)
         trials.prepare()
@@ -148,9 +147,9 @@ class ForeignLadder:
         timing = Timing(self._bench, self._request, self._seat, self._verify_timed)
         start = time.perf_counter()
         try:
-            reference = Seat(self._bench, self._link("reference"))
-            found = timing.against(reference, evaluation)
+            found = timing.against(self._court.reference(self._bench), evaluation)
         except Exception as error:
+            self._court.dismiss()
             failed = rejection(error)
             update = {"verdict": failed.verdict, "reason": f"while it was timed: {failed.reason}"}
             changed = evaluation.verification.model_copy(update=update)
@@ -203,10 +202,6 @@ class ForeignLadder:
 
     def _limit_s(self) -> float:
         return self._rules.candidate_s + self._rules.candidate_slowdown * self._call_s
-
-    def _link(self, name: str) -> Link:
-        descriptor = self._ends.candidate if name == "candidate" else self._ends.reference
-        return Link(name, descriptor, self._usher)
 
     def _verification(self, verdict: Verdict, reason: str) -> Verification:
         sentence = self._sentence

@@ -6,6 +6,7 @@ come back in time, or ends, raises `GuestLostError` with the program's account o
 
 import socket
 import time
+from typing import Literal
 
 from tools.evaluate.foreign.arena import Memory
 from tools.evaluate.foreign.errands import FINDING, Finding, Inquiry
@@ -14,6 +15,8 @@ from tools.evaluate.foreign.messages import REPORT, Done, Failed, Go, Order
 from tools.evaluate.foreign.messages import Memory as MemoryOrder
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.wire import frame, receive_blocking
+
+Guest = Literal["candidate", "reference"]
 
 
 class GuestLostError(Exception):
@@ -43,13 +46,19 @@ class Usher:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.set_inheritable(False)
 
-    def books(self, guest: str) -> Books:
+    def seated(self, guest: Guest) -> "Link":
+        """A fresh guest under that name."""
+        self._ask(Inquiry(guest=guest, seat=True))
+        _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        return Link(guest, descriptors[0], self)
+
+    def books(self, guest: Guest) -> Books:
         """What the guest used up to now."""
         found = self._ask(Inquiry(guest=guest)).books
         assert found is not None
         return found
 
-    def ended(self, guest: str, *, timed_out: bool, limit_s: float) -> Ended:
+    def ended(self, guest: Guest, *, timed_out: bool, limit_s: float) -> Ended:
         """How the guest ended; it is ended if it still runs."""
         stop = "timed_out" if timed_out else "exited"
         inquiry = Inquiry.model_validate({"guest": guest, "stop": stop, "limit_s": limit_s})
@@ -67,11 +76,11 @@ class Link:
 
     Args:
         name: the program's name for it.
-        descriptor: of the socket that was inherited.
+        descriptor: of the socket that was handed over.
         usher: who knows about it.
     """
 
-    def __init__(self, name: str, descriptor: int, usher: Usher) -> None:
+    def __init__(self, name: Guest, descriptor: int, usher: Usher) -> None:
         self._name, self._usher = name, usher
         self._socket = socket.socket(fileno=descriptor)
         self._socket.set_inheritable(False)

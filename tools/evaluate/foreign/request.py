@@ -22,18 +22,11 @@ class Foreign(Value):
     entry: str = "ModelNew"
 
 
-class Ends(Value):
-    """Descriptors that the judge inherited: its ends of the guests' sockets and the usher's."""
-
-    candidate: int
-    reference: int
-    usher: int
-
-
 class ForeignRequest(Value):
     """Verify foreign code, and time it beside PyTorch's own ways.
 
     `compare_to` names those in the order in which they are tried; none when only verifying.
+    `usher` is the descriptor, inherited by the judge, of who brings guests in.
     """
 
     kind: Literal["foreign"] = "foreign"
@@ -42,5 +35,5 @@ class ForeignRequest(Value):
     rules: Rules
     foreign: Foreign
     seed: int
-    ends: Ends | None = None
+    usher: int | None = None
     compare_to: tuple[str, ...] = ()

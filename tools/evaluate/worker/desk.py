@@ -5,6 +5,7 @@ from typing import Literal, assert_never
 
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineFailedError
+from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.ladder import ForeignLadder
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.judge.failures import poisoned
@@ -52,6 +53,7 @@ class Desk:
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
         self._station: Station | None = None
+        self._court: Court | None = None
         self.retire = ""
 
     def answer(self, request: Request) -> Answer:
@@ -147,9 +149,13 @@ class Desk:
 
     def _foreign(self, request: ForeignRequest) -> Judged:
         try:
-            return Judged(evaluation=ForeignLadder(request, self._announce).climb())
+            if request.usher is None:
+                raise ValueError("a judge of foreign code inherits its usher's socket")
+            if self._court is None:
+                self._court = Court(request.usher)
+            return Judged(evaluation=ForeignLadder(request, self._court, self._announce).climb())
         finally:
-            self.retire = "it judged foreign code, once"
+            self.retire = poisoned(request.hardware.kind)
 
     def _hold_out(self, request: HoldoutRequest) -> ShapesTried:
         rules = request.rules

@@ -26,7 +26,7 @@ class GuestProcess:
     def __init__(
         self, walled: Walled, scratch: Path, judge_end: socket.socket, rules: Rules
     ) -> None:
-        self._scratch = scratch
+        self.scratch = scratch
         self._walled = walled
         self._judge_end = judge_end
         self._rules = rules
@@ -66,8 +66,12 @@ class GuestProcess:
 
     @property
     def descriptor(self) -> int:
-        """The judge's end, to be inherited by the judge."""
+        """The judge's end, to be handed over to the judge."""
         return self._judge_end.fileno()
+
+    def handed_over(self) -> None:
+        """The judge has its end; this program keeps none, so that a hang-up is one."""
+        self._judge_end.close()
 
     @property
     def isolation(self) -> Isolation:
@@ -119,7 +123,7 @@ class GuestProcess:
             scratch_bytes=self._rules.scratch_bytes,
             poll_s=self._rules.memory_poll_s,
         )
-        excess = await until_over(self._walled, self._scratch, limits)
+        excess = await until_over(self._walled, self.scratch, limits)
         self._how, self._amount = excess.how, excess.amount
         await self._walled.end()
 

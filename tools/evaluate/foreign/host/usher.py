@@ -1,12 +1,11 @@
-"""Answers the judge's questions about guests, from outside of both their walls."""
+"""Answers the judge's questions about guests, and brings them in, from outside of all walls."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Mapping
 
 from tools.evaluate.foreign.errands import INQUIRY, Finding, Inquiry
-from tools.evaluate.foreign.host.guest_process import GuestProcess
+from tools.evaluate.foreign.host.guests import Guests
 from tools.evaluate.wire import frame, receive
 
 
@@ -14,10 +13,10 @@ class Usher:
     """Serves one judge. `descriptor` is the judge's end.
 
     Args:
-        guests: by name.
+        guests: whom it may bring in.
     """
 
-    def __init__(self, guests: Mapping[str, GuestProcess]) -> None:
+    def __init__(self, guests: Guests) -> None:
         self._guests = guests
         self._ours, self._theirs = socket.socketpair()
         self._serving = asyncio.create_task(self._serve())
@@ -42,11 +41,25 @@ class Usher:
                     finding = await self._find(inquiry)
                     writer.write(frame(finding.model_dump_json().encode()))
                     await writer.drain()
+                    if inquiry.seat:
+                        self._hand_over(inquiry)
         finally:
             writer.close()
 
     async def _find(self, inquiry: Inquiry) -> Finding:
-        guest = self._guests[inquiry.guest]
+        if inquiry.seat:
+            await self._guests.seat(inquiry.guest)
+            return Finding()
+        guest = self._guests.named(inquiry.guest)
+        if guest is None:
+            raise ConnectionError(f"nobody is seated as {inquiry.guest}")
         if inquiry.stop:
             return Finding(ended=await guest.stop(inquiry.stop, inquiry.limit_s))
         return Finding(books=guest.books())
+
+    def _hand_over(self, inquiry: Inquiry) -> None:
+        """The judge's end of a guest's socket; a byte never meets a full buffer here."""
+        guest = self._guests.named(inquiry.guest)
+        assert guest is not None
+        socket.send_fds(self._ours, [b"g"], [guest.descriptor])
+        guest.handed_over()
