@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from tools.compile.results import CompileRefusedError
 from tools.nouns import Value, Verdict
+from tools.priority import give_way
 
 _CHILD = Path(__file__).with_name("child.py")
 _MAX_PROCESSES = 8
@@ -98,6 +99,7 @@ class Compiler:
                 # NVRTC looks for quoted headers here first: not where the person happens to be.
                 cwd=_CHILD.parent / "include",
             )
+            give_way(self._process.pid)
         return self._process
 
 

@@ -25,13 +25,16 @@ def evaluation_of(request: JudgeRequest, ended: Ended, isolation: Isolation) -> 
     stage = ended.stage
     words = stage.words if stage else "it was taken up"
     at_fault = stage is not None and stage.blame == "candidate"
-    after = "" if at_fault else " (after the candidate had run: it may have damaged memory)"
+    # No damage by chance writes a whole frame, so whoever did it, the result is worth nothing.
+    forged = ended.how == "forged"
+    damaged = " (after the candidate had run: it may have damaged memory)"
+    after = "" if at_fault or forged else damaged
     eager = request.baselines.named("eager") if request.baselines else None
     usual = ""
     if ended.how == "timed_out" and eager and eager.measurement:
         usual = f"; PyTorch takes {eager.measurement.median_ms:.3g} ms"
     verification = Verification(
-        verdict=verdict_of(ended) if at_fault else Verdict.CRASHED,
+        verdict=verdict_of(ended) if at_fault or forged else Verdict.CRASHED,
         reason=f"the worker {ended.words} while {words}{after}{usual}{_said(ended)}",
         isolation=isolation,
     )

@@ -40,7 +40,7 @@ from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
-from tools.evaluate.process.walls import wall
+from tools.evaluate.process.walls import standing
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.quarantine import cautious, suspicious
@@ -120,12 +120,13 @@ class LocalExecutor:
             EnvironmentLacksError: there is no such device, or no wall where one is demanded.
         """
         hardware = detect(target)
-        wall(hardware.kind)  # what is missing is said before anything is spent
+        rules = rules or Rules()
+        standing(rules, hardware.kind)  # what is missing is said before anything is spent
         return cls(
             hardware,
             scratch.absolute(),
             seed=seed,
-            rules=rules or Rules(),
+            rules=rules,
             lease=lease,
             spares=spares,
         )
@@ -133,7 +134,7 @@ class LocalExecutor:
     @property
     def isolation(self) -> Isolation:
         """How workers are kept apart."""
-        return wall(self._hardware.kind).isolation
+        return standing(self.rules, self._hardware.kind).isolation
 
     @property
     def together(self) -> bool:

@@ -12,7 +12,7 @@ from profiles.load import Hardware
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.process.tree import tree
 from tools.evaluate.rules import Rules
-from tools.nouns import Refusal, TracePolicy
+from tools.nouns import Doubt, Refusal, TracePolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -86,7 +86,8 @@ async def test_a_task_that_zeros_would_pass_is_badged(
     body = "        return (x - x) * 1.0\n"
     found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
     assert not isinstance(found, Refusal), found
-    assert any("zeros" in warning for warning in found.warnings)
+    assert Doubt.CONSTANT in {badge.name for badge in found.badges}
+    assert any("is 0, whatever the inputs are" in warning for warning in found.warnings)
 
 
 def _workers_of(parent: int) -> list[int]:

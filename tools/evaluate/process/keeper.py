@@ -12,7 +12,7 @@ from tools.compile.cache import cache_folder
 from tools.evaluate.messages import Reply, Request
 from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.spares import Spares
+from tools.evaluate.process.spares import Spares, rehearsed
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
@@ -119,19 +119,32 @@ class Keeper:
     async def _start(self, name: str, readable: tuple[Path, ...], *, leave: int) -> WorkerProcess:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        if (
-            self._spares is not None
-            and set(readable) <= {cache_folder()}
-            and (spare := self._spares.take(leave)) is not None
-        ):
+        if self._spares is None:
+            return await self._started(name, readable)
+        if (spare := self._spare(readable, leave)) is not None:
             return spare
-        try:
-            return await self._started(name, readable)
-        except WorkerBrokenError:
-            # On a machine short of memory workers are the first to be killed; once is no pattern.
-            return await self._started(name, readable)
+        async with self._spares.starts.turn():
+            if (spare := self._spare(readable, leave)) is not None:
+                return spare  # it became ready meanwhile
+            worker = await self._started(name, readable)
+            # What reads files has its first export in its turn as well; the reading itself,
+            # which may take as long as the file likes, keeps nobody waiting.
+            return worker if leave else await rehearsed(worker, self._rules)
+
+    def _spare(self, readable: tuple[Path, ...], leave: int) -> WorkerProcess | None:
+        """A worker that stands ready and can read what is asked, if there is one."""
+        if self._spares is None or not set(readable) <= {cache_folder()}:
+            return None
+        return self._spares.take(leave)
 
     async def _started(self, name: str, readable: tuple[Path, ...]) -> WorkerProcess:
+        try:
+            return await self._once(name, readable)
+        except WorkerBrokenError:
+            # On a machine short of memory workers are the first to be killed; once is no pattern.
+            return await self._once(name, readable)
+
+    async def _once(self, name: str, readable: tuple[Path, ...]) -> WorkerProcess:
         return await WorkerProcess.start(
             self._scratch / name, self._rules, device=self._device, readable=readable
         )

@@ -4,6 +4,8 @@ A start takes seconds, most of them torch's imports, and so does the first expor
 behind it (`tools.tasks.rehearsal`). It waits until nobody holds the device's lease,
 so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
 with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
+
+Who finds none starts one, in turn with all others who do (`starts`).
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from tools.evaluate.messages import RehearseRequest
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.starts import Starts
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
@@ -29,6 +32,9 @@ class Spares:
         wanted: How many stand ready.
         after_s: How long after one was taken another is started.
         device: What they work on.
+
+    Attributes:
+        starts: Whose turn it is to start a worker, here and beside.
     """
 
     def __init__(
@@ -42,6 +48,7 @@ class Spares:
     ) -> None:
         self._scratch, self._rules, self._lease = scratch, rules, lease
         self._wanted, self._after_s, self._device = wanted, after_s, device
+        self.starts = Starts()
         self._ready: list[WorkerProcess] = []
         self._numbers = count()
         self._filling: asyncio.Task[None] | None = None
@@ -86,17 +93,23 @@ class Spares:
             async with self._lease:
                 pass  # somebody who measures is let finish
             try:
-                name = f"spare-{next(self._numbers)}"
-                self._ready.append(await self._started(self._scratch / name))
+                folder = self._scratch / f"spare-{next(self._numbers)}"
+                async with self.starts.turn():
+                    worker = await WorkerProcess.start(folder, self._rules, device=self._device)
+                    self._ready.append(await rehearsed(worker, self._rules))
             except WorkerBrokenError as broken:
                 # Whoever needs a worker starts one and is told what is wrong with it.
                 log.warning("no spare worker: %s", str(broken).splitlines()[0])
                 return
 
-    async def _started(self, scratch: Path) -> WorkerProcess:
-        """A worker that has everything imported, and was asked for nothing else."""
-        worker = await WorkerProcess.start(scratch, self._rules, device=self._device)
-        reply = await worker.ask(RehearseRequest(), self._rules.start_s)
-        if isinstance(reply, Ended):
-            raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
-        return worker
+
+async def rehearsed(worker: WorkerProcess, rules: Rules) -> WorkerProcess:
+    """The worker with the first export behind it, and asked for nothing else.
+
+    Raises:
+        WorkerBrokenError: It did not survive that.
+    """
+    reply = await worker.ask(RehearseRequest(), rules.start_s)
+    if isinstance(reply, Ended):
+        raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
+    return worker

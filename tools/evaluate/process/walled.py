@@ -19,6 +19,7 @@ from pathlib import Path
 from tools.evaluate.process.tree import gone, held_bytes, tree
 from tools.evaluate.process.walls import Wall, command, wall
 from tools.nouns import Isolation, Value, WallKind
+from tools.priority import give_way
 
 _ENDING_S = 3.0
 _DEATH_S = 10.0
@@ -88,6 +89,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         raise
     finally:
         os.close(writing)
+    give_way(process.pid)
     return Walled(process, reading, chosen)
 
 

@@ -20,9 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from tools.evaluate.defences import Defence
 from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.process import bubblewrap
 from tools.evaluate.process.environment import worker_environment
+from tools.evaluate.rules import Rules
 from tools.nouns import Isolation, Value, WallKind
 
 CHOICE = "KERNELWRIGHT_ISOLATION"
@@ -94,6 +96,11 @@ def wall(device: str = "cpu") -> Wall:
         ValueError: the choice is none of the three.
     """
     return _chosen(os.environ.get(CHOICE, "auto") or "auto", device)
+
+
+def standing(rules: Rules, device: str) -> Wall:
+    """This program's wall, or none where the rules take it away (see `wall` for errors)."""
+    return wall(device) if rules.has(Defence.SANDBOX) else plain_wall("switched off")
 
 
 @cache

@@ -21,6 +21,7 @@ from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.memory import machine_bytes
 from tools.evaluate.process.walled import Enclosure, Walled, start_walled
+from tools.evaluate.process.walls import standing
 from tools.evaluate.process.watch import Excess, Limits, until_over
 from tools.evaluate.rules import Rules
 from tools.evaluate.wire import TOKEN_BYTES, UNASKED, ForgedError, frame, opened, receive
@@ -95,7 +96,8 @@ class WorkerProcess:
                     readable=readable,
                     descriptors=(theirs.fileno(), *inherited),
                     device=device,
-                )
+                ),
+                behind=standing(rules, device),
             )
         except BaseException:
             ours.close()

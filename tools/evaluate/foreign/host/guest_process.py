@@ -6,13 +6,12 @@ import socket
 import sys
 from pathlib import Path
 
-from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.host.books import Books, books
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.memory import machine_bytes
 from tools.evaluate.process.walled import Enclosure, Walled, start_walled
-from tools.evaluate.process.walls import plain_wall
+from tools.evaluate.process.walls import standing
 from tools.evaluate.process.watch import Limits, until_over
 from tools.evaluate.rules import Rules
 from tools.nouns import Isolation
@@ -42,7 +41,6 @@ class GuestProcess:
         ours, theirs = socket.socketpair()
         environment = worker_environment(scratch)
         environment["TORCH_EXTENSIONS_DIR"] = str(scratch / "extensions")
-        walled_in = rules.has(Defence.SANDBOX)
         try:
             walled = await start_walled(
                 Enclosure(
@@ -55,7 +53,7 @@ class GuestProcess:
                     descriptors=(theirs.fileno(),),
                     device=device,
                 ),
-                behind=None if walled_in else plain_wall("switched off"),
+                behind=standing(rules, device),
             )
         except BaseException:
             ours.close()

@@ -1,0 +1,88 @@
+"""Workers give way to the program, and start a few at a time in the order of asking."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.evaluate.defences import Defence
+from tools.evaluate.process.starts import Starts
+from tools.evaluate.process.walled import Enclosure, start_walled
+from tools.evaluate.process.walls import standing, wall
+from tools.evaluate.rules import Rules
+from tools.nouns import WallKind
+from tools.priority import NICENESS, give_way, session_niceness
+
+
+def niceness(pid: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+async def test_everything_behind_the_wall_gives_way_to_the_program(tmp_path: Path) -> None:
+    shell = ("/bin/sh", "-c", "sleep 60 & sleep 60 & wait")
+    walled = await start_walled(Enclosure(argv=shell, scratch=tmp_path, environment={}))
+    try:
+        while len(running := walled.processes()) < 4:  # noqa: ASYNC110 - processes come up
+            await asyncio.sleep(0.02)
+        assert {niceness(pid) for pid in running} == {max(NICENESS, niceness(0))}
+        sessions = {session_niceness(pid) for pid in running}
+        assert sessions <= {None, NICENESS}
+    finally:
+        await walled.end()
+
+
+def test_nobody_gives_way_twice_and_nobody_is_raised() -> None:
+    """A program that was itself started low starts others as low as itself, not lower."""
+    code = (
+        "import os, subprocess, sys\n"
+        "from tools.priority import give_way\n"
+        "os.nice(int(sys.argv[1]))\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "for _ in range(2):\n"
+        "    give_way(child.pid)\n"
+        "print(os.getpriority(os.PRIO_PROCESS, child.pid))\n"
+        "child.kill()\n"
+    )
+    own = niceness(0)
+    for lower in (0, 2, 9):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(lower)], capture_output=True, text=True, check=True
+        )
+        assert int(done.stdout) == max(NICENESS, own + lower)
+
+
+def test_what_has_ended_needs_no_way() -> None:
+    done = subprocess.Popen(["true"], start_new_session=True)
+    done.wait()
+    give_way(done.pid)
+
+
+async def test_turns_come_in_the_order_of_asking_and_a_failure_gives_its_own_back() -> None:
+    starts, begun, ended = Starts(at_once=2), [], asyncio.Event()
+
+    async def start(number: int) -> None:
+        async with starts.turn():
+            begun.append(number)
+            if number == 0:
+                raise RuntimeError("it does not come up")
+            await ended.wait()
+
+    tasks = [asyncio.create_task(start(number)) for number in range(6)]
+    await asyncio.sleep(0.05)
+    assert begun == [0, 1, 2]  # the first has failed, and the third has its place
+    assert starts.waiting == 3
+    tasks[3].cancel()  # somebody who waits goes away
+    await asyncio.sleep(0.05)
+    assert starts.waiting == 2
+    ended.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert begun == [0, 1, 2, 4, 5]
+    assert starts.waiting == 0
+
+
+def test_the_sandbox_is_the_wall_unless_rules_take_it_away() -> None:
+    assert standing(Rules(), "cpu") == wall("cpu")
+    off = standing(Rules(switched_off=(Defence.SANDBOX,)), "cpu")
+    assert off.kind is WallKind.NONE
+    assert "switched off" in off.isolation.words

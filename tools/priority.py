@@ -1,0 +1,38 @@
+"""Lets what was started here give way to the program that started it.
+
+Searches keep every processor busy for hours, and the page that shows them must answer all the
+same. So workers, guests and compilers run at a lower priority than the program. Times stay fair:
+candidate and baseline are compared in one worker, so at one priority.
+"""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+NICENESS = 5
+
+
+def give_way(pid: int) -> None:
+    """Lower the priority of a process that leads its own session, and of what it starts.
+
+    It ends up no higher than this program, nor lower because this one was started low. Linux
+    weighs sessions against each other before the processes in them where it groups by session
+    (`sched_autogroup`); there a process's niceness alone would change nothing for the page.
+    """
+    with contextlib.suppress(OSError):  # it has ended already
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PGRP, pid, max(NICENESS, own))
+    with contextlib.suppress(OSError):  # sessions are not grouped here, or not ours to change
+        wanted = max(NICENESS, session_niceness(os.getpid()) or 0)
+        Path(f"/proc/{pid}/autogroup").write_text(str(wanted), encoding="ascii")
+
+
+def session_niceness(pid: int) -> int | None:
+    """The niceness of the whole session of a process; None where sessions are not grouped."""
+    try:
+        told = Path(f"/proc/{pid}/autogroup").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"nice (-?\d+)", told)
+    return int(found.group(1)) if found else None
