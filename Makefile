@@ -19,15 +19,19 @@ setup: $(BIN)/.installed  ## Create the environment with the pinned versions.
 demo: setup  ## Set everything up and make one module faster.
 	$(BIN)/kernelwright optimize $(EXAMPLE) --search quick --export kernelwright-export/$(notdir $(basename $(EXAMPLE)))
 
+# Most tests wait for a process or a compiler, so two at a time take little longer than one.
+# A file's tests share their processes, so a file stays together; plain `pytest` works as well.
+PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile
+
 test: setup  ## Run every test that needs no GPU.
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 check: setup  ## What must be clean before a commit.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 format: setup
 	$(BIN)/ruff check --fix .

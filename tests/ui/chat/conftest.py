@@ -41,6 +41,14 @@ def get_init_inputs() -> list[object]:
 '''
 
 
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    """Nothing of a chat needs a GPU, and a machine with one may have neither chainlit nor browser.
+
+    Any other selection collects these files, and without chainlit fails on them.
+    """
+    return config.getoption("markexpr") == "gpu" or None
+
+
 @pytest.fixture(scope="session")
 def driver() -> ModuleType:
     """Servers and visitors, as the benchmarks use them."""
