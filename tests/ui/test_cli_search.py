@@ -83,7 +83,7 @@ def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
     assert {*told["task"]} == {"name", "inputs", "bytes", "flops", "floor_ms"}
     assert {*told["best"]} == {
         "candidate", "median_ms", "speedup_vs_eager", "speedup_vs_best_baseline", "ci95",
-        "floor_fraction", "error_ratio", "coverage", "method", "precision", "verdict",
+        "floor_fraction", "error_ratio", "coverage", "method", "precision", "verdict", "outcome",
     }  # fmt: skip
     assert told["status"] == "improved"
     assert told["export"] is None
