@@ -14,6 +14,7 @@ from agents.playbook.ideas import Option, Recipe, Repertoire
 from agents.steering import Steering, speaks_of
 from tools.archive import Standing
 from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
+from tools.nouns.task import Precision
 
 # How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
 PREFERRED, AVOIDED = 0.8, 1.3
@@ -31,7 +32,8 @@ class Situation(Value):
     the evolving section of a model's prompt, None where none evolves; `moves` says in words which
     moves between behaviours paid; `island` of `islands`, from 1, is the population that this
     round grows and that `parents` come from; `explanation` is what the profiler said of the best
-    in words. Times in milliseconds.
+    in words; `allow` are precisions below the task's own that the person admits. Times in
+    milliseconds.
     """
 
     round: int
@@ -52,6 +54,7 @@ class Situation(Value):
     explanation: str = ""
     island: int = 1
     islands: int = 1
+    allow: tuple[Precision, ...] = ()
 
 
 class Proposal(Value):
@@ -296,6 +299,12 @@ def _reasoning(
         lines.append(
             f"{number}. {strategy.title} ({thought.option.loop}): expected "
             f"{thought.expected_ms:.3g} ms ({basis}){why}."
+        )
+    if situation.allow:
+        named = ", ".join(situation.allow)
+        lines.append(
+            f"Computing in {named} is allowed, but the playbook writes no kernels in it: these "
+            "compute in the task's own precision."
         )
     return "\n".join(lines)
 

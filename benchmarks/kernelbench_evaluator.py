@@ -4,7 +4,8 @@
 
 CHECKOUT is a clone of ScalingIntelligence/KernelBench; nothing of it is copied here. The reference
 that an export is compared with is the text above the export's separator, which is the task's file
-as it was. Needs a CUDA device, as the evaluator does; without one only its static checks run.
+as it was. Needs a CUDA device, as the evaluator does; without one its static checks run, its
+evaluator is loaded, and the result says what could not be run.
 
 What is not covered: its timing is switched on, but our figures never come from it.
 """
@@ -13,6 +14,7 @@ import argparse
 import importlib
 import json
 import sys
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -21,13 +23,34 @@ from tools.export.render import SEPARATOR
 
 TRIALS = 5  # as its own scripts do
 TIMED = 100
-# It imports them for asking language models; judging a file needs none.
-NOT_NEEDED = {
-    "dotenv": ("load_dotenv",),
-    "tqdm": ("tqdm",),
-    "openai": ("OpenAI",),
-    "litellm": ("completion",),
-    "requests": (),
+# Its static checker asks for a certain way of building under each of these names; under any other
+# one it looks for what it forbids and no more.
+BACKENDS = ("cuda", "triton", "cute", "tilelang", "thunderkittens", "hip")
+OTHER = "any other name"
+
+
+def nothing(*_: object, **__: object) -> bool:
+    """What needs no doing: there is no file of settings to read."""
+    return False
+
+
+def silently(items: Iterable[object] = (), *_: object, **__: object) -> Iterable[object]:
+    """A bar of progress that nobody sees."""
+    return items
+
+
+def no_model(*_: object, **__: object) -> None:
+    """Asking a language model, which judging a file never does."""
+    raise RuntimeError("asking a language model needs a package that is not installed here")
+
+
+# It imports them, for asking language models mostly; judging a file needs none of it.
+NOT_NEEDED: dict[str, dict[str, Callable[..., object]]] = {
+    "dotenv": {"load_dotenv": nothing},
+    "tqdm": {"tqdm": silently},
+    "openai": {"OpenAI": no_model},
+    "litellm": {"completion": no_model},
+    "requests": {},
 }
 
 
@@ -59,19 +82,23 @@ def evaluate(path: Path) -> dict[str, object]:
     import torch
 
     text = path.read_text(encoding="utf-8")
-    reference, separator, ours = text.partition(SEPARATOR)
+    reference, separator, _ = text.partition(SEPARATOR)
     if not separator:
         return {"export": path.name, "passed": False, "error": "no export of ours"}
     checker = importlib.import_module("kernelbench.kernel_static_checker")
-    valid, errors, warnings = checker.validate_kernel_static(ours, "cuda", "fp32")
+    static = {name: _static(checker, text, name) for name in (*BACKENDS, OTHER)}
+    admitted = [name for name, said in static.items() if said["valid"]]
     found: dict[str, object] = {
         "export": path.name,
-        "static": {"valid": valid, "errors": errors, "warnings": warnings},
-        "passed": valid,
+        "static": static,
+        "admitted_by": admitted,
+        "passed": bool(admitted),
     }
-    if not torch.cuda.is_available():
-        return {**found, "evaluated": False}
     judge = importlib.import_module("kernelbench.eval")
+    importlib.import_module("kernelbench.utils")
+    if not torch.cuda.is_available():
+        missing = "compiling, correctness and timing by its evaluator: there is no CUDA device"
+        return {**found, "evaluated": False, "not_run": missing}
     result = judge.eval_kernel_against_ref(
         original_model_src=reference,
         custom_model_src=text,
@@ -87,7 +114,7 @@ def evaluate(path: Path) -> dict[str, object]:
     return {
         **found,
         "evaluated": True,
-        "passed": valid and result.compiled and result.correctness,
+        "passed": bool(admitted) and result.compiled and result.correctness,
         "compiled": result.compiled,
         "correctness": result.correctness,
         "runtime_ms": result.runtime,
@@ -96,15 +123,16 @@ def evaluate(path: Path) -> dict[str, object]:
     }
 
 
-def _placeholder(name: str, contents: tuple[str, ...]) -> ModuleType:
-    """A module under that name whose contents cannot be used."""
+def _static(checker: ModuleType, text: str, backend: str) -> dict[str, object]:
+    valid, errors, warnings = checker.validate_kernel_static(text, backend, "fp32")
+    return {"valid": valid, "errors": sorted(errors), "warnings": sorted(warnings)}
 
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError(f"{name} is not installed here")
 
+def _placeholder(name: str, contents: dict[str, Callable[..., object]]) -> ModuleType:
+    """A module under that name; it can be imported and used as far as judging goes."""
     made = ModuleType(name)
-    for item in contents:
-        setattr(made, item, refuse)
+    for item, stand_in in contents.items():
+        setattr(made, item, stand_in)
     return made
 
 

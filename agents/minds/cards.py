@@ -20,6 +20,7 @@ from tools.nouns import (
     Symptom,
     Task,
 )
+from tools.nouns.task import Precision
 
 GRAPH_LINES = 160
 SOURCE_CHARACTERS = 12_000
@@ -37,11 +38,24 @@ def task_card(task: Task) -> str:
             for spec in task.weights
         ]
     lines += [f"Note: {warning}" for warning in task.warnings]
+    if task.allow:
+        lines.append(allowed_words(task.allow))
     graph = "\n".join(graph_lines(task.graph, GRAPH_LINES))
     source = shortened(task.source, SOURCE_CHARACTERS)
     lines += ["", "What it computes, as traced (`w[...]` are weights):", "", fenced("", graph)]
     return "\n".join(
         (*lines, "", "Its source (the shapes above are what counts):", "", fenced("python", source))
+    )
+
+
+def allowed_words(allow: Sequence[Precision]) -> str:
+    """Which precisions the person admits below the task's own, for whoever plans or writes."""
+    named = ", ".join(allow)
+    return (
+        f"Precision: the person allows computing in {named} within the kernels, although the task "
+        "asks for more. Inputs and outputs keep their types; the judge then takes that rounding "
+        "for granted, and such a candidate competes with all others. No other lower precision is "
+        "allowed: what computes in one is ranked apart and cannot win."
     )
 
 

@@ -144,7 +144,7 @@ def cost_words(card: TaskCard) -> str:
 def precision_words(card: TaskCard) -> str:
     """What a kernel may compute in besides the task's own type, and who would."""
     allowed = one_line(", ".join(card.precisions), 80)
-    who = "" if card.models else "; the playbook knows no kernels in it and keeps the task's own"
+    who = "" if card.models else "; the playbook writes no kernels in it, a language model may"
     return f"{allowed}, as long as the results stay within the judge's bounds{who}"
 
 

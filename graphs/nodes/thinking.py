@@ -135,6 +135,7 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Situat
         rounds=context.profile.rounds,
         wanted=context.profile.ideas_per_round,
         floor_ms=context.floor_ms,
+        allow=context.task.allow,
         baseline_ms=context.best_baseline_ms,
         best=standings.get(state["best"]),
         parents=_known(standings, state["parents"]),

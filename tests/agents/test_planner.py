@@ -115,3 +115,11 @@ async def test_an_elite_is_tried_again_with_other_settings(
     assert recipe is not None
     assert recipe.variant == 1
     assert second.ideas[0].parent == elite.candidate.id
+
+
+async def test_an_allowed_precision_is_answered_with_what_the_playbook_can_do(
+    one_loop: Repertoire,
+) -> None:
+    situation = Situation(round=1, wanted=1, floor_ms=0.5, allow=("tf32",))
+    told = (await PlaybookPlanner(one_loop).plan(situation)).reasoning
+    assert "Computing in tf32 is allowed, but the playbook writes no kernels in it" in told

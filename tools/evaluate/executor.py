@@ -23,6 +23,7 @@ from tools.nouns.isolation import UNBUILT_WORDS
 
 if TYPE_CHECKING:
     from tools.evaluate.errand import Errand
+    from tools.evaluate.messages import DispatchSeen
     from tools.evaluate.rules import Rules
 
 Effort = Literal["screen", "precise", "certify"]
@@ -115,6 +116,15 @@ class RuledExecutor(Protocol):
     @property
     def rules(self) -> "Rules":
         """Every default and limit that verdicts depend on."""
+        ...
+
+
+@runtime_checkable
+class WatchingExecutor(Protocol):
+    """An executor that can say which kernels PyTorch's own forward really runs."""
+
+    async def dispatch(self, task: Task) -> "DispatchSeen":
+        """What PyTorch runs for a task, and what judging it takes of memory."""
         ...
 
 

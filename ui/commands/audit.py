@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from graphs.desk.auditing import kernel_words
 from tools.nouns import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from tools.nouns.run import InputSummary, TaskSummary
 from tools.tasks import floor_ms
@@ -117,9 +118,3 @@ def memory_words(needs: MemoryNeeds) -> str:
     """What judging takes and what is there."""
     need, there = amount(needs.judge_bytes, "B"), amount(needs.available_bytes, "B")
     return f"{need} to judge it, {amount(needs.eager_bytes, 'B')} of it PyTorch's; {there} there"
-
-
-def kernel_words(item: Dispatched) -> str:
-    """One kernel or operator, with its time in one forward."""
-    times = f", {item.calls} times" if item.calls > 1 else ""
-    return f"{milliseconds(item.time_ms)} in {one_line(item.name, 120)}{times}"

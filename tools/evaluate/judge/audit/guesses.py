@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tools.evaluate.judge.audit.subject import Sample, Subject, input_numel
+from tools.evaluate.judge.audit.subject import Sample, Subject
+from tools.evaluate.judge.bench import tensors
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Badge, Doubt
 from tools.tasks import applicable
@@ -131,14 +132,16 @@ def _worst_miss(draws: Sequence[_Draw], held_out: Sample) -> float:
 def _scaled(subject: Subject, sample: Sample) -> tuple[float, str]:
     """From a smaller version's spread to the whole task's: it falls with the root of the size.
 
-    Only where the output is as small in both: then it sums over what was cut.
+    Only where the output is as small in both: then it sums over what was cut. The size is that of
+    the input that was cut least, as the answer may vary with that one alone.
     """
     if subject.is_whole:
         return 1.0, ""
-    whole = sum(spec.tensor.numel for spec in subject.whole.inputs if spec.tensor)
+    whole = [spec.tensor.numel for spec in subject.whole.inputs if spec.tensor]
     if [own.numel() for own in sample.own] != [spec.numel for spec in subject.whole.outputs]:
         return 1.0, _at(subject)
-    ratio = input_numel(sample.arguments) / whole
+    cut = [tensor.numel() for tensor in tensors(sample.arguments)]
+    ratio = max((few / many for few, many in zip(cut, whole, strict=True)), default=1.0)
     return math.sqrt(ratio), f" (measured with {subject.words}, scaled by the root of the size)"
 
 

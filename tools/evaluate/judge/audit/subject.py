@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tools.evaluate.judge.bench import Bench, Draw, tensors
+from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.errors import distance
 from tools.evaluate.judge.truth import Argument
 from tools.nouns import Task, TensorSpec
@@ -174,8 +174,3 @@ def _resized(task: Task, arguments: Sequence[Argument]) -> Task:
 def _thinned(tensor: Tensor) -> Tensor:
     flat = tensor.reshape(-1)
     return flat[:: max(1, flat.numel() // _QUICK_LOOK)]
-
-
-def input_numel(arguments: Sequence[Argument]) -> int:
-    """How many numbers come in."""
-    return sum(tensor.numel() for tensor in tensors(arguments))
