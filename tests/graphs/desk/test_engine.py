@@ -1,6 +1,7 @@
 """The searches' own thread, the workers that stand ready, and who may ask them when."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphs.desk.engine import Engine
+from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.rules import Rules
 
@@ -85,4 +87,26 @@ async def test_nobody_is_started_while_somebody_measures(tmp_path: Path) -> None
         spares.fill()
         await asyncio.sleep(0.2)
         assert not os.listdir(tmp_path)
+    await spares.aclose()
+
+
+async def test_who_finds_no_spare_waits_for_a_turn_to_start_one(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares", Rules(), asyncio.Lock(), wanted=0)
+    keeper = Keeper(tmp_path / "work", Rules(), spares=spares)
+
+    async def read() -> None:
+        async with keeper.short_lived("trace"):
+            pass
+
+    async with contextlib.AsyncExitStack() as others:
+        for _ in range(os.cpu_count() or 1):
+            await others.enter_async_context(spares.starts.turn())
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0.2)
+        assert spares.starts.waiting == 1
+        assert not (tmp_path / "work").exists()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    assert spares.starts.waiting == 0
+    await keeper.aclose()
     await spares.aclose()

@@ -1,0 +1,206 @@
+"""What ends a worker, many times in a row on one judge: does every run go on, and how soon?
+
+Faults come as kernels where the contract lets them be written, as references (a person's file) and
+as foreign files where it does not. After each one an honest kernel is judged: it must be accepted
+as before, and no process that the fault started may be left. A fault's cost is what it took itself
+and what the honest kernel took longer than usual after it, a new worker's start included.
+
+    python benchmarks/worker_faults.py --faults 50 --out benchmarks/results/cpu/worker_faults.json
+    python benchmarks/worker_faults.py --target cuda --faults 50 --out worker_faults.json
+
+Not covered: faults of the driver that need the device to be reset.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+from worker_fault_kinds import ROWS, Fault, faults, honest
+
+from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.local import LocalExecutor
+from tools.evaluate.process.walls import LAUNCHER
+from tools.evaluate.rules import Rules
+from tools.nouns import Isolation, Refusal, Task, TracePolicy, Value
+
+# A hang costs its limit, so limits are shorter here than a search's.
+LIMIT_S = 5.0
+RULES = Rules(candidate_s=LIMIT_S, memory_fraction=0.2, processes_max=64, screen_s=0.05)
+GOAL_S = 15.0
+
+
+class Tried(Value):
+    """One fault and what came of it; `left` counts its processes that were still there."""
+
+    fault: str
+    verdict: str
+    reason: str
+    fault_s: float
+    honest_s: float
+    cost_s: float
+    honest_verdict: str
+    left: int
+    sound: bool
+
+
+class Result(Value):
+    """What the script writes."""
+
+    when: str
+    machine: str
+    target: str
+    isolation: Isolation
+    usual_s: float
+    faults: int
+    sound: int
+    worst_s: float
+    median_s: float
+    tried: tuple[Tried, ...]
+
+
+class Ground:
+    """One judge with an honest kernel that it accepts."""
+
+    def __init__(self, executor: LocalExecutor, task: Task, target: str, scratch: Path) -> None:
+        self.executor, self.task, self.target, self.scratch = executor, task, target, scratch
+        self.usual_s = 0.0
+
+    async def settle(self) -> None:
+        """See what an honest kernel takes when nothing has happened."""
+        verdict = ""
+        for _ in range(3):
+            verdict, self.usual_s = await self.honest()
+        assert verdict == "correct", f"the honest kernel is {verdict}"
+
+    async def honest(self) -> tuple[str, float]:
+        """The honest kernel's verdict, and seconds until it was known."""
+        began = time.monotonic()
+        found = await self.executor.evaluate(self.task, honest(self.target), "screen")
+        return found.verdict.value, time.monotonic() - began
+
+    async def commit(self, fault: Fault) -> tuple[str, str]:
+        """The verdict of a fault and its reason."""
+        if fault.candidate is not None:
+            found = await self.executor.evaluate(self.task, fault.candidate, "screen")
+        elif fault.place == "foreign":
+            foreign = Foreign(name="foreign", source=fault.text)
+            found = await self.executor.check_foreign(self.task, foreign, timed=False)
+        else:
+            path = self.scratch / "fault.py"
+            path.write_text(fault.text, encoding="utf-8")
+            read = await self.executor.trace(path, TracePolicy(timeout_s=LIMIT_S))
+            return ("refused", read.sentence) if isinstance(read, Refusal) else ("a task", "")
+        return found.verdict.value, found.verification.reason
+
+    async def tried(self, fault: Fault) -> Tried:
+        """One fault, and the honest kernel after it."""
+        began = time.monotonic()
+        verdict, reason = await self.commit(fault)
+        fault_s = time.monotonic() - began
+        after, honest_s = await self.honest()
+        cost_s = fault_s + max(0.0, honest_s - self.usual_s)
+        left = len(survivors(self.scratch))
+        named = verdict in fault.verdicts and fault.words in reason
+        sound = named and after == "correct" and left == 0 and cost_s < GOAL_S
+        print(
+            f"{'ok  ' if sound else 'FAIL'} {fault.name:42} {verdict:15} {cost_s:6.1f} s"
+            f"  then {after}" + ("" if sound else f"  left {left}: {reason[:200]}"),
+            flush=True,
+        )
+        return Tried(
+            fault=fault.name,
+            verdict=verdict,
+            reason=reason[:300],
+            fault_s=fault_s,
+            honest_s=honest_s,
+            cost_s=cost_s,
+            honest_verdict=after,
+            left=left,
+            sound=sound,
+        )
+
+
+def survivors(scratch: Path) -> list[int]:
+    """Processes that were started for this judge and should not be there, wherever they hang.
+
+    Whatever runs there has its worker's home in the environment that it began with. There may be
+    one process in each of: the worker, the judge of foreign files, two guests that wait.
+    """
+    homes: dict[str, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            told = (folder / "environ").read_text(encoding="utf-8", errors="replace").split("\0")
+            words = (folder / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+            home = next((item[5:] for item in told if item.startswith("HOME=")), "")
+            ours = Path(home).is_relative_to(scratch) and any(words)
+            if ours and not words[0].endswith("bwrap") and words[3:4] != [str(LAUNCHER)]:
+                homes.setdefault(Path(home).parent.name, []).append(int(folder.name))
+    guests = sorted(name for name in homes if name.startswith("guest-"))
+    expected = {"evaluate", "judge", *guests[-2:]}
+    found: list[int] = []
+    for name, pids in homes.items():
+        found += sorted(pids)[1:] if name in expected else pids
+    return found
+
+
+async def everything(target: str, count: int, scratch: Path) -> Result:
+    """So many faults in a row on one judge."""
+    executor = LocalExecutor.create(target, scratch / "work", rules=RULES)
+    try:
+        path = scratch / "rows.py"
+        path.write_text(ROWS, encoding="utf-8")
+        task = await executor.trace(path, TracePolicy(device=target))
+        assert isinstance(task, Task), task
+        ground = Ground(executor, task, target, scratch)
+        await ground.settle()
+        print(f"an honest kernel takes {ground.usual_s:.2f} s; {executor.isolation}", flush=True)
+        wanted = itertools.islice(itertools.cycle(faults(target)), count)
+        tried = [await ground.tried(fault) for fault in wanted]
+    finally:
+        await executor.aclose()
+    assert not survivors(scratch), "a closed judge leaves nothing behind"
+    costs = [item.cost_s for item in tried]
+    return Result(
+        when=datetime.now().astimezone().isoformat(timespec="seconds"),
+        machine=platform.processor() or platform.machine(),
+        target=target,
+        isolation=executor.isolation,
+        usual_s=ground.usual_s,
+        faults=len(tried),
+        sound=sum(item.sound for item in tried),
+        worst_s=max(costs),
+        median_s=statistics.median(costs),
+        tried=tuple(tried),
+    )
+
+
+def main() -> None:
+    """See the module; exit status 1 when a fault was not sound."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--faults", type=int, default=50)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kernelwright-worker-faults-") as scratch:
+        result = asyncio.run(everything(arguments.target, arguments.faults, Path(scratch)))
+    print(dict(Counter(item.verdict for item in result.tried)))
+    print(
+        f"{result.sound} of {result.faults} sound; a fault costs {result.median_s:.1f} s, "
+        f"{result.worst_s:.1f} s at worst"
+    )
+    if arguments.out:
+        arguments.out.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    sys.exit(result.sound != result.faults)
+
+
+if __name__ == "__main__":
+    main()
