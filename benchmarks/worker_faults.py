@@ -33,8 +33,8 @@ from tools.evaluate.rules import Rules
 from tools.nouns import Isolation, Refusal, Task, TracePolicy, Value
 
 # A hang costs its limit, so limits are shorter here than a search's.
-LIMIT_S = 5.0
-RULES = Rules(candidate_s=LIMIT_S, memory_fraction=0.2, processes_max=64, screen_s=0.05)
+CANDIDATE_S, READING_S = 4.0, 8.0
+RULES = Rules(candidate_s=CANDIDATE_S, memory_fraction=0.2, processes_max=64, screen_s=0.05)
 GOAL_S = 15.0
 
 
@@ -97,7 +97,7 @@ class Ground:
         else:
             path = self.scratch / "fault.py"
             path.write_text(fault.text, encoding="utf-8")
-            read = await self.executor.trace(path, TracePolicy(timeout_s=LIMIT_S))
+            read = await self.executor.read(path, TracePolicy(timeout_s=READING_S))
             return ("refused", read.sentence) if isinstance(read, Refusal) else ("a task", "")
         return found.verdict.value, found.verification.reason
 

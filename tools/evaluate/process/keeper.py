@@ -12,7 +12,7 @@ from tools.compile.cache import cache_folder
 from tools.evaluate.messages import Reply, Request
 from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.spares import Spares, rehearsed
+from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
@@ -126,10 +126,7 @@ class Keeper:
         async with self._spares.starts.turn():
             if (spare := self._spare(readable, leave)) is not None:
                 return spare  # it became ready meanwhile
-            worker = await self._started(name, readable)
-            # What reads files has its first export in its turn as well; the reading itself,
-            # which may take as long as the file likes, keeps nobody waiting.
-            return worker if leave else await rehearsed(worker, self._rules)
+            return await self._started(name, readable)
 
     def _spare(self, readable: tuple[Path, ...], leave: int) -> WorkerProcess | None:
         """A worker that stands ready and can read what is asked, if there is one."""
