@@ -17,7 +17,9 @@ from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.walls import plain_wall, wall
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
+from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
+from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Evaluation, Isolation, Verdict, Verification
 
 
@@ -36,6 +38,9 @@ class Courthouse:
     Args:
         scratch: a folder for the processes' own.
         device: what they work on.
+
+    Attributes:
+        judges_started: How often a judge had to be started up to now.
     """
 
     def __init__(self, scratch: Path, device: str) -> None:
@@ -44,6 +49,7 @@ class Courthouse:
         self._judge: WorkerProcess | None = None
         self._usher: Usher | None = None
         self._asked = 0
+        self.judges_started = 0
 
     async def judge(self, request: ForeignRequest) -> Evaluation:
         """The evaluation of foreign code; every failure of it is one.
@@ -54,6 +60,15 @@ class Courthouse:
         Raises:
             WorkerBrokenError: the judge itself failed.
         """
+        found = await self._once(request)
+        if not request.rules.has(Defence.QUARANTINE) or not suspicious(found, request.rules):
+            return found
+        # Once more in fresh processes on other values; the worse one counts.
+        await self.aclose()
+        seed = fresh_seed(request.seed, "too good to be believed at once")
+        return cautious(found, await self._once(request.model_copy(update={"seed": seed})))
+
+    async def _once(self, request: ForeignRequest) -> Evaluation:
         self._asked += 1
         await self._guests.judged_by(request.rules)
         if self._judge is None:
@@ -101,6 +116,7 @@ class Courthouse:
             if judge.alive and set(readable) <= set(judge.readable):
                 return judge, usher
             await self.aclose()
+        self.judges_started += 1
         self._usher = usher = Usher(self._guests)
         self._judge = judge = await WorkerProcess.start(
             self._scratch / "judge",

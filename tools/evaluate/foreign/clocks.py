@@ -16,7 +16,10 @@ _TICK_MS = 10.0  # processor time is booked in ticks
 
 
 class Reading(Value):
-    """One round's times in milliseconds, for all of its calls together."""
+    """One round's times in milliseconds, for all of its calls together.
+
+    `cpu_ms` is the guest's processor time; 0 where nobody read the books.
+    """
 
     calls: int
     wall_ms: float
@@ -33,7 +36,8 @@ class Readings:
         self.candidate: list[Reading] = []
 
     def clear(self) -> None:
-        """Forget what was read while everything warmed up, but for the protocol's cost."""
+        """Forget what was read while everything warmed up, but for the protocol's last cost."""
+        del self.nulls[:-1]
         self.baseline.clear()
         self.candidate.clear()
 
@@ -64,11 +68,28 @@ class Readings:
         return median([r.cpu_ms / r.calls for r in self.candidate])
 
 
+def noise(readings: Readings) -> str:
+    """Why the clocks cannot be compared on this machine now, or an empty word when they can.
+
+    A call is told from the protocol's cost only if it takes more than that cost itself varies by.
+    """
+    each = [reading.wall_ms / reading.calls for reading in readings.nulls]
+    low, high = percentile(each, 10), percentile(each, 90)
+    whole = median([reading.wall_ms / reading.calls for reading in readings.candidate])
+    if whole - readings.protocol_ms > high - low:
+        return ""
+    return (
+        f"the clocks could not be compared: too noisy; calls that do no work took {low:.3g} to "
+        f"{high:.3g} ms each, the candidate's {whole:.3g} ms, so its time cannot be told from them"
+    )
+
+
 def disagreement(readings: Readings, clocks: Clocks, parallel: float, rules: Rules) -> str:
     """Why the three clocks cannot all be right, or an empty word when they can.
 
-    Other processes lengthen what happens outside of the guest's own clock, so that counts as long
-    as it ever was for calls that do nothing; and it takes most of the rounds to accuse.
+    A busy machine lengthens what happens outside of a guest's own clock, and lets threads spin
+    that wait. So each allowance is what honest rounds ever needed, those of the baseline and of
+    calls that do nothing, in turns with the candidate's; and it takes most of the rounds to accuse.
 
     Args:
         readings: of all rounds.
@@ -80,7 +101,8 @@ def disagreement(readings: Readings, clocks: Clocks, parallel: float, rules: Rul
         f"the three clocks disagree: wall clock {clocks.wall_ms:.4g} ms, the candidate's own clock "
         f"{clocks.own_ms:.4g} ms, summed work {clocks.work_ms:.4g} ms a call"
     )
-    outside = max(r.wall_ms - r.own_ms for r in readings.nulls)
+    honest = (*readings.nulls, *readings.baseline)
+    outside = max(r.wall_ms - r.own_ms for r in honest)
     missed = median([(r.wall_ms - outside - r.own_ms) / r.wall_ms for r in readings.candidate])
     whole = median([r.wall_ms for r in readings.candidate])
     if missed > rules.clock_margin and missed * whole > rules.clock_slack_ms:
@@ -88,6 +110,7 @@ def disagreement(readings: Readings, clocks: Clocks, parallel: float, rules: Rul
     if median([r.own_ms / r.wall_ms for r in readings.candidate]) > 1.0 + _LATE:
         return f"{told}; its own clock does not tell the time"
     calls = median([r.calls for r in readings.candidate])
-    if clocks.work_ms * calls > parallel * (whole * (1 + rules.clock_margin) + _TICK_MS):
+    spun = max(0.0, *(r.cpu_ms - parallel * r.wall_ms for r in honest))
+    if clocks.work_ms * calls > parallel * (whole * (1 + rules.clock_margin) + _TICK_MS) + spun:
         return f"{told}; work was done that the wall clock did not see"
     return ""

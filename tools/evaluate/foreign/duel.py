@@ -149,8 +149,7 @@ class Duel:
     def baseline(self) -> float:
         """One round of the baseline: milliseconds a call, the protocol's cost taken off."""
         current = self._take("baseline")
-        reading = self._timed(self._theirs, current, "call")
-        null = self._timed(self._theirs, current, "null")
+        reading, null = self._booked(current, "call"), self._booked(current, "null")
         self.readings.nulls.append(null)
         self.readings.baseline.append(reading)
         return self.readings.net_ms(reading)
@@ -183,6 +182,15 @@ class Duel:
         exact = self._rules.has(Defence.EXACT_RESULT)
         wall_ms, done = stand.go(current.calls, way, self._limit_s, exact=exact)
         return Reading(calls=current.count, wall_ms=wall_ms, own_ms=done.own_ms)
+
+    def _booked(self, current: Round, way: Way) -> Reading:
+        """One round of the baseline's guest; on a CPU with the processor time that it used."""
+        if self._bench.device == "cuda":
+            return self._timed(self._theirs, current, way)
+        before = self._theirs.seat.link.books().cpu_ms
+        reading = self._timed(self._theirs, current, way)
+        used = self._theirs.seat.link.books().cpu_ms - before
+        return reading.model_copy(update={"cpu_ms": used})
 
     def _idle(self, cpu_ms: float) -> None:
         """Nothing may go on in the candidate's guest while nobody asks it."""

@@ -94,7 +94,12 @@ class ForeignLadder:
 
     def _sharpened(self, found: RejectedError) -> tuple[Verdict, str]:
         """A result that is not there when the call returns has a reason where streams are made."""
-        unfinished = (Verdict.WRONG_RESULT, Verdict.NOT_WRITTEN, Verdict.STALE_RESULT)
+        unfinished = (
+            Verdict.WRONG_RESULT,
+            Verdict.NOT_WRITTEN,
+            Verdict.STALE_RESULT,
+            Verdict.NONDETERMINISTIC,
+        )
         watched = self._rules.has(Defence.CLOCKS_AGREE)
         if self._read.streams and found.verdict in unfinished and watched:
             return Verdict.CHEATING, (

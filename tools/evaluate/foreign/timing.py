@@ -2,12 +2,13 @@
 
 import math
 import os
+import time
 
 from tools.evaluate.clock.conditions import conditions
 from tools.evaluate.clock.paired import Pairs, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.clocks import disagreement
+from tools.evaluate.foreign.clocks import disagreement, noise
 from tools.evaluate.foreign.duel import Duel, Stand, Verify
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Call, MakeReference
@@ -19,7 +20,7 @@ from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.room import io_bytes
 from tools.evaluate.judge.speed_of_light import impossible
 from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Comparison, Evaluation, Measurement, Verdict
+from tools.nouns import Clocks, Comparison, Evaluation, Measurement, Verdict
 
 _PROTOCOL = "the judge's own wall clock around calls in another process"
 
@@ -92,7 +93,11 @@ class Timing:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
         clocks = duel.readings.clocks(work_ms)
-        self._agree(duel, evaluation, work_ms)
+        if self._rules.has(Defence.CLOCKS_AGREE):
+            if words := noise(duel.readings):
+                self._failures.append(f"its time beside {name}: {words}")
+                return evaluation
+            self._agree(duel, clocks, work_ms)
         comparison = self._comparison(name, pairs, most, duel)
         update = {"comparisons": (*evaluation.comparisons, comparison), "clocks": clocks}
         if evaluation.screen is None:
@@ -102,10 +107,7 @@ class Timing:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
 
-    def _agree(self, duel: Duel, evaluation: Evaluation, work_ms: float | None) -> None:
-        if not self._rules.has(Defence.CLOCKS_AGREE):
-            return
-        clocks = duel.readings.clocks(work_ms)
+    def _agree(self, duel: Duel, clocks: Clocks, work_ms: float | None) -> None:
         words = disagreement(duel.readings, clocks, self._parallel(work_ms), self._rules)
         if words:
             raise RejectedError(Verdict.CHEATING, words)
@@ -156,7 +158,19 @@ class Timing:
         room = self._seat.arena.memory.raw.numel() - weights
         fits = int(0.9 * room) // (inputs + outputs + guards)
         wanted = math.ceil(self._rules.foreign_span_ms / min(taken))
-        return max(1, min(wanted, fits, self._rules.foreign_calls_max))
+        return max(1, min(wanted, fits, self._affordable(), self._rules.foreign_calls_max))
+
+    def _affordable(self) -> int:
+        """How many calls a round may have, as every answer of a round is held against the truth.
+
+        The fewest pairs that a comparison needs shall fit into its time, whatever the load.
+        """
+        start = time.perf_counter()
+        draw = Draw("task", fresh_seed(self._request.seed, "what a truth costs"))
+        arguments = self._bench.draw(draw)
+        self._bench.right(arguments, self._bench.own(arguments))
+        spent_s = time.perf_counter() - start
+        return max(2, int(self._rules.certify_s / self._rules.pairs_min / spent_s))
 
     def _comparison(self, name: str, pairs: Pairs, most: int, duel: Duel) -> Comparison:
         notes = (

@@ -60,8 +60,9 @@ SIDE_STREAM = f"""{HEAD}
     def forward(self, x):
         y = torch.empty_like(x)
         with torch.cuda.stream(self.side):
-            for _ in range(40):
-                y.copy_(torch.nn.functional.silu(x * self.weight))
+            # A race that the side stream could win would end in a right answer.
+            torch.cuda._sleep(200_000_000)
+            y.copy_(torch.nn.functional.silu(x * self.weight))
         return y
 """
 

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.check import Courthouse
+from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import Verdict
 
@@ -81,15 +83,47 @@ async def test_a_kernel_of_its_own_is_seen_to_do_the_work(judged, library):
     assert found.verification.method == "own kernels, reported by the guest"
 
 
-async def test_it_is_timed_beside_pytorch_by_three_clocks(judged):
-    found = await judged(HONEST, against=("eager",), rules=Rules(certify_s=0.2))
+async def test_it_is_timed_by_three_clocks_and_again_when_it_is_too_good(judged):
+    found = await judged(
+        HONEST, against=("eager",), rules=Rules(certify_s=0.2, quarantine_ratio=0.0)
+    )
     assert found.verdict is Verdict.CORRECT, found.verification.reason
+    if not found.comparisons:  # a machine too busy for such short calls says so, and no more
+        assert any("too noisy" in words for words in found.verification.not_verified)
+        return
     (comparison,) = found.comparisons
     assert comparison.baseline == "eager"
     assert comparison.pairs >= Rules().pairs_min
+    assert any("in separate processes" in note for note in comparison.conditions.notes)
     assert found.clocks is not None
     assert found.clocks.own_ms > 0
     assert found.clocks.protocol_ms > 0
+
+
+async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tmp_path):
+    from tools.hardware import detect
+
+    leaves = HONEST.replace("class ModelNew", "open('left', 'w').close()\n\nclass ModelNew")
+    finds = HONEST.replace(
+        "class ModelNew", "import os\nassert not os.path.exists('left')\n\nclass ModelNew"
+    )
+    house = Courthouse(tmp_path, "cpu")
+    request = ForeignRequest(
+        task=task,
+        hardware=detect("cpu"),
+        rules=Rules(),
+        foreign=Foreign(name="it", source=HONEST),
+        seed=7,
+    )
+    try:
+        for source in (leaves, finds):
+            foreign = Foreign(name="it", source=source)
+            found = await house.judge(request.model_copy(update={"foreign": foreign}))
+            assert found.verdict is Verdict.CORRECT, found.verification.reason
+            assert not list(tmp_path.glob("guest-*/candidate")), "what it wrote went with it"
+    finally:
+        await house.aclose()
+    assert house.judges_started == 1
 
 
 @pytest.mark.parametrize(
