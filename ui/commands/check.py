@@ -212,6 +212,10 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
     out = console()
     good = evaluation.verdict is Verdict.CORRECT
     head = Text(VERDICT[evaluation.verdict], style="bold green" if good else "bold red")
+    if good and "a baseline, not a kernel" in result.method:
+        head.append(" (no kernel of its own)", style="bold")
+    elif good and result.method.startswith("library rearrangement"):
+        head.append(" (library rearrangement)", style="bold")
     head.append(f": {plain(result.reason)}", style="default")
     out.print(head)
     for name, baseline in result.baselines.items():

@@ -102,3 +102,11 @@ def label(
     lower = [_LOWER[name] for name in settings if name in _LOWER]
     remarks = tuple(f"it changed torch's setting of {name}" for name in settings)
     return (lower[0] if lower and own == "fp32" else own), remarks
+
+
+def apart(request: ForeignRequest, precision: str) -> str:
+    """Why it is ranked apart, or an empty word: a lower precision that nobody asked for."""
+    own = task_precision(request.task)
+    if precision == own or precision in request.task.allow:
+        return ""
+    return f"it set torch to {precision}, and the task is in {own}"

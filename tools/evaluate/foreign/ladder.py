@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.audit import Findings, audited, label
+from tools.evaluate.foreign.audit import Findings, apart, audited, label
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
@@ -222,6 +222,7 @@ class ForeignLadder:
             coverage=self._findings.share,
             method=self._findings.method(self._read),
             precision=precision,
+            apart=apart(self._request, precision),
             distributions=tuple(dict.fromkeys(sentence.distributions)),
             not_verified=tuple(dict.fromkeys((*self._not_verified, *remarks))),
         )
