@@ -193,3 +193,15 @@ def test_a_task_that_fits_in_parts_only_is_judged_in_parts(made, cpu):
     tight = needs.model_copy(update={"available_bytes": needs.least_bytes})
     assert "judged in parts" in in_parts(tight)
     assert refusal_for(task, tight, "") is None
+
+
+def test_a_term_that_may_be_left_out_is_named(made, badges):
+    init = "self.layer = nn.Linear(32, 32)"
+    task = made("return self.layer(x) * 100 + torch.sigmoid(x) * 1e-7", init=init)
+    assert "without the second operand of add number 1" in badges(task)["null_passes"]
+
+
+def test_a_bias_that_is_zero_at_first_and_a_maximum_that_only_stabilises_are_missed(made, badges):
+    init = "self.norm = nn.LayerNorm(32)"
+    assert badges(made("return torch.softmax(self.norm(x) * 9, -1)", init=init)) == {}
+    assert badges(made("return torch.logsumexp(x, -1)")) == {}

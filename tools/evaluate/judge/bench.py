@@ -123,6 +123,12 @@ class Bench:
             outputs, buffers = self.truth.outputs(arguments, own.outputs)
         return Result(outputs, buffers)
 
+    def rounded(self, arguments: Sequence[Argument], seed: int) -> Result | None:
+        """The truth with every operator rounded as in the task's type; None without room."""
+        with self._guard():
+            found = self.truth.rounded(arguments, seed)
+        return None if found is None else Result(*found)
+
 
 def tensors(arguments: Sequence[Argument]) -> list[Tensor]:
     """The arguments that are tensors, in order."""

@@ -1,7 +1,7 @@
 """Answers that took no work, and must therefore not pass.
 
 Where zeros, ones, the mean or an input itself lie within the tolerance of a task, being correct
-proves nothing, and the task is badged. Not covered: the reference with one term dropped.
+proves nothing, and the task is badged. The reference with one term left out: `audit.terms`.
 """
 
 from collections.abc import Iterator, Sequence

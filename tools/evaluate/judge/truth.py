@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from tools.evaluate.judge.altered import Rounded
 from tools.evaluate.judge.room import available_bytes, truth_bytes
 from tools.evaluate.rules import Rules
-from tools.nouns import Task
+from tools.nouns import DType, Task
 from tools.tasks import Reference
 
 Argument = Tensor | bool | int | float | str | None
@@ -64,6 +65,32 @@ class Truth:
         ) is not None:
             return parts, {}
         return self._on_host(arguments, needed)
+
+    def rounded(
+        self, arguments: Sequence[Argument], seed: int
+    ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]] | None:
+        """The truth again, with every operator's result off by its rounding in the task's type.
+
+        None where it does not fit at once.
+        """
+        if self._double is None:
+            self._double = self._reference.double()
+        room = available_bytes(self._device, self._rules.memory_fraction)
+        if 2 * truth_bytes(self._task) > room:
+            return None
+        doubles = [_double(a) for a in arguments]
+        try:
+            with Rounded(seed, self._unit):
+                return self._whole(self._double, doubles)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return None
+
+    @property
+    def _unit(self) -> float:
+        """Of the type that kernels compute in: half precision is added up in single."""
+        wide = any(spec.dtype is DType.FLOAT64 for spec in self._task.outputs)
+        return torch.finfo(torch.float64 if wide else torch.float32).eps / 2
 
     def _whole(
         self, reference: Reference, arguments: Sequence[Argument]

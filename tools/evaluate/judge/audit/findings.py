@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tools.evaluate.judge.audit.guesses import constant, exploitable
 from tools.evaluate.judge.audit.sensitivity import idle_inputs, idle_parameters, insensitive
 from tools.evaluate.judge.audit.subject import Sample, Subject, subject_of
+from tools.evaluate.judge.audit.terms import idle_terms
 from tools.evaluate.judge.bench import Bench, tensors
 from tools.evaluate.judge.nulls import passing_nulls
 from tools.evaluate.judge.threads import small_steps
@@ -95,6 +96,7 @@ class _Experiments:
             first.own, first.right, tensors(first.arguments), self._bench.rules
         ):
             badges.append(Badge(name=Doubt.NULL_PASSES, reason=words))
+        badges += self._idle_terms()
         return Findings(tuple(badges), self._notes())
 
     def _attempt(self, experiment: Experiment) -> Badge | None:
@@ -117,11 +119,28 @@ class _Experiments:
         words = "" if subject.is_whole else f", measured with {subject.words}"
         return insensitive(inputs, parameters, words)
 
+    def _idle_terms(self) -> list[Badge]:
+        """One badge for all terms that may be left out."""
+        try:
+            terms = list(idle_terms(self._subject, self._bench, self._seed, self._goes_on))
+        except (RefusedError, UnverifiableError):
+            return []
+        if not terms:
+            return []
+        words = "" if self._subject.is_whole else f", measured with {self._subject.words}"
+        reason = (
+            f"the reference without {', or without '.join(terms)} is within the judge's bound on "
+            f"every distribution{words}: being correct proves little here"
+        )
+        return [Badge(name=Doubt.NULL_PASSES, reason=reason)]
+
     def _goes_on(self) -> bool:
         """Whether there is time for another parameter; if not, that is said."""
         left = time.monotonic() < self._until
         if not left and not self._skipped:
-            self._skipped.append("the audit ran out of time: not every parameter was tried")
+            self._skipped.append(
+                "the audit ran out of time: not every parameter and term was tried"
+            )
         return left
 
     def _notes(self) -> tuple[str, ...]:

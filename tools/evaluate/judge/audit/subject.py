@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tools.evaluate.judge.altered import Altered
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.errors import distance
 from tools.evaluate.judge.truth import Argument
@@ -65,6 +66,15 @@ class Subject:
         """The same experiments on weights drawn under another seed."""
         return Subject(self._bench.with_other_weights(seed), self._factories, self.words)
 
+    def afresh(self) -> Subject:
+        """The same experiments once the weights have changed in their memory."""
+        return Subject(self._bench, self._factories, self.words)
+
+    def altered(self, arguments: Sequence[Argument], mode: Altered) -> tuple[Tensor, ...]:
+        """The truth with something done to operators; buffers stay as they are."""
+        with mode:
+            return self._in_double(arguments)
+
     def arguments(self, distribution: str, seed: int) -> list[Argument]:
         """Fresh arguments; RefusedError when the file's get_inputs fails."""
         if self._factories is None:
@@ -87,14 +97,16 @@ class Subject:
         own = self._bench.own(arguments)
         if self.is_whole:
             return Sample(arguments, own.outputs, self._bench.right(arguments, own).outputs)
+        return Sample(arguments, own.outputs, self._in_double(arguments))
+
+    def _in_double(self, arguments: Sequence[Argument]) -> tuple[Tensor, ...]:
         if self._double is None:
             self._double = self._bench.reference.double()
         before = self._double.snapshot()
         try:
-            right = tuple(t.clone() for t in self._double.forward(arguments))
+            return tuple(t.clone() for t in self._double.forward(arguments))
         finally:
             self._double.restore(before)
-        return Sample(arguments, own.outputs, right)
 
     def passes(self, answer: Sequence[Tensor], sample: Sample) -> bool:
         """Whether the judge would take `answer` for the answer to this draw."""

@@ -1,0 +1,92 @@
+"""What a result may be off by where PyTorch's own happens to be hardly off at all.
+
+PyTorch's error on one draw is a yardstick that luck can shorten to nothing: the mean of equal
+numbers may come out exact in one order of adding and not in another. Then it counts as well how
+far the truth moves when every step to it is rounded, and for a few elements every input.
+Computed only for a candidate that would be rejected without it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tools.evaluate.judge.bench import Bench, Draw, Result
+from tools.evaluate.judge.errors import Distance
+from tools.evaluate.judge.truth import Argument
+
+_SHAKES = 2
+
+
+class Luck:
+    """The stake of one draw.
+
+    Args:
+        bench: the task.
+        draw: which inputs; its seed is that of the noise.
+        arguments: those inputs.
+        own: PyTorch's result.
+        right: the truth.
+    """
+
+    def __init__(
+        self, bench: Bench, draw: Draw, arguments: Sequence[Argument], own: Result, right: Result
+    ) -> None:
+        self._bench = bench
+        self.draw = draw
+        self._arguments = arguments
+        self._own = own
+        self._right = right
+
+    def taken_out(self, found: Distance, truth: Tensor, which: int | str) -> Distance:
+        """The distance with a yardstick that is no shorter than the stake.
+
+        Args:
+            found: of the candidate's result.
+            truth: what that is held against.
+            which: the number of an output or the name of a buffer.
+        """
+        moved = [_part(result, which) for result in self._rounded]
+        if truth.numel() <= self._bench.rules.few_elements:
+            moved += [_part(result, which) for result in self._shaken]
+        norm, worst = found.own_norm, found.own_worst
+        for other in moved:
+            if other is None:
+                continue
+            off = (other.to(truth.device) - truth).abs()
+            off = torch.where(torch.isfinite(off), off, 0.0)
+            size = torch.where(torch.isfinite(truth), truth, 0.0)
+            norm = max(norm, float(off.norm()) / max(float(size.norm()), found.scale))
+            worst = max(worst, float((off / (size.abs() + found.scale)).max()))
+        return found.model_copy(update={"own_norm": norm, "own_worst": worst})
+
+    @cached_property
+    def _rounded(self) -> list[Result]:
+        seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
+        found = [self._bench.rounded(self._arguments, seed) for seed in seeds]
+        return [result for result in found if result is not None]
+
+    @cached_property
+    def _shaken(self) -> list[Result]:
+        seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
+        shaken = (_shaken(self._arguments, seed) for seed in seeds)
+        return [self._bench.right(arguments, self._own) for arguments in shaken]
+
+
+def _part(result: Result, which: int | str) -> Tensor | None:
+    return result.outputs[which] if isinstance(which, int) else result.buffers.get(which)
+
+
+def _shaken(arguments: Sequence[Argument], seed: int) -> list[Argument]:
+    """Every floating input rounded once more, at random, in float64."""
+    shaken: list[Argument] = []
+    for argument in arguments:
+        if isinstance(argument, Tensor) and argument.is_floating_point():
+            source = torch.Generator(argument.device).manual_seed(seed)
+            noise = torch.rand(argument.shape, generator=source, device=argument.device)
+            unit = torch.finfo(argument.dtype).eps / 2
+            shaken.append(argument.double() * (1.0 + unit * (2.0 * noise.double() - 1.0)))
+        else:
+            shaken.append(argument)
+    return shaken
