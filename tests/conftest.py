@@ -1,0 +1,22 @@
+"""What holds for the whole suite: the files that take longest come first.
+
+Several processes share the files; one that is long and last would keep everybody waiting.
+"""
+
+import pytest
+
+LONGEST = (
+    "ui/chat/test_browser.py", "ui/chat/test_socket.py", "evil/test_cpu.py",
+    "evaluate/foreign/test_guests.py", "evil/test_mutations.py", "ui/test_bench.py",
+    "evaluate/test_verdicts.py", "cuda/test_emulated.py", "evaluate/test_bad_files.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest first, else in the order they were found."""
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.as_posix()
+        return next((at for at, end in enumerate(LONGEST) if path.endswith(end)), len(LONGEST))
+
+    items.sort(key=rank)
