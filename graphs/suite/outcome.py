@@ -34,7 +34,7 @@ class Terms(Value):
 class Against(Value):
     """The best candidate against one baseline, interleaved in one process.
 
-    `ratio` is baseline over candidate, with its bootstrap 95 % interval over `pairs`.
+    `ratio` is baseline over candidate, with its 95 % interval over `pairs`.
     """
 
     baseline: str

@@ -15,7 +15,7 @@ from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.messages import Broken, Judged, Reply
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.walls import plain_wall, wall
+from tools.evaluate.process.walls import standing
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
@@ -130,8 +130,7 @@ class Courthouse:
 
 def _behind(rules: Rules, device: str) -> Isolation:
     """The wall that a guest would have had, had the source not been refused before."""
-    chosen = wall(device) if rules.has(Defence.SANDBOX) else plain_wall("switched off")
-    return chosen.isolation
+    return standing(rules, device).isolation
 
 
 def _evaluation(request: ForeignRequest, reply: Reply | Ended) -> Evaluation:
