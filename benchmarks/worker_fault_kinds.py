@@ -82,6 +82,12 @@ class Fault(Value):
     text: str = ""
 
 
+_HUGE = (
+    'def forward(x):\n    y = empty(1048576, 1048576)\n    launch("twice", %sargs=(x, y, '
+    "x.numel()))\n    return y\n"
+)
+
+
 def honest(target: str) -> Candidate:
     """The kernel that is right."""
     return _made(target, "")
@@ -91,7 +97,7 @@ def faults(target: str) -> tuple[Fault, ...]:
     """Every kind, mixed so that a few in a row are of different places."""
     if target == "cuda":
         return _on_a_gpu()
-    kernels, references, foreign = _kernels(), _references(), _foreign()
+    kernels, references, foreign = [*_kernels(), _huge("cpu")], _references(), _foreign()
     mixed: list[Fault] = []
     for i, fault in enumerate(references):
         mixed += [*kernels[i : i + 1], fault, *foreign[i : i + 1]]
@@ -115,7 +121,8 @@ def _kernels() -> list[Fault]:
     far = "y[int64_t(1) << 40] = 1.0f;"
     return [
         _kernel("store at address 8", "*(volatile int*)8 = 1;", "segmentation", "illegal_access"),
-        _kernel("endless loop", "volatile int on = 1; while (on) {}", "4 s", "timed_out"),
+        _kernel("endless loop", "volatile int on = 1; while (on) {}", "did not finish",
+                "timed_out"),
         _kernel("division by zero", "volatile int z = 0; y[0] = float(7 / z);", "arithmetic",
                 "crashed"),
         _kernel("illegal instruction", "if (n > 0) __builtin_trap();", "instruction", "crashed"),
@@ -163,27 +170,42 @@ def _foreign() -> list[Fault]:
         made("read at address 8", "ctypes.string_at(8)", "segmentation", "illegal_access"),
         made("exit with status 0", "os._exit(0)", "exit status 0", "crashed"),
         made("prints a forged verdict", _FORGED, "exit status 0", "crashed"),
-        made("hang", "while True: pass", "", "timed_out"),
-    ]
+        made("hang", "while True: pass", "did not finish", "timed_out"),
+        made("memory", "kept = [bytearray(1 << 26) for _ in range(10**4)]", "GiB",
+             "out_of_memory"),
+        made("abort", "os.abort()", "an abort", "crashed"),
+    ]  # fmt: skip
 
 
 def _on_a_gpu() -> tuple[Fault, ...]:
     """Faults of the device; those of the host are the CPU's."""
-    huge = 'def forward(x):\n    y = empty((1 << 20, 1 << 20))\n    launch("twice", grid=1, ' + (
-        "block=32, args=(x, y, x.numel()))\n    return y\n"
-    )
-    memory = Fault(
-        name="plan: more memory than the device has",
-        place="kernel",
-        verdicts=("out_of_memory", "launch_error"),
-        candidate=_made("cuda", "", huge),
-    )
     return (
         _kernel("store far outside", "y[size_t(1) << 40] = 1.0f;", "", "illegal_access",
                 target="cuda"),
         _kernel("endless", "while (*(volatile int*)&n == n) {}", "", "timed_out", target="cuda"),
-        memory,
+        _huge("cuda"),
         _kernel("trap", "asm volatile(\"trap;\");", "", "crashed", "illegal_access",
                 target="cuda"),
         *_references()[:3],
+        _foreign_on_a_gpu("index far outside", "x = x.flatten()[torch.full((1,), 1 << 40, "
+                          "device=x.device)]", "launch_error", "illegal_access", "crashed"),
+        _foreign_on_a_gpu("more memory than the device has", "x = torch.empty(1 << 45, "
+                          "device=x.device)", "out_of_memory"),
+        _foreign_on_a_gpu("hang", "while True: pass", "timed_out"),
     )  # fmt: skip
+
+
+def _huge(target: str) -> Fault:
+    """A plan that asks for more memory than any machine has."""
+    grid = "grid=1, block=32, " if target == "cuda" else ""
+    return Fault(
+        name="plan: more memory than there is",
+        place="kernel",
+        verdicts=("out_of_memory", "launch_error"),
+        candidate=_made(target, "", _HUGE % grid),
+    )
+
+
+def _foreign_on_a_gpu(name: str, body: str, *verdicts: str) -> Fault:
+    return Fault(name=f"foreign: {name}", place="foreign", verdicts=verdicts,
+                 text=_FOREIGN % body)  # fmt: skip

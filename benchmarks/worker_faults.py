@@ -3,7 +3,10 @@
 Faults come as kernels where the contract lets them be written, as references (a person's file) and
 as foreign files where it does not. After each one an honest kernel is judged: it must be accepted
 as before, and no process that the fault started may be left. A fault's cost is what it took itself
-and what the honest kernel took longer than usual after it, a new worker's start included.
+and what the honest kernel took longer than usual after it, a new worker's start included. A hang
+of a kernel or of foreign code costs the limit that a search has; reading a file has a shorter one
+here (`READING_S`), as nobody has begun a run then. `load` is how many processes wanted each of the
+machine's processors: above 1 the seconds are those of a shared machine.
 
     python benchmarks/worker_faults.py --faults 50 --out benchmarks/results/cpu/worker_faults.json
     python benchmarks/worker_faults.py --target cuda --faults 50 --out worker_faults.json
@@ -15,12 +18,14 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import os
 import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -32,9 +37,8 @@ from tools.evaluate.process.walls import LAUNCHER
 from tools.evaluate.rules import Rules
 from tools.nouns import Isolation, Refusal, Task, TracePolicy, Value
 
-# A hang costs its limit, so limits are shorter here than a search's.
-CANDIDATE_S, READING_S = 4.0, 8.0
-RULES = Rules(candidate_s=CANDIDATE_S, memory_fraction=0.2, processes_max=64, screen_s=0.05)
+READING_S = 8.0
+RULES = Rules(memory_fraction=0.2, processes_max=64, screen_s=0.05)
 GOAL_S = 15.0
 
 
@@ -49,6 +53,7 @@ class Tried(Value):
     cost_s: float
     honest_verdict: str
     left: int
+    load: float
     sound: bool
 
 
@@ -109,11 +114,17 @@ class Ground:
         after, honest_s = await self.honest()
         cost_s = fault_s + max(0.0, honest_s - self.usual_s)
         left = len(survivors(self.scratch))
-        named = verdict in fault.verdicts and fault.words in reason
-        sound = named and after == "correct" and left == 0 and cost_s < GOAL_S
+        wrong = [
+            *([] if verdict in fault.verdicts else [f"expected {' or '.join(fault.verdicts)}"]),
+            *([] if fault.words in reason else [f"{fault.words!r} is not in the reason"]),
+            *([] if after == "correct" else [f"the honest kernel after it was {after}"]),
+            *([f"{left} processes were left"] if left else []),
+            *([f"above {GOAL_S:g} s"] if cost_s >= GOAL_S else []),
+        ]
+        sound = not wrong
         print(
             f"{'ok  ' if sound else 'FAIL'} {fault.name:42} {verdict:15} {cost_s:6.1f} s"
-            f"  then {after}" + ("" if sound else f"  left {left}: {reason[:200]}"),
+            f"  then {after}" + ("" if sound else f"  [{'; '.join(wrong)}] {reason[:200]}"),
             flush=True,
         )
         return Tried(
@@ -125,6 +136,7 @@ class Ground:
             cost_s=cost_s,
             honest_verdict=after,
             left=left,
+            load=os.getloadavg()[0] / (os.cpu_count() or 1),
             sound=sound,
         )
 
@@ -133,7 +145,8 @@ def survivors(scratch: Path) -> list[int]:
     """Processes that were started for this judge and should not be there, wherever they hang.
 
     Whatever runs there has its worker's home in the environment that it began with. There may be
-    one process in each of: the worker, the judge of foreign files, two guests that wait.
+    one process in each of: the worker and the one that stands ready in its place, the judge of
+    foreign files, two guests that wait.
     """
     homes: dict[str, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -144,12 +157,17 @@ def survivors(scratch: Path) -> list[int]:
             ours = Path(home).is_relative_to(scratch) and any(words)
             if ours and not words[0].endswith("bwrap") and words[3:4] != [str(LAUNCHER)]:
                 homes.setdefault(Path(home).parent.name, []).append(int(folder.name))
-    guests = sorted(name for name in homes if name.startswith("guest-"))
-    expected = {"evaluate", "judge", *guests[-2:]}
+    expected = {"evaluate", "judge", *_latest("guest-", homes), *_latest("spare-", homes)}
     found: list[int] = []
     for name, pids in homes.items():
         found += sorted(pids)[1:] if name in expected else pids
     return found
+
+
+def _latest(beginning: str, names: Iterable[str]) -> list[str]:
+    """The two numbered last of those that begin so."""
+    numbers = [int(name.removeprefix(beginning)) for name in names if name.startswith(beginning)]
+    return [f"{beginning}{number}" for number in sorted(numbers)[-2:]]
 
 
 async def everything(target: str, count: int, scratch: Path) -> Result:

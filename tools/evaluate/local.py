@@ -87,7 +87,10 @@ class LocalExecutor:
         self._seed = seed
         self._trips = count()
         self._scratch = scratch
-        self._keeper = Keeper(scratch, rules, hardware.kind, lease, spares)
+        lease = lease or asyncio.Lock()
+        # Of one's own there is none before a worker was lost.
+        self._spares = Spares(scratch / "spares", rules, lease, wanted=0, device=hardware.kind)
+        self._keeper = Keeper(scratch, rules, hardware.kind, lease, spares or self._spares)
         self._aside = Keeper(scratch / "aside", rules, hardware.kind, self._keeper.lease)
         self._courthouse = Courthouse(scratch, hardware.kind)
         self._profiles = scratch / "profiles"
@@ -279,6 +282,7 @@ class LocalExecutor:
 
     async def aclose(self) -> None:
         """End every process."""
+        await self._spares.aclose()
         await asyncio.gather(self._keeper.aclose(), self._aside.aclose(), self._courthouse.aclose())
 
     async def _ceilings(self) -> Hardware:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -108,5 +109,24 @@ async def test_who_finds_no_spare_waits_for_a_turn_to_start_one(tmp_path: Path) 
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
     assert spares.starts.waiting == 0
+    await keeper.aclose()
+    await spares.aclose()
+
+
+async def test_where_a_worker_was_lost_the_next_one_stands_ready(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares", Rules(), asyncio.Lock(), wanted=0, after_s=0.0)
+    keeper = Keeper(tmp_path / "work", Rules(), spares=spares)
+    spares.fill()
+    async with keeper.short_lived("trace") as worker:
+        assert not spares.ready, "nothing was lost yet"
+        os.kill(worker.pid, signal.SIGKILL)
+        while worker.alive:  # noqa: ASYNC110 - a process ends
+            await asyncio.sleep(0.02)
+    async with asyncio.timeout(60):
+        while not spares.ready:  # noqa: ASYNC110 - a process comes up
+            await asyncio.sleep(0.05)
+    async with keeper.short_lived("trace") as worker:
+        assert worker.alive
+        assert not spares.ready, "the one that stood ready was taken"
     await keeper.aclose()
     await spares.aclose()

@@ -65,6 +65,7 @@ class Keeper:
         worker = await self._present(readable)
         self.questions += 1
         reply = await worker.ask(request, limit_s)
+        self._missed(worker)
         if isinstance(reply, Ended) and self._device == "cuda":
             await idle(self._rules.idle_s)
         return reply
@@ -91,6 +92,7 @@ class Keeper:
         try:
             yield worker
         finally:
+            self._missed(worker)
             self._beside.discard(worker)
             await worker.aclose()
 
@@ -102,6 +104,11 @@ class Keeper:
             await asyncio.gather(self._warming, return_exceptions=True)
         await self.renew()
         await asyncio.gather(*(worker.aclose() for worker in tuple(self._beside)))
+
+    def _missed(self, worker: WorkerProcess) -> None:
+        """See that another stands ready where this one was lost."""
+        if self._spares is not None and not worker.alive:
+            self._spares.lost()
 
     async def _warm(self) -> None:
         async with self.lease:

@@ -5,7 +5,9 @@ behind it (`tools.tasks.rehearsal`). It waits until nobody holds the device's le
 so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
 with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
 
-Who finds none starts one, in turn with all others who do (`starts`).
+Who finds none starts one, in turn with all others who do (`starts`). Where nobody waits for files
+(a search from the command line) none stands ready at first; once a worker was lost, the next loss
+is likely, and from then on one does (`lost`).
 """
 
 import asyncio
@@ -63,14 +65,19 @@ class Spares:
         """A worker that was never asked anything; None where none stands ready.
 
         Args:
-            leave: So many are left for those who are in a greater hurry.
+            leave: So many are left for those who are in a greater hurry; of one, none is.
         """
-        taken = None
+        taken, leave = None, min(leave, max(0, self._wanted - 1))
         while len(self._ready) > leave and taken is None:
             worker = self._ready.pop(0)
             taken = worker if worker.alive else None
         self.fill(self._after_s)
         return taken
+
+    def lost(self) -> None:
+        """A worker did not live to be asked again: whoever needs one next should find it ready."""
+        self._wanted = max(1, self._wanted)
+        self.fill()
 
     def fill(self, after_s: float = 0.0) -> None:
         """Start what is missing, in the background."""
