@@ -85,6 +85,12 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def waiting_words(ahead: int) -> str:
+    """Why a search stands still: others' work comes first."""
+    others = "another person's work is" if ahead == 1 else f"the work of {ahead} others is"
+    return f"It waits for the device: {others} before it."
+
+
 def shape(sizes: tuple[int, ...]) -> str:
     """A tensor's shape: `4096 x 1024`; `scalar` for none."""
     return " x ".join(str(size) for size in sizes) or "scalar"

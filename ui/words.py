@@ -14,6 +14,7 @@ from graphs.words import (
     seconds,
     shape,
     tokens,
+    waiting_words,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "seconds",
     "shape",
     "tokens",
+    "waiting_words",
 ]

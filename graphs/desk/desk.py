@@ -116,6 +116,11 @@ class Desk:
         return life.state
 
     @property
+    def ahead(self) -> int:
+        """How many other people's questions to the device this conversation's search waits for."""
+        return self._place.lives.ahead(self.home) if self.running else 0
+
+    @property
     def running(self) -> bool:
         """Whether a search runs for this conversation right now."""
         return self._place.life is not None

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 
 from tools.archive import Target
 from tools.evaluate.executor import Executor
+from tools.evaluate.process.line import Lease, Line, Seat
 
 if TYPE_CHECKING:
     from tools.evaluate.process.spares import Spares
 
-MakeExecutor = Callable[[Target, Path, asyncio.Lock], Executor]
+# Shorter waits are over before anybody has read of them.
+WORTH_SAYING_S = 2.0
+
+MakeExecutor = Callable[[Target, Path, Lease], Executor]
 
 
 @dataclass
@@ -26,6 +30,7 @@ class _Judge:
     """An executor with how many use it, and when it goes if nobody does."""
 
     executor: Executor
+    seat: Seat
     users: int = 0
     leaving: asyncio.TimerHandle | None = None
 
@@ -47,7 +52,7 @@ class Judges:
         make: MakeExecutor | None = None,
         idle_s: float = 120.0,
     ) -> None:
-        self.lease = asyncio.Lock()
+        self._line = Line()
         self._target = target
         self._scratch = scratch
         self._spares: Spares | None = None
@@ -66,8 +71,9 @@ class Judges:
         """A person's executor, which stays theirs between searches; a person by their folder."""
         judge = self._judges.get(person)
         if judge is None:
-            executor = self._make(self._target, self._scratch / person, self.lease)
-            judge = self._judges[person] = _Judge(executor)
+            seat = self._line.seat(person)
+            executor = self._make(self._target, self._scratch / person, seat)
+            judge = self._judges[person] = _Judge(executor, seat)
         if judge.leaving is not None:
             judge.leaving.cancel()
             judge.leaving = None
@@ -80,6 +86,12 @@ class Judges:
                 loop = asyncio.get_running_loop()
                 judge.leaving = loop.call_later(self._idle_s, self._let_go, person)
 
+    def ahead(self, person: str) -> int:
+        """How many other people's questions a person's search waits for; 0 after a short wait."""
+        judge = self._judges.get(person)
+        waits = judge is not None and judge.seat.waited_s >= WORTH_SAYING_S
+        return judge.seat.ahead if judge is not None and waits else 0
+
     async def aclose(self) -> None:
         """End every worker."""
         for name in tuple(self._judges):
@@ -88,7 +100,7 @@ class Judges:
         if self._spares is not None:
             await self._spares.aclose()
 
-    def _local(self, target: Target, scratch: Path, lease: asyncio.Lock) -> Executor:
+    def _local(self, target: Target, scratch: Path, lease: Lease) -> Executor:
         """Worker processes on this machine, some of them started beforehand."""
         from tools.evaluate.local import LocalExecutor
         from tools.evaluate.process.spares import Spares
@@ -98,7 +110,7 @@ class Judges:
         scratch.mkdir(parents=True, exist_ok=True)
         if self._spares is None:
             self._spares = Spares(
-                self._scratch / ".spares", Rules(), lease, device=detect(target).kind
+                self._scratch / ".spares", Rules(), self._line.seat(), device=detect(target).kind
             )
             self._spares.fill()
         return LocalExecutor.create(target, scratch, lease=lease, spares=self._spares)

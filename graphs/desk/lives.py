@@ -115,6 +115,10 @@ class Lives:
         """The opposite of `overhear`."""
         self._ears.get(home, set()).discard(wake)
 
+    def ahead(self, home: Path) -> int:
+        """How many other people's questions to the device a person's search waits for."""
+        return self.judges.ahead(home.name)
+
     async def ask(self, home: Path, what: Ask[Result]) -> Result:
         """Put questions to a person's judge."""
 

@@ -14,6 +14,7 @@ from graphs.words import (
     quiet,
     ratio,
     seconds,
+    waiting_words,
 )
 
 LEADERS = 5
@@ -51,6 +52,9 @@ def standing_words(place: Place, story: Story) -> str:
         words += f" Result: {STATUS[story.summary.status]}."
         if story.summary.stopped_because:
             words += f" It ended because: {one_line(story.summary.stopped_because, 300)}."
+    waiting = place.lives.ahead(place.home) if life is not None else 0
+    if waiting:
+        words += f" {waiting_words(waiting)}"
     return f"{words} {best_words(story)}"
 
 

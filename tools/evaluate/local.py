@@ -39,6 +39,7 @@ from tools.evaluate.messages import (
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import standing
 from tools.evaluate.process.worker import WorkerBrokenError
@@ -79,7 +80,7 @@ class LocalExecutor:
         *,
         seed: int,
         rules: Rules,
-        lease: asyncio.Lock | None = None,
+        lease: Lease | None = None,
         spares: Spares | None = None,
     ) -> None:
         self.rules = rules
@@ -105,7 +106,7 @@ class LocalExecutor:
         scratch: Path,
         seed: int = 0,
         rules: Rules | None = None,
-        lease: asyncio.Lock | None = None,
+        lease: Lease | None = None,
         spares: Spares | None = None,
     ) -> "LocalExecutor":
         """An executor for `auto`, `cuda` or `cpu`; starts nothing yet.

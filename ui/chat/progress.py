@@ -29,6 +29,7 @@ from ui.words import (
     ratio,
     seconds,
     tokens,
+    waiting_words,
 )
 
 LEADERS = 5
@@ -42,11 +43,17 @@ TAKE = Button(label="Take it home", wish=ExportResult(), icon="download")
 
 
 def progress(
-    thread: str, state: str, board: Board, known: Gathered, hardware: Hardware | None = None
+    thread: str,
+    state: str,
+    board: Board,
+    known: Gathered,
+    hardware: Hardware | None = None,
+    ahead: int = 0,
 ) -> Line:
     """How the search stands, with its plots, the leaders and what can be done about it.
 
-    Without the `hardware` nothing is drawn under its roofs.
+    Without the `hardware` nothing is drawn under its roofs; `ahead` is how many others' work the
+    device does first.
     """
     assert known.begun is not None, "a run's first event is its beginning"
     plots = {"trajectory": trajectory(known)}
@@ -56,7 +63,7 @@ def progress(
         for name, plot in plots.items()
         if plot
     ]
-    parts = [_headline(state, board), _times(board), _leaders(known), _effort(board)]
+    parts = [_headline(state, board, ahead), _times(board), _leaders(known), _effort(board)]
     return Line(
         key="progress",
         kind="message",
@@ -97,7 +104,7 @@ def _buttons(state: str, board: Board) -> tuple[Button, ...]:
     return (CONTINUE, *export, REPORT) if state == "resting" else export
 
 
-def _headline(state: str, board: Board) -> str:
+def _headline(state: str, board: Board, ahead: int) -> str:
     task, device = text(one_line(board.task, 60)), text(one_line(board.hardware, 60))
     doing = {
         "starting": "starts",
@@ -106,7 +113,8 @@ def _headline(state: str, board: Board) -> str:
         "stopping": "is stopping",
     }.get(state, "is at rest")
     idea = f" *{text(board.idea)}*" if board.idea and state == "running" else ""
-    return f"**{task}** on {device}: the search {text(doing)}.{idea}"
+    waits = f" {waiting_words(ahead)}" if ahead else ""
+    return f"**{task}** on {device}: the search {text(doing)}.{waits}{idea}"
 
 
 def _times(board: Board) -> str:

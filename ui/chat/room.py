@@ -63,7 +63,7 @@ class Room:
         self._stale = False
         self._asked_in = ""
         self._drawn_at_s = -EVERY_S
-        self._drawn_state = ""
+        self._drawn_state, self._drawn_ahead = "", 0
         # Without a page's context: what is told here belongs to no page, and is kept at once.
         self._task = asyncio.create_task(self._show(), context=contextvars.Context())
         self.desk.amend(self.amend)
@@ -169,22 +169,24 @@ class Room:
             return
         run, pending, self._pending = self._presentation.run, self._pending, {}
         if not self._drawn_state:  # it stands above its rounds
-            await self._progress(run, self.desk.state)
+            await self._progress(run, self.desk.state, self.desk.ahead)
         for line in pending.values():
             await self.screen.draw(run, line)
         state, now_s = self.desk.state, time.monotonic()
         self._stale = self._stale or bool(pending)
         due = self._stale and now_s - self._drawn_at_s >= EVERY_S
-        if due or state != self._drawn_state:
+        ahead = self.desk.ahead
+        if due or (state, ahead) != (self._drawn_state, self._drawn_ahead):
             self._stale = False
-            await self._progress(run, state)
+            await self._progress(run, state, ahead)
 
-    async def _progress(self, run: str, state: str) -> None:
+    async def _progress(self, run: str, state: str, ahead: int) -> None:
         """The message that stands for the search."""
         if self._presentation is not None:
-            self._drawn_at_s, self._drawn_state = time.monotonic(), state
+            self._drawn_at_s = time.monotonic()
+            self._drawn_state, self._drawn_ahead = state, ahead
             known = self._presentation.known
-            line = progress(self.thread, state, self.board, known, self._hardware)
+            line = progress(self.thread, state, self.board, known, self._hardware, ahead)
             await self.screen.draw(run, line)
 
 

@@ -39,6 +39,13 @@ def test_it_says_times_leaders_and_effort(recording):
     assert "3 candidates, 2 correct" in words
 
 
+@pytest.mark.parametrize(("ahead", "words"), [(1, "another person's work is"), (3, "3 others")])
+def test_a_search_that_waits_for_the_device_says_so(recording, ahead, words):
+    board, known = standing(recording().events("r")[:-1])
+    assert words in progress("thread", "running", board, known, ahead=ahead).words
+    assert "waits" not in progress("thread", "running", board, known).words
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

@@ -12,6 +12,7 @@ from tools.compile.cache import cache_folder
 from tools.evaluate.messages import Reply, Request
 from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
@@ -36,10 +37,10 @@ class Keeper:
         scratch: Path,
         rules: Rules,
         device: str = "cpu",
-        lease: asyncio.Lock | None = None,
+        lease: Lease | None = None,
         spares: Spares | None = None,
     ) -> None:
-        self.lease = lease or asyncio.Lock()
+        self.lease: Lease = lease or asyncio.Lock()
         self.questions = 0
         self._scratch = scratch
         self._rules = rules

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.evaluate.messages import RehearseRequest
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.line import Lease
 from tools.evaluate.process.starts import Starts
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
@@ -43,7 +44,7 @@ class Spares:
         self,
         scratch: Path,
         rules: Rules,
-        lease: asyncio.Lock,
+        lease: Lease,
         wanted: int = 4,
         after_s: float = 5.0,
         device: str = "cpu",

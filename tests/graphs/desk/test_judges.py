@@ -1,0 +1,44 @@
+"""One device between several people: who waits is told how many are before them."""
+
+import asyncio
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from graphs.desk.judges import Judges
+from tools.archive import Target
+from tools.evaluate.executor import Executor
+from tools.evaluate.process.line import Lease
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_a_search_that_waits_for_anothers_measuring_says_so(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphs.desk.judges.WORTH_SAYING_S", 0.05)
+    leases: list[Lease] = []
+
+    def make(target: Target, scratch: Path, lease: Lease) -> Executor:
+        leases.append(lease)
+        made: Executor = toy.ToyExecutor()
+        return made
+
+    judges = Judges("cpu", tmp_path, make)
+    async with judges.of("ann"), judges.of("bob"):
+        ann, bob = leases
+        async with ann:
+            measuring = asyncio.create_task(_once(bob))
+            await asyncio.sleep(0)
+            at_once = judges.ahead("bob")
+            await asyncio.sleep(0.1)
+            assert (at_once, judges.ahead("bob"), judges.ahead("ann")) == (0, 1, 0)
+        await measuring
+        assert judges.ahead("bob") == judges.ahead("a stranger") == 0
+    await judges.aclose()
+
+
+async def _once(lease: Lease) -> None:
+    async with lease:
+        pass
