@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-
 # The right to use a device, one at a time; an `asyncio.Lock` is one.
 Lease = AbstractAsyncContextManager[None]
 
