@@ -10,7 +10,7 @@ from typing import Protocol
 
 from agents.attributes import choices
 from agents.forecast import Forecast
-from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
 from agents.steering import Steering, speaks_of
 from tools.archive import Standing
 from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
@@ -128,29 +128,27 @@ class PlaybookPlanner:
 
     def _changes(self, situation: Situation) -> Iterator[tuple[Option, dict[str, str]]]:
         """One loop done differently from the best known way, and all the best changes at once."""
-        base = self._base(situation)
-        together = base | _best_changes(situation)
-        for option in self._repertoire.options():
-            if together[option.loop] == option.strategy.name != base[option.loop]:
+        options, base = self._repertoire.options(), self._base(situation)
+        together = in_form(options, base | _best_changes(situation))
+        for option in options:
+            if together.get(option.loop) == option.strategy.name != base.get(option.loop):
                 yield option, together
                 break
-        for option in self._repertoire.options():
-            yield option, base | {option.loop: option.strategy.name}
+        for option in options:
+            # Loops of another form come up when that form has proved itself.
+            if option.loop in base:
+                yield option, in_form(options, base | {option.loop: option.strategy.name})
 
     def _base(self, situation: Situation) -> dict[str, str]:
         """The best candidate's strategies; where it says none, the one predicted fastest."""
-        fastest: dict[str, Option] = {}
-        for option in self._repertoire.options():
-            held = fastest.get(option.loop)
-            if held is None or option.predicted_ms < held.predicted_ms:
-                fastest[option.loop] = option
+        options = self._repertoire.options()
         best = choices(situation.best.candidate) if situation.best else {}
         known = {
             loop: name
             for loop, name in best.items()
-            if any(o.loop == loop and o.strategy.name == name for o in self._repertoire.options())
+            if any(o.loop == loop and o.strategy.name == name for o in options)
         }
-        return {loop: option.strategy.name for loop, option in fastest.items()} | known
+        return in_form(options, fastest(options) | known)
 
     def _refinements(self, situation: Situation) -> Iterator[_Thought]:
         """The elites again with settings that differ from those tried."""
@@ -177,7 +175,7 @@ class PlaybookPlanner:
         return self._repertoire.fixed_ms + sum(
             option.predicted_ms
             for option in self._repertoire.options()
-            if chosen[option.loop] == option.strategy.name
+            if chosen.get(option.loop) == option.strategy.name
         )
 
     def _expected_ms(self, chosen: dict[str, str], forecast: Forecast) -> float:
@@ -185,7 +183,7 @@ class PlaybookPlanner:
             option.predicted_ms
             * forecast.factor(option.strategy.category, f"{option.loop}={option.strategy.name}")
             for option in self._repertoire.options()
-            if chosen[option.loop] == option.strategy.name
+            if chosen.get(option.loop) == option.strategy.name
         )
 
 
@@ -249,7 +247,7 @@ def _diverse(thoughts: list[_Thought], wanted: int) -> list[_Thought]:
 
 def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
     strategy, recipe = thought.option.strategy, thought.recipe
-    several = len(recipe.picks) > 1
+    several = len(recipe.picks) > 1 and thought.option.loop != FORM
     title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
     if recipe.variant:
         title += f", other settings ({recipe.variant + 1})"

@@ -24,7 +24,7 @@ from agents.minds.writing.failures import findings
 from agents.minds.writing.offers import Offers, find_source, first_choices, offers, source_of
 from agents.minds.writing.rounds import Checked, Rounds
 from agents.model.voice import Voice, VoiceError
-from agents.playbook.ideas import Recipe, Repertoire
+from agents.playbook.ideas import Recipe, Repertoire, in_form
 from agents.starting import PERSON, Start
 from agents.steering import Steering
 from profiles.load import Hardware
@@ -226,7 +226,10 @@ class ModelCoder:
         if not first:
             return None
         written = [choices(item) for item in _settled(order)]
-        ways = [first, *({**first, option.loop: option.strategy.name} for option in options)]
+        changes = (
+            {option.loop: option.strategy.name} for option in options if option.loop in first
+        )
+        ways = [first, *(in_form(options, first | change) for change in changes)]
         left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
         # Ideas of one round are written side by side, and each should stand for something else.
         return Recipe.of(left[_number(order.idea.id) % len(left)], roofline_ms=0.0)

@@ -2,22 +2,32 @@
 
 A repertoire knows every option of a task; a recipe is what an idea remembers so that the coder can
 write it down later. Which idea comes when is the planner's business.
+
+A task may have several forms (as written, rewritten by algebra, in another layout). Which one is
+an option like any other, of a loop called `form`; loops belong to one form each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from agents.playbook.ir import Strategy
 from tools.nouns import Idea, Language, Value
 
+FORM = "form"
+
 
 class Option(Value):
-    """One strategy that fits one loop; `predicted_ms` is the loop's time, not the task's."""
+    """One strategy that fits one loop; `predicted_ms` is the loop's time, not the task's.
+
+    `form` is the form that the loop belongs to, "" where a task has only one. An option of the
+    loop `form` stands for a whole form; its time is that of what the form leaves to the library.
+    """
 
     loop: str
     family: str
     strategy: Strategy
     predicted_ms: float
+    form: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -39,6 +49,42 @@ class Option(Value):
     def cell(self) -> tuple[str, str, str]:
         """Its place in the archive of behaviours."""
         return self.strategy.memory, self.strategy.compute, self.strategy.parallel
+
+
+def fastest(options: Iterable[Option]) -> dict[str, str]:
+    """The strategy predicted fastest for every loop of the form predicted fastest."""
+    best: dict[str, Option] = {}
+    totals: dict[str, float] = {}
+    every = tuple(options)
+    for option in every:
+        held = best.get(option.loop)
+        if option.loop == FORM:
+            totals[option.strategy.name] = option.predicted_ms
+        elif held is None or option.predicted_ms < held.predicted_ms:
+            best[option.loop] = option
+    for option in best.values():
+        if option.form:
+            totals[option.form] += option.predicted_ms
+    chosen = {loop: option.strategy.name for loop, option in best.items()}
+    if totals:
+        chosen[FORM] = min(totals, key=lambda form: totals[form])
+    return in_form(every, chosen)
+
+
+def in_form(options: Iterable[Option], chosen: Mapping[str, str]) -> dict[str, str]:
+    """The choices for the loops of the chosen form; a loop without one takes the fastest."""
+    form = chosen.get(FORM, "")
+    result: dict[str, str] = {}
+    least: dict[str, float] = {}
+    for option in options:
+        if option.form not in ("", form):
+            continue
+        name = option.loop
+        if name in chosen:
+            result[name] = chosen[name]
+        elif option.predicted_ms < least.get(name, float("inf")):
+            result[name], least[name] = option.strategy.name, option.predicted_ms
+    return result
 
 
 class Pick(Value):

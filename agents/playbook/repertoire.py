@@ -5,9 +5,9 @@ from functools import cached_property
 
 from agents.playbook.assemble import assemble
 from agents.playbook.emitter import Emitter
-from agents.playbook.ideas import Draft, Option
-from agents.playbook.ir import Loop, PlanLine, Program, Strategy
-from agents.playbook.lower import lower
+from agents.playbook.forms import Form, forms
+from agents.playbook.ideas import FORM, Draft, Option
+from agents.playbook.ir import Loop, PlanLine, Strategy
 from agents.playbook.predict import line_ms, predict_ms
 from profiles.load import Hardware
 from tools.nouns import Language, Task
@@ -15,8 +15,7 @@ from tools.nouns import Language, Task
 
 def repertoire_for(task: Task, hardware: Hardware) -> "PlaybookRepertoire":
     """What the playbook can do for a task in the device's own language."""
-    program = lower(task.graph, tuple(spec.name for spec in task.inputs))
-    return PlaybookRepertoire(program, _emitter(hardware), hardware)
+    return PlaybookRepertoire(forms(task), _emitter(hardware), hardware)
 
 
 def _emitter(hardware: Hardware) -> Emitter:
@@ -30,10 +29,10 @@ def _emitter(hardware: Hardware) -> Emitter:
 
 
 class PlaybookRepertoire:
-    """A program, the strategies that fit its loops, and how to write them down."""
+    """The forms of a task, the strategies that fit their loops, and how to write them down."""
 
-    def __init__(self, program: Program, emitter: Emitter, hardware: Hardware) -> None:
-        self._program = program
+    def __init__(self, forms: tuple[Form, ...], emitter: Emitter, hardware: Hardware) -> None:
+        self._forms = {form.name: form for form in forms}
         self._emitter = emitter
         self._hardware = hardware
 
@@ -44,37 +43,80 @@ class PlaybookRepertoire:
 
     @cached_property
     def fixed_ms(self) -> float:
-        """Predicted time of the library calls between the loops."""
-        lines = [step for step in self._program.steps if isinstance(step, PlanLine)]
-        return sum(line_ms(line, self._hardware) for line in lines)
+        """Predicted time of the library calls, where there is one form; else options say it."""
+        (first, *others) = self._forms.values()
+        return 0.0 if others else self._library_ms(first)
 
     @cached_property
     def _options(self) -> dict[str, tuple[Option, ...]]:
         """Options by loop, in the emitter's order, the loop with the longest best time first."""
-        known = {loop.name: self._of(loop) for loop in self._program.loops}
-        best = {name: min(option.predicted_ms for option in of) for name, of in known.items()}
-        return {name: known[name] for name in sorted(known, key=lambda name: (-best[name], name))}
+        found: dict[str, tuple[Option, ...]] = {}
+        for form in self._forms.values():
+            known = {loop.name: self._of(loop, form) for loop in form.program.loops}
+            best = {name: min(option.predicted_ms for option in of) for name, of in known.items()}
+            order = sorted(known, key=lambda name: (-best[name], name))
+            found |= {name: known[name] for name in order}
+        return found | self._of_forms(found)
+
+    def _of_forms(self, loops: Mapping[str, tuple[Option, ...]]) -> dict[str, tuple[Option, ...]]:
+        """The forms as options of one more loop, the one predicted fastest first."""
+        if len(self._forms) == 1:
+            return {}
+        totals = {form: self._library_ms(self._forms[form]) for form in self._forms}
+        for of in loops.values():
+            totals[of[0].form] += min(option.predicted_ms for option in of)
+        made = {
+            form.name: Option(
+                loop=FORM,
+                family="whole task",
+                strategy=form.idea,
+                predicted_ms=self._library_ms(form),
+            )
+            for form in self._forms.values()
+        }
+        return {FORM: tuple(made[name] for name in sorted(made, key=lambda name: totals[name]))}
 
     def options(self) -> tuple[Option, ...]:
         """Every option of every loop."""
         return tuple(option for of in self._options.values() for option in of)
 
     def draft(self, choices: Mapping[str, str]) -> Draft:
-        """Assemble the program under these choices; loops left out take their first strategy."""
+        """Assemble a form under these choices; loops left out take their first strategy."""
+        form = self._form(choices)
         chosen = {
             loop: self._named(loop, choices.get(loop, options[0].strategy.name))
             for loop, options in self._options.items()
+            if loop in {item.name for item in form.program.loops}
         }
-        assembled = assemble(self._program, self._emitter, chosen, self._hardware)
-        return Draft(kernel=assembled.kernel, plan=assembled.plan, strategies=_attributes(chosen))
+        assembled = assemble(form.program, self._emitter, chosen, self._hardware)
+        named = (f"{FORM}={form.name}",) if len(self._forms) > 1 else ()
+        return Draft(
+            kernel=assembled.kernel,
+            plan=assembled.plan,
+            strategies=(*_attributes(chosen), *named),
+        )
 
-    def _of(self, loop: Loop) -> tuple[Option, ...]:
+    def _form(self, choices: Mapping[str, str]) -> Form:
+        """The form chosen; else the one predicted fastest."""
+        options = self._options.get(FORM)
+        first = options[0].strategy.name if options else next(iter(self._forms))
+        name = choices.get(FORM, first)
+        if name not in self._forms:
+            raise ValueError(f"the task has no form {name!r}")
+        return self._forms[name]
+
+    def _library_ms(self, form: Form) -> float:
+        lines = [step for step in form.program.steps if isinstance(step, PlanLine)]
+        return sum(line_ms(line, self._hardware) for line in lines)
+
+    def _of(self, loop: Loop, form: Form) -> tuple[Option, ...]:
         return tuple(
             Option(
                 loop=loop.name,
                 family=loop.family,
                 strategy=strategy,
                 predicted_ms=predict_ms(loop, strategy, self._hardware),
+                form=form.name if len(self._forms) > 1 else "",
             )
             for strategy in self._emitter.strategies(loop, self._hardware)
         )

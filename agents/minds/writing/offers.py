@@ -11,7 +11,7 @@ from agents.coder import Order
 from agents.minds.cards import candidate_card
 from agents.minds.text import fenced
 from agents.minds.writing.answers import Source
-from agents.playbook.ideas import Draft, Repertoire
+from agents.playbook.ideas import Draft, Repertoire, in_form
 from agents.starting import PERSON, Start
 from tools.archive import Standing
 from tools.nouns import Candidate, Value
@@ -75,7 +75,7 @@ def first_choices(repertoire: Repertoire) -> dict[str, str]:
     first: dict[str, str] = {}
     for option in repertoire.options():
         first.setdefault(option.loop, option.strategy.name)
-    return first
+    return in_form(repertoire.options(), first)
 
 
 def _firm(order: Order) -> tuple[str, ...]:
