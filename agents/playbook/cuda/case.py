@@ -8,6 +8,7 @@ from math import prod
 
 from agents.playbook.cuda.nest import Nest, nest_of
 from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
+from agents.playbook.cuda.stencil import Stencil, stencil_of
 from agents.playbook.cuda.vectors import Vectors, vectors_of
 from agents.playbook.ir import Loop
 from profiles.load import Hardware
@@ -37,6 +38,11 @@ class Case:
     def nest(self) -> Nest:
         """The loop with its axes merged and ordered."""
         return nest_of(self.loop)
+
+    @cached_property
+    def stencil(self) -> Stencil:
+        """What neighbours read of the same buffers; the last three axes stay unmerged for it."""
+        return stencil_of(nest_of(self.loop, apart=3))
 
     @cached_property
     def schedule(self) -> Schedule:

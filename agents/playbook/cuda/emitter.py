@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.playbook.cuda import columns, pointwise, relay, row_shapes, rows, scans, split, waves
+from agents.playbook.cuda import (
+    columns,
+    pointwise,
+    relay,
+    row_shapes,
+    rows,
+    scans,
+    split,
+    strips,
+    waves,
+)
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
@@ -30,6 +40,7 @@ class _Family:
 
 
 _POINTWISE = _Family(pointwise.NAMES, pointwise.strategies, pointwise.emit)
+_STRIPS = _Family(strips.NAMES, strips.strategies, strips.emit)
 _SERIAL = _Family((row_shapes.SERIAL,), rows.serial_strategies, rows.emit)
 _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
@@ -39,7 +50,7 @@ _ROWS = (
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),
 )
-_EVERY = (_POINTWISE, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
+_EVERY = (_POINTWISE, _STRIPS, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
 
 
 class CudaEmitter:
@@ -103,7 +114,7 @@ def _rewritten(strategy: Strategy, name: str) -> Strategy:
 
 def _families(case: Case) -> tuple[_Family, ...]:
     if case.nest.pointwise:
-        return (_POINTWISE,)
+        return (_POINTWISE, _STRIPS)
     if case.has_scan:
         return (_SCANS,) if scans.stands_alone(case) else (_SERIAL,)
     if not case.contiguous_rows and case.nest.kept:

@@ -98,8 +98,12 @@ class Nest:
         return prod(size for size, step in axes if step)
 
 
-def nest_of(loop: Loop) -> Nest:
+def nest_of(loop: Loop, *, apart: int = 0) -> Nest:
     """The loop with its axes merged and ordered.
+
+    Args:
+        loop: The loop.
+        apart: How many of the last walked axes stay as they are, although they could be merged.
 
     Raises:
         ValueError: When an axis is empty: there is nothing to run.
@@ -119,7 +123,9 @@ def nest_of(loop: Loop) -> Nest:
     guide = sorted(every, key=lambda walk: -walk.span(sizes))
     kept = _ordered(kept, sizes, guide)
     walked = [n for n in walked if sizes[n] > 1] if scans else _ordered(walked, sizes, guide)
-    outer, inner = _merge(kept, sizes, every), _merge(walked, sizes, every)
+    split = max(0, len(walked) - apart)
+    outer, inner = _merge(kept, sizes, every), _merge(walked[:split], sizes, every)
+    inner += [[name] for name in walked[split:]]
     return Nest(
         loop=loop,
         kept=tuple(_size(group, sizes) for group in outer),

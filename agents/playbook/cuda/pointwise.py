@@ -4,6 +4,7 @@ from agents.playbook.cuda.body import Body
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.strips import one_by_one
 from agents.playbook.ir import Emitted, Strategy
 
 TILES = "pointwise_tiles"
@@ -32,7 +33,7 @@ def strategies(case: Case) -> list[Strategy]:
         memory="single pass, vectors",
         compute="fused chain",
         parallel="tile per block",
-        efficiency=0.97,
+        efficiency=0.97 * one_by_one(case),
     )
     persistent = tiles.model_copy(
         update={
@@ -45,7 +46,7 @@ def strategies(case: Case) -> list[Strategy]:
             "category": "parallelism",
             "metric": "achieved occupancy",
             "parallel": "persistent grid",
-            "efficiency": 0.84,
+            "efficiency": 0.84 * one_by_one(case),
         }
     )
     return [tiles, persistent]

@@ -2,9 +2,9 @@
 
 A window that moves by its own size is a regrouping of dimensions and a reduction. Any other is
 written out: one read for each of its positions, in a loop that reduces nothing, so that what
-comes before and after fuses with it; neighbours share most of their reads through registers and
-the nearest cache. A position that may lie in the padding is clamped into range and chosen by a
-`where`, so that nothing is read out of bounds.
+comes before and after fuses with it; how neighbours share their reads is the emitters' business.
+A position that may lie in the padding is clamped into range and chosen by a `where`, so that
+nothing is read out of bounds.
 
 Not here: indices of a maximum, windows of more than `MOST_POSITIONS` that overlap, and
 convolutions that sum over channels, all of which stay with the library.
@@ -169,13 +169,42 @@ def _store_max(context: Context, node: Node, sliding: Sliding) -> None:
     if _reduced(context, node, sliding, "max", 1.0):
         return
     ops, space = context.ops, sliding.space()
-    total: Expr | None = None
-    for at in _few(sliding):
+
+    def read(at: Sequence[int]) -> Expr:
         x, inside = sliding.read(space, at)
         lowest = -math.inf if x.dtype.is_floating else -(2**63)
-        x = x if inside is None else ops("where", inside, x, context.pool.const(lowest, x.dtype))
-        total = x if total is None else ops("maximum", total, x)
-    _store(context, node, space, total)
+        return x if inside is None else ops("where", inside, x, context.pool.const(lowest, x.dtype))
+
+    _store(context, node, space, _joined(context, "maximum", sliding, read))
+
+
+def _joined(
+    context: Context, op: str, sliding: Sliding, read: Callable[[Sequence[int]], Expr]
+) -> Expr:
+    """One operator over all positions of a window, dimension by dimension, halving each time.
+
+    Neighbouring windows then share most of what they join, column by column and pair by pair, and
+    a sum's rounding grows with the logarithm of the window.
+    """
+    _few(sliding)
+
+    def along(dim: int, at: tuple[int, ...]) -> Expr:
+        if dim < 0:
+            return read(at)
+        size = sliding.windows[dim].size
+        return _halved(context, op, [along(dim - 1, (k, *at)) for k in range(size)])
+
+    return along(len(sliding.windows) - 1, ())
+
+
+def _halved(context: Context, op: str, parts: Sequence[Expr]) -> Expr:
+    """Parts joined as a tree of powers of two, so that shifted windows have the same branches."""
+    if not parts:
+        raise UnlikeError("an empty window")
+    if len(parts) == 1:
+        return parts[0]
+    low = 1 << (len(parts) - 1).bit_length() - 1
+    return context.ops(op, *(_halved(context, op, part) for part in (parts[:low], parts[low:])))
 
 
 def _average_pool(rank: int) -> Meaning:
@@ -200,13 +229,12 @@ def _store_average(
     if _reduced(context, node, sliding, "sum", given or float(every)):
         return
     ops, space = context.ops, sliding.space()
-    total: Expr | None = None
-    for at in _few(sliding):
+
+    def read(at: Sequence[int]) -> Expr:
         x, inside = sliding.read(space, at)
-        x = x if inside is None else ops("where", inside, x, 0.0)
-        total = x if total is None else ops("add", total, x)
-    if total is None:
-        raise UnlikeError("an empty window")
+        return x if inside is None else ops("where", inside, x, 0.0)
+
+    total = _joined(context, "add", sliding, read)
     divisor = given or _divisor(context, space, sliding, counted)
     _store(context, node, space, ops("div", total, divisor))
 

@@ -585,6 +585,63 @@ template <class T> __device__ __forceinline__ T shuffle_from(T value, int lane) 
     return value;
 }
 
+// ---- strips: neighbouring outputs of one thread ---------------------------------------------------
+
+// The largest power of two that divides N, at most LIMIT (itself a power of two).
+template <int N, int LIMIT> struct Dividing {
+    static constexpr int value = N % LIMIT == 0 ? LIMIT : Dividing<N, LIMIT / 2>::value;
+};
+template <int N> struct Dividing<N, 1> {
+    static constexpr int value = 1;
+};
+
+// LENGTH elements, PITCH apart, from position `start` of a buffer on, in vectors of WIDTH (which
+// divides LENGTH, and `start` where PITCH is one). With GUARDED, what lies outside the buffer's
+// EXTENT elements is taken from its ends instead, element by element.
+template <bool GUARDED, int WIDTH, int PITCH, int LENGTH, class T, class I>
+__device__ __forceinline__ void load_strip(T* into, const T* from, I start, I extent) {
+    if constexpr (GUARDED) {
+#pragma unroll
+        for (int e = 0; e < LENGTH; ++e) {
+            const I at = start + e * PITCH;
+            into[e] = load_one<DEFAULT>(from + (at < 0 ? 0 : at < extent ? at : extent - 1));
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < LENGTH; i += WIDTH) {
+            const Vec<T, WIDTH> loaded = load<DEFAULT, WIDTH>(from + (start + i * PITCH));
+#pragma unroll
+            for (int e = 0; e < WIDTH; ++e) into[i + e] = loaded[e];
+        }
+    }
+}
+
+// Writes the first `count` of a lane's N neighbours to `at`, in vectors of CHUNK (a divisor of `at`,
+// `count` and N). Smaller chunks pass through shared memory (`slots`, one for each lane of the
+// warp), so that neighbouring lanes write neighbouring chunks. All 32 lanes call it together.
+template <int CACHE, int CHUNK, int N, class T, class I>
+__device__ __forceinline__ void store_strip(T* to, I at, int count, const Vec<T, N>& values, Vec<T, N>* slots) {
+    constexpr int PARTS = N / CHUNK;
+    if constexpr (PARTS == 1) {
+        if (count > 0) store<CACHE>(to + at, values);
+    } else {
+        const int lane = threadIdx.x % 32;
+        __syncwarp();
+        slots[lane] = values;
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < PARTS; ++i) {
+            const int chunk = i * 32 + lane, from = chunk / PARTS, first = chunk % PARTS * CHUNK;
+            const I base = shuffle_from(at, from);
+            if (first < shuffle_from(count, from)) {
+                Vec<T, CHUNK> part;
+                memcpy(&part, &slots[from].data[first], sizeof(part));
+                store<CACHE>(to + (base + first), part);
+            }
+        }
+    }
+}
+
 // Over groups of LANES neighbouring lanes (a power of two); every lane gets the result. All 32
 // lanes must call it together.
 template <int LANES, class P> __device__ __forceinline__ P warp_reduce(P partial) {

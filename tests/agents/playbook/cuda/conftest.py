@@ -395,6 +395,7 @@ def toolbox() -> SimpleNamespace:
         check=check,
         make_variants=make_variants,
         compile_emulated=compile_emulated,
+        Emulated=Emulated,
     )
 
 

@@ -204,6 +204,12 @@ inline unsigned int __shfl_up_sync(unsigned int, unsigned int value, int delta) 
     return emulator::exchange(value, lane < delta ? lane : lane - delta);
 }
 inline unsigned int __shfl_sync(unsigned int, unsigned int value, int lane) { return emulator::exchange(value, lane % 32); }
+inline bool __any_sync(unsigned int, bool value) {
+    unsigned int any = value;
+    for (int mask = 16; mask; mask /= 2) any |= __shfl_xor_sync(0, any, mask);
+    return any;
+}
+inline void __syncwarp() { emulator::exchange(0, threadIdx.x % 32); }
 
 // A misaligned vector access faults on a device; so it does here.
 template <class T> inline void check_alignment(const T* at) {
