@@ -6,6 +6,7 @@ candidate at a time. Workers run behind the wall that works here; `isolation` sa
 
 import asyncio
 import time
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -266,17 +267,31 @@ class LocalExecutor:
         return found.model_copy(update={"code": code, "seconds": found.seconds + reading_s})
 
     async def check_foreign(
-        self, task: Task, foreign: Foreign, *, timed: bool = True
+        self,
+        task: Task,
+        foreign: Foreign,
+        *,
+        timed: bool = True,
+        against: Sequence[str] | None = None,
     ) -> Evaluation:
-        """Verify foreign code in a guest and time it, as a finalist of a search would be."""
+        """Verify foreign code in a guest and time it, as a finalist of a search would be.
+
+        Args:
+            task: what it is for.
+            foreign: the code.
+            timed: whether it is timed at all.
+            against: the baselines to time it beside, where not all of them.
+        """
         hardware = await self.hardware()
+        if against is None:
+            against = (*STANDARD[hardware.kind], *CERTIFY[hardware.kind])
         request = ForeignRequest(
             task=task,
             hardware=hardware,
             rules=self.rules,
             foreign=foreign,
             seed=self._fresh_seed(task, foreign.name),
-            compare_to=(*STANDARD[hardware.kind], *CERTIFY[hardware.kind]) if timed else (),
+            compare_to=tuple(against) if timed else (),
         )
         async with self._keeper.lease:
             return await self._courthouse.judge(request)

@@ -43,6 +43,7 @@ class Case(Value):
         verdicts: the verdict must be one of these.
         words: all of these stand in the reason, the labels or what was not verified.
         twin_base: where the twin is of another base altogether.
+        certified: whether it takes a finalist's trials to tell, such as other shapes.
         timed: whether it is timed as well; what verifying finds needs no clock.
         tries: how often it is tried until it is found out, where it is evil only if the host
             recycles memory; a try in which it did its work shows nothing.
@@ -58,6 +59,7 @@ class Case(Value):
     verdicts: tuple[Verdict, ...] = Field(min_length=1)
     words: tuple[str, ...] = Field(min_length=1)
     timed: bool = True
+    certified: bool = False
     tries: int = Field(default=1, ge=1)
     twin_base: str = ""
 

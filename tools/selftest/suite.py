@@ -9,12 +9,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.request import Foreign
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.local import STANDARD, LocalExecutor
 from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
 from tools.selftest.catalogue import base, cases, evil_of, twin_of
 from tools.selftest.nouns import Case, Device, Finding, Outcome, Row
+from tools.selftest.outside import reachable
 
 RULES = Rules(
     candidate_s=6.0,
@@ -22,6 +24,8 @@ RULES = Rules(
     screen_samples_min=6,
     screen_samples_max=12,
     precise_s=0.1,
+    certify_s=0.3,
+    mode_s=0.05,
     pairs_max=24,
     warm_up_s=0.0,
     cold_warm_up_s=0.05,
@@ -66,34 +70,50 @@ class Suite:
     async def evil(self, case: Case) -> Finding:
         """Judge the evil of a case, until it is found out or its tries are used up."""
         made = evil_of(case, self._device)
-        found = await self._find(case.base, made, timed=case.timed)
+        found = await self._find(case.base, made, case)
         for _ in range(1, case.tries):
             if found.verdict in case.verdicts:
                 break
-            found = await self._find(case.base, made, timed=case.timed)
+            found = await self._find(case.base, made, case)
         return found
 
     async def twin(self, case: Case) -> Finding:
         """Judge the twin of a case, once however many cases share it."""
         made = twin_of(case, self._device)
-        key = f"{made.source}{case.timed}" if isinstance(made, Foreign) else made.id
+        text = made.source if isinstance(made, Foreign) else made.id
+        key = f"{case.timed} {case.certified} {text}"
         if key not in self._twins:
             task = case.twin_base or case.base
-            self._twins[key] = await self._find(task, made, timed=case.timed)
+            self._twins[key] = await self._find(task, made, case)
         return self._twins[key]
 
-    async def _find(self, task: str, made: Candidate | Foreign, *, timed: bool) -> Finding:
-        traced = await self._task(task)
+    async def _find(self, task: str, made: Candidate | Foreign, case: Case) -> Finding:
+        traced = await self.task(task)
         start = time.perf_counter()
         if isinstance(made, Foreign):
-            found = await self._executor.check_foreign(traced, made, timed=timed)
+            against = ("eager",) if case.timed else ()
+            with reachable(made) as filled:
+                found = await self._executor.check_foreign(traced, filled, against=against)
         else:
-            found = await self._executor.evaluate(traced, made, "screen")
+            if case.certified:
+                await self._beside_eager_alone(traced)
+            effort: Effort = "certify" if case.certified else "screen"
+            found = await self._executor.evaluate(traced, made, effort)
         return Finding(
             verdict=found.verdict, said=_said(found), seconds=time.perf_counter() - start
         )
 
-    async def _task(self, name: str) -> Task:
+    async def _beside_eager_alone(self, task: Task) -> None:
+        """No compiler's baseline: what it takes shows nothing here."""
+        known = await self._executor.baselines(task, eager_only=True)
+        if isinstance(known, Refusal):
+            raise RuntimeError(f"the suite's own task does not run: {known.sentence}")
+        others = [name for name in STANDARD[self._device] if known.named(name) is None]
+        left_out = tuple(Baseline(name=name, failure="left out") for name in others)
+        self._executor.remember(task, Baselines(items=(*known.items, *left_out)))
+
+    async def task(self, name: str) -> Task:
+        """The task of a base, traced once."""
         if name not in self._tasks:
             with tempfile.TemporaryDirectory(prefix="kernelwright-selftest-") as folder:
                 path = Path(folder) / f"{name}.py"
@@ -107,5 +127,5 @@ class Suite:
 
 def _said(found: Evaluation) -> str:
     checked = found.verification
-    labels = f"method: {checked.method}; precision: {checked.precision}"
+    labels = f"method: {checked.method}; precision: {checked.precision}; shapes: {checked.shapes}"
     return "\n".join((checked.reason, labels, *checked.not_verified))

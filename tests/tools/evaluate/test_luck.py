@@ -37,6 +37,8 @@ NORMS = {
     "instance": ("InstanceNorm2d(5)", "(4, 5, 9, 11)"),
     "batch": ("BatchNorm2d(5)", "(4, 5, 9, 11)"),
 }
+LONG = "(4, 5, 26, 26)"  # 2704 numbers a channel
+RULES = Rules()
 Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
 Sum = Callable[[Tensor], Tensor]
 
@@ -82,6 +84,12 @@ def in_half(rows: Tensor) -> tuple[Tensor, Tensor]:
     return deviations(in_pairs)(rows.half().float())
 
 
+def in_blocks(rows: Tensor) -> Tensor:
+    """52 chains next to each other, as the threads of a block or the lanes of a vector add."""
+    blocks = rows.reshape(*rows.shape[:-1], 52, -1)
+    return in_order(in_order(blocks).transpose(-1, -2))[..., 0, :]
+
+
 class Norm:
     """A runner that normalises with these moments."""
 
@@ -121,19 +129,22 @@ def rejections(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Calla
 
     def traced(kind: str) -> Task:
         if kind not in tasks:
-            norm, shape = NORMS[kind]
+            norm, shape = (NORMS["batch"][0], LONG) if kind == "long" else NORMS[kind]
             text = SOURCE.format(norm=norm, shape=shape)
             found = trace(text, str(tmp_path_factory.mktemp("task") / "model.py"), TracePolicy())
             assert isinstance(found, Task), found
             tasks[kind] = found
         return tasks[kind]
 
-    def run(kind: str, moments: Moments) -> list[str]:
+    def run(
+        kind: str, moments: Moments, rules: Rules = RULES, names: Sequence[str] = DISTRIBUTIONS
+    ) -> list[str]:
         task, reasons = traced(kind), []
-        bench = Bench(task, cpu, Rules(), 3, no_new_processes)
-        for name in (n for n in DISTRIBUTIONS if applicable(task, n)):
+        bench = Bench(task, cpu, rules, 3, no_new_processes)
+        for name in (n for n in names if applicable(task, n)):
             memory = GuardedMemory("cpu", bench.rules.guard_bytes)
-            trials = Trials(bench, memory, Norm(kind, moments), lambda _: None)
+            runner = Norm("batch" if kind == "long" else kind, moments)
+            trials = Trials(bench, memory, runner, lambda _: None)
             try:
                 for seed in (1, 2):
                     trials.run(
@@ -169,3 +180,23 @@ def test_a_variance_by_squares_is_wrong_far_from_zero(rejections, kind):
 def test_moments_in_half_precision_are_wrong(rejections, kind):
     reasons = rejections(kind, in_half)
     assert [reason.split(":")[0] for reason in reasons][:2] == ["task", "normal"]
+
+
+HARSH = ("constant_rows", "extremes")
+
+
+@pytest.mark.parametrize("total", [in_blocks, in_pairs], ids=["in blocks", "in pairs"])
+def test_a_sum_of_thousands_in_any_parts_is_right_where_one_chain_is_not(rejections, total):
+    assert rejections("long", deviations(total), names=HARSH) == []
+
+
+def test_one_chain_of_thousands_is_further_off_than_the_protocol_allows(rejections):
+    reasons = rejections("long", deviations(in_order), names=("normal", *HARSH))
+    assert [reason.split(":")[0] for reason in reasons] == list(HARSH)
+
+
+def test_a_bound_for_one_long_chain_would_admit_half_precision_on_usual_values(rejections):
+    wide, usual = Rules(error_bound=12.0), ("task", "normal")
+    assert rejections("long", deviations(in_order), wide, HARSH) == []
+    assert rejections("long", in_half, wide, usual) == []
+    assert len(rejections("long", in_half, names=usual)) == len(usual)

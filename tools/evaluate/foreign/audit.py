@@ -70,9 +70,9 @@ class Findings(Value):
         return ""
 
 
-def audited(bench: Bench, seat: Seat, limit_s: float) -> Findings:
+def audited(bench: Bench, seat: Seat, limit_s: float, seed: int) -> Findings:
     """Let the guest watch its own dispatcher over a few calls on fresh values."""
-    arguments = bench.draw(Draw("task", fresh_seed(bench.seed, "audit")))
+    arguments = bench.draw(Draw("task", fresh_seed(seed, "audit")))
     placed = [
         seat.memory.place(a, f"audit {i}") if isinstance(a, Tensor) else a
         for i, a in enumerate(arguments)

@@ -5,6 +5,9 @@ call its own place for the answer. The clock is the judge's: it starts with the 
 when the judge holds every answer, so that nothing a guest says or replaces can shorten it. What
 the protocol itself costs is measured with calls that deliver an answer which stands ready, in the
 baseline's guest (foreign code must not be asked what to subtract), and taken off both.
+
+Some rounds do not count: their values are of another distribution, so that code which is careful
+for the first calls only, while it is verified, is found out.
 """
 
 import random
@@ -24,11 +27,13 @@ from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.judge.bench import Bench, Draw, tensors
 from tools.evaluate.judge.bits import same_bits
 from tools.evaluate.judge.failures import RejectedError
+from tools.evaluate.judge.harsh import harshest_first
 from tools.evaluate.judge.memory import poison_byte, refill
 from tools.evaluate.judge.truth import Argument
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Verdict
 
+_SURPRISE, _SURPRISES_MAX = 0.1, 3  # chance before a round, and how many there may be by chance
 _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they sleep
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
@@ -101,10 +106,10 @@ class Stand:
 class Round:
     """One pair's values: drawn afresh, with as many calls as chance decides."""
 
-    def __init__(self, bench: Bench, most: int, seed: int) -> None:
+    def __init__(self, bench: Bench, most: int, seed: int, distribution: str = "task") -> None:
         chance = random.Random(seed)
         self.count = chance.randint(max(1, most - most // 2), most)
-        self.draws = [Draw("task", fresh_seed(seed, i)) for i in range(self.count)]
+        self.draws = [Draw(distribution, fresh_seed(seed, i)) for i in range(self.count)]
         self.values = [bench.draw(draw) for draw in self.draws]
         # Which place answers which call is nobody's business but the judge's.
         places = chance.sample(range(most), self.count)
@@ -144,6 +149,9 @@ class Duel:
         self._round: Round | None = None
         self._used: set[str] = set()
         self._left: tuple[float, float] | None = None
+        self._chance = random.SystemRandom()
+        self._harsh = harshest_first(bench.task, bench.rules)
+        self._surprises = 0
         self.readings = Readings()
 
     def baseline(self) -> float:
@@ -156,16 +164,39 @@ class Duel:
 
     def candidate(self) -> float:
         """One round of the candidate, every answer of which is verified after the clock."""
+        if self._chance.random() < _SURPRISE and self._surprises < _SURPRISES_MAX:
+            self.surprise()
         current = self._take("candidate")
+        reading = self._answered(current)
+        self.readings.candidate.append(reading)
+        return self.readings.net_ms(reading)
+
+    def surprise(self) -> None:
+        """A round like any other but for its values; the clock does not count.
+
+        Raises:
+            RejectedError: answers are wrong, and those to such values were right at first.
+        """
+        if not self._harsh:
+            return
+        name = self._harsh[self._surprises % len(self._harsh)]
+        self._surprises += 1
+        seed = fresh_seed(self._seed, "surprise", self._surprises)
+        try:
+            self._answered(Round(self._bench, self._most, seed, name))
+        except RejectedError as found:
+            words = f"it answered otherwise while it was timed than while it was verified: {found}"
+            raise RejectedError(found.verdict, words) from None
+
+    def _answered(self, current: Round) -> Reading:
+        """The candidate's answers to a round, verified."""
         before = self._ours.seat.link.books()
         self._idle(before.cpu_ms)
         reading = self._timed(self._ours, current, "call")
         after = self._ours.seat.link.books()
         self._left = (after.cpu_ms, time.monotonic())
-        reading = reading.model_copy(update={"cpu_ms": after.cpu_ms - before.cpu_ms})
-        self.readings.candidate.append(reading)
         self._afterwards(current)
-        return self.readings.net_ms(reading)
+        return reading.model_copy(update={"cpu_ms": after.cpu_ms - before.cpu_ms})
 
     def _take(self, who: str) -> Round:
         """The round of the present pair, another one when this one was used already."""

@@ -1,9 +1,10 @@
-"""The ladder that foreign code climbs: read, build, verify, watch, time.
+"""The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
 
 Each rung can end it; what is known by then is in the evaluation.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.audit import Findings, apart, audited, label
 from tools.evaluate.foreign.court import Court
+from tools.evaluate.foreign.elsewhere import Elsewhere
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
 from tools.evaluate.foreign.reading import Reading, read
@@ -23,13 +25,16 @@ from tools.evaluate.foreign.trials import ForeignTrials, redraw
 from tools.evaluate.foreign.verdicts import rejected
 from tools.evaluate.judge.bench import Bench, Draw, Result
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.harsh import harshest_first
+from tools.evaluate.judge.holdout import tried_on_others
 from tools.evaluate.judge.sentence import Sentence
+from tools.evaluate.judge.trials import finite
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.messages import Stage
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Evaluation, StageTimes, Verdict, Verification
-from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
+from tools.tasks import RefusedError
 from tools.tasks.load import load_module
 
 _LONG_S = 3600.0  # every order has its own limit; the program's is a last resort
@@ -48,6 +53,9 @@ class ForeignLadder:
         self, request: ForeignRequest, court: Court, announce: Callable[[Stage], None]
     ) -> None:
         self._request, self._rules, self._court = request, request.rules, court
+        # The guest knows the request's seed, as both constructors draw weights under it: inputs
+        # that followed from that could be worked out, and answered, before they are drawn.
+        self._secret = secrets.randbits(62)
         announce(Stage(words="foreign code is judged", limit_s=_LONG_S, blame="judge"))
         self._bench = Bench(
             request.task, request.hardware, request.rules, request.seed, no_new_processes
@@ -74,9 +82,11 @@ class ForeignLadder:
         spent = StageTimes(verify_s=time.perf_counter() - start)
         prepare_ms = self._runner.made.seconds * 1e3 if self._made else None
         evaluation = evaluation.model_copy(update={"stages": spent, "prepare_ms": prepare_ms})
-        if evaluation.verdict is not Verdict.CORRECT or not self._request.compare_to:
-            return evaluation
-        return self._time(evaluation)
+        if evaluation.verdict is Verdict.CORRECT and self._request.compare_to:
+            evaluation = self._time(evaluation)
+        if evaluation.verdict is Verdict.CORRECT and self._rules.has(Defence.HOLDOUT_SHAPES):
+            evaluation = self._on_other_shapes(evaluation)
+        return evaluation
 
     def _verify(self) -> tuple[Verdict, str]:
         try:
@@ -111,7 +121,7 @@ class ForeignLadder:
     def _try_everything(self) -> None:
         if self._rules.has(Defence.ALLOW_LIST) and self._read.forbidden:
             raise RejectedError(Verdict.CHEATING, "; ".join(self._read.forbidden))
-        seed, bench = self._request.seed, self._bench
+        seed, bench = self._secret, self._bench
         seat = self._seat = self._court.candidate(bench)
         self._runner = GuestRunner(bench, seat, self._order(), self._limit_s)
         trials = ForeignTrials(bench, seat.memory, self._runner, lambda _: None)
@@ -141,7 +151,7 @@ class ForeignLadder:
     def _watch(self) -> None:
         """Who does the work: what the guest's dispatcher and profiler saw, and what is written."""
         try:
-            self._findings = audited(self._bench, self._seat, self._limit_s() * 10)
+            self._findings = audited(self._bench, self._seat, self._limit_s() * 10, self._secret)
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, "it was watched") from error
         words = self._findings.pretence(self._read, self._request.task)
@@ -149,7 +159,7 @@ class ForeignLadder:
             raise RejectedError(Verdict.CHEATING, words)
 
     def _time(self, evaluation: Evaluation) -> Evaluation:
-        timing = Timing(self._bench, self._request, self._seat, self._verify_timed)
+        timing = Timing(self._bench, self._request, self._seat, self._verify_timed, self._secret)
         start = time.perf_counter()
         try:
             found = timing.against(self._court.reference(self._bench), evaluation)
@@ -162,11 +172,21 @@ class ForeignLadder:
         stages = evaluation.stages.model_copy(update={"time_s": time.perf_counter() - start})
         return found.model_copy(update={"stages": stages})
 
+    def _on_other_shapes(self, evaluation: Evaluation) -> Evaluation:
+        """Which other shapes it is right on; the last rung, as its guest may be lost over it."""
+        tried = Elsewhere(self._seat, self._order(), self._limit_s, self._secret)
+        found = tried_on_others(self._bench, self._secret, tried.fails, _nothing)
+        update = {"shapes": found.words}
+        changed = evaluation.verification.model_copy(update=update)
+        return evaluation.model_copy(update={"verification": changed})
+
     def _verify_timed(
         self, draw: Draw, arguments: Sequence[Argument], got: Sequence[Tensor]
     ) -> None:
         """An answer of a timed call, held against the truth like any other."""
         own = self._bench.own(arguments)
+        if draw.distribution != "task" and not all(map(finite, own.outputs)):
+            return  # as when it was verified: PyTorch itself has no answer there
         right = self._bench.right(arguments, own)
         sentence = Sentence(self._bench)
         outputs = Result(tuple(got), {})
@@ -188,16 +208,12 @@ class ForeignLadder:
         )
 
     def _draws(self) -> list[Draw]:
-        names = [n for n in DISTRIBUTIONS if n != "task" and applicable(self._request.task, n)]
-        if not self._rules.has(Defence.DISTRIBUTIONS):
-            names = []
-        return [
-            Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(["task", *names])
-        ]
+        names = ["task", *harshest_first(self._request.task, self._rules)]
+        return [Draw(name, fresh_seed(self._secret, i)) for i, name in enumerate(names)]
 
     def _eager(self) -> None:
         """How long PyTorch takes here, which bounds how long a candidate may."""
-        arguments = self._bench.draw(Draw("task", fresh_seed(self._request.seed, "eager")))
+        arguments = self._bench.draw(Draw("task", fresh_seed(self._secret, "eager")))
         self._bench.own(arguments)
         start = time.perf_counter()
         self._bench.own(arguments)

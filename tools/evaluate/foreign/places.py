@@ -33,9 +33,14 @@ def tensor_at(raw: Tensor, place: Place) -> Tensor:
     dtype: torch.dtype = getattr(torch, place.dtype)
     empty = torch.empty_strided(place.shape, place.strides, dtype=dtype, device="meta")
     size = extent(empty) * dtype.itemsize
-    flat = raw[place.offset : place.offset + size].view(dtype)
-    # A tensor whose storage is its own as far as foreign code can see.
-    return flat.as_strided(place.shape, place.strides)
+    if size == 0:
+        return torch.empty_strided(place.shape, place.strides, dtype=dtype, device=raw.device)
+    # A storage of its own, so that no view of it leads to the arguments of later calls.
+    begin = raw[place.offset : place.offset + size].data_ptr()
+    storage = torch._C._construct_storage_from_data_pointer(begin, raw.device, size)
+    return torch.empty(0, dtype=dtype, device=raw.device).set_(
+        storage, 0, place.shape, place.strides
+    )
 
 
 def arguments_at(raw: Tensor, slots: Sequence[Slot]) -> list[Tensor | Constant]:

@@ -7,6 +7,7 @@ Not covered: what is hidden in strings that code executes, which is why executin
 """
 
 import ast
+import re
 
 from tools.evaluate.foreign.reach import Reach
 from tools.evaluate.foreign.sources import computes
@@ -27,7 +28,17 @@ PRYING = (
     "gc.get_objects", "gc.get_referrers", "gc.get_referents", "inspect.currentframe",
     "inspect.stack", "inspect.getouterframes", "inspect.trace", "sys._getframe",
     "sys._current_frames", "sys.modules", "sys.settrace", "sys.setprofile", "exec", "eval",
+    "builtins.exec", "builtins.eval", "types.FunctionType", "types.CodeType", "marshal.loads",
 )  # fmt: skip
+# A caught exception and a generator lead to frames as well, and those to the harness's variables.
+_FRAMES = ("tb_frame", "f_back", "f_locals", "f_globals", "gi_frame", "cr_frame", "ag_frame")
+# Lines that are asked to persist in the L2 outlive the call, and the flush before the next one.
+_L2_CALLS = (
+    "cudaDeviceSetLimit", "cuCtxSetLimit", "cudaStreamSetAttribute", "cuStreamSetAttribute",
+    "cudaGraphKernelNodeSetAttribute", "cuGraphKernelNodeSetAttribute",
+)  # fmt: skip
+_L2_WORDS = ("accessPolicyWindow", "AccessPolicyWindow", "PersistingL2", "LIMIT_PERSISTING_L2")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SETTINGS = ("torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
 _SECRET_PLACES = ("/proc/", "/dev/shm")
 
@@ -94,12 +105,23 @@ def _prying(tree: ast.Module, names: Names) -> list[str]:
     found = []
     for node in alive(tree):
         name = names.dotted(node)
-        if name in PRYING:
-            found.append(f"it uses {name}, which no implementation of a forward needs")
+        last = node.attr if isinstance(node, ast.Attribute) else name.rpartition(".")[2]
+        if name in PRYING or last in _FRAMES:
+            found.append(f"it uses {name or last}, which no implementation of a forward needs")
+        if last in _L2_CALLS:
+            found.append(f"it calls {last}, which can keep its data in the L2 between calls")
         said = node.value if isinstance(node, ast.Constant) else None
         if isinstance(said, str) and said.startswith(_SECRET_PLACES):
             found.append(f"it names {said[:40]!r}, a place outside of its own memory")
+        if isinstance(said, str) and (word := _without_comments(said, _L2_WORDS)):
+            found.append(f"it names {word}, which keeps its data in the L2 between calls")
     return found
+
+
+def _without_comments(text: str, words: tuple[str, ...]) -> str:
+    """The first of the words that a native source says outside of its comments."""
+    code = _COMMENTS.sub(" ", text)
+    return next((word for word in words if word in code), "")
 
 
 def _patches(tree: ast.Module, names: Names) -> list[str]:

@@ -32,6 +32,9 @@ def _until_left(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
             return
 
 
+_IMPORTERS = ("__import__", "importlib.import_module")
+
+
 class Names:
     """Resolves names by the file's imports and simple aliases.
 
@@ -69,6 +72,8 @@ class Names:
             return f"{before}.{node.attr}" if before else ""
         if isinstance(node, ast.Call) and self.dotted(node.func) == "getattr":
             return self._fetched(node)
+        if isinstance(node, ast.Call) and self.dotted(node.func) in _IMPORTERS:
+            return spelled(node.args[0]) if node.args else ""
         return ""
 
     def imported(self, node: ast.AST) -> bool:
@@ -83,8 +88,19 @@ class Names:
 
     def _fetched(self, node: ast.Call) -> str:
         """`getattr(torch, "compile")` is `torch.compile`."""
-        name = node.args[1] if len(node.args) > 1 else None
-        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-            return ""
-        before = self.dotted(node.args[0])
-        return f"{before}.{name.value}" if before else ""
+        name = spelled(node.args[1]) if len(node.args) > 1 else ""
+        before = self.dotted(node.args[0]) if name else ""
+        return f"{before}.{name}" if before else ""
+
+
+def spelled(node: ast.AST) -> str:
+    """The text that an expression of constants spells, however it is put together; or ""."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = spelled(node.left), spelled(node.right)
+        return left + right if left and right else ""
+    if isinstance(node, ast.JoinedStr):
+        parts = [spelled(part) for part in node.values]
+        return "".join(parts) if all(parts) else ""
+    return ""

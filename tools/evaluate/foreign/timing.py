@@ -33,10 +33,14 @@ class Timing:
         request: what was asked.
         seat: the candidate's.
         verify: compares a timed answer with the truth.
+        seed: of the draws, which no guest knows.
     """
 
-    def __init__(self, bench: Bench, request: ForeignRequest, seat: Seat, verify: Verify) -> None:
+    def __init__(
+        self, bench: Bench, request: ForeignRequest, seat: Seat, verify: Verify, seed: int
+    ) -> None:
         self._bench, self._request, self._seat, self._verify = bench, request, seat, verify
+        self._seed = seed
         self._rules = bench.rules
         self._failures: list[str] = []
 
@@ -49,8 +53,7 @@ class Timing:
         self._make(reference, "eager")
         most = self._calls(reference)
         sets = [
-            self._bench.draw(Draw("task", fresh_seed(self._request.seed, "stand", i)))
-            for i in range(most)
+            self._bench.draw(Draw("task", fresh_seed(self._seed, "stand", i))) for i in range(most)
         ]
         ours = Stand(self._bench, self._seat, sets)
         theirs = Stand(self._bench, reference, sets)
@@ -72,7 +75,7 @@ class Timing:
             ours,
             theirs,
             most=most,
-            seed=fresh_seed(self._request.seed, name),
+            seed=fresh_seed(self._seed, name),
             verify=self._verify,
             limit_s=self._rules.reference_s,
         )
@@ -89,6 +92,7 @@ class Timing:
                 seconds=self._rules.certify_s,
                 noise=0.0,
             )
+            duel.surprise()
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
@@ -138,7 +142,7 @@ class Timing:
 
     def _calls(self, reference: Seat) -> int:
         """How many calls make a round: enough to outweigh the protocol, as far as memory goes."""
-        one = Stand(self._bench, reference, [self._bench.draw(Draw("task", self._request.seed))])
+        one = Stand(self._bench, reference, [self._bench.draw(Draw("task", self._seed))])
         one.arrange(self._rules.reference_s)
         taken = []
         for _ in range(3):
@@ -166,7 +170,7 @@ class Timing:
         The fewest pairs that a comparison needs shall fit into its time, whatever the load.
         """
         start = time.perf_counter()
-        draw = Draw("task", fresh_seed(self._request.seed, "what a truth costs"))
+        draw = Draw("task", fresh_seed(self._seed, "what a truth costs"))
         arguments = self._bench.draw(draw)
         self._bench.right(arguments, self._bench.own(arguments))
         spent_s = time.perf_counter() - start

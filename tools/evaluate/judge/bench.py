@@ -6,16 +6,20 @@ The weights are drawn once a worker, and moved for a while within `other_weights
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from profiles.load import Hardware
+from tools.evaluate.judge.nulls import Nulls
 from tools.evaluate.judge.precision import allowed_rounding
 from tools.evaluate.judge.renewal import redraw
+from tools.evaluate.judge.threads import small_steps
 from tools.evaluate.judge.truth import Argument, Truth
 from tools.evaluate.rules import Rules
+from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Task
 from tools.tasks import Reference, draw
 
@@ -64,6 +68,7 @@ class Bench:
     def resized(self, task: Task) -> "Bench":
         """The same reference and device for the task with inputs of other sizes."""
         other = copy.copy(self)
+        other.__dict__.pop("nulls", None)
         other.task = task
         other.truth = Truth(task, self.reference, self.device, self.rules)
         return other
@@ -81,6 +86,15 @@ class Bench:
     def rounding(self) -> float:
         """The relative step of the coarsest precision that the person allowed; 0 where none."""
         return allowed_rounding(self.task)
+
+    @cached_property
+    def nulls(self) -> Nulls:
+        """What answers without work come to; UnverifiableError when the truth fits nowhere."""
+        arguments = self.draw(Draw("task", fresh_seed(self.seed, "nulls")))
+        own = self.own(arguments)
+        right = self.right(arguments, own)
+        with small_steps():
+            return Nulls(own.outputs, right.outputs, tensors(arguments), self.rules)
 
     def draw(self, wanted: Draw) -> list[Argument]:
         """Fresh arguments of the forward."""

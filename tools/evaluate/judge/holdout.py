@@ -62,6 +62,27 @@ def held_out(
     """
     if bench.device == "cuda" and _takes_integers(bench.task):
         return HeldOut(tried=False, why_not="others were not tried, as it takes integers")
+
+    def attempt(name: str, other: Bench) -> str:
+        announce(f"the candidate runs on {name}, {_shape(other.task)}")
+        seed_there = fresh_seed(seed, name)
+        return _fails(other, candidate, built, seed_there, announce, settle)
+
+    return tried_on_others(bench, seed, attempt, settle)
+
+
+def tried_on_others(
+    bench: Bench, seed: int, attempt: Callable[[str, Bench], str], settle: Callable[[], None]
+) -> HeldOut:
+    """Try something on every other shape that the reference takes, until it fails on one.
+
+    Args:
+        bench: the task on its device.
+        seed: of the draws that show what the reference returns there.
+        attempt: given what the shape is called and the bench with it, says why it is not right
+            there; "" where it is.
+        settle: told when the reference's turn begins.
+    """
     settle()
     free = changeable(bench.task, lambda task: _outputs(bench, task, seed) is not None)
     passed: list[str] = []
@@ -70,14 +91,11 @@ def held_out(
         outputs = _outputs(bench, task, seed)
         if outputs is None:
             continue
-        shape = " and ".join(_shapes(task))
-        announce(f"the candidate runs on {name}, {shape}")
         other = bench.resized(task.model_copy(update={"outputs": outputs}))
-        why_not = _fails(other, candidate, built, fresh_seed(seed, name), announce, settle)
-        if why_not:
-            words = f"on {name}, {shape}: {why_not}"
+        if why_not := attempt(name, other):
+            words = f"on {name}, {_shape(task)}: {why_not}"
             return HeldOut(passed=tuple(passed), why_not=words)
-        passed.append(f"{name} ({shape})")
+        passed.append(f"{name} ({_shape(task)})")
     if not passed:
         return HeldOut(tried=False, why_not="the reference takes no other")
     return HeldOut(passed=tuple(passed))
@@ -121,5 +139,6 @@ def _takes_integers(task: Task) -> bool:
     return any(spec is not None and not spec.dtype.is_floating for spec in specs)
 
 
-def _shapes(task: Task) -> list[str]:
-    return ["x".join(map(str, item.tensor.shape)) for item in task.inputs if item.tensor]
+def _shape(task: Task) -> str:
+    sizes = ("x".join(map(str, item.tensor.shape)) for item in task.inputs if item.tensor)
+    return " and ".join(sizes)

@@ -5,6 +5,10 @@ something behind in recycled memory and skip the work from then on. So part of e
 before each sample, in place, for baseline and candidate alike, and some samples (which ones, is
 drawn on the host) are compared with PyTorch's answer to those very values, under other weights,
 with inputs and weights fingerprinted around the call. All of it lies outside the timed span.
+
+A sample that does not count has values of another distribution in the memory of the timed ones: a
+candidate that sees by what lies around its inputs whether it is only timed must not be less stable
+then.
 """
 
 import random
@@ -24,11 +28,13 @@ from tools.evaluate.judge.renewal import renew
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.truth import Argument
 from tools.nouns import Verdict
+from tools.tasks import RefusedError
 
 Timed = Callable[[Sequence[Argument]], object]
 
 _SHARE = 0.25  # of the samples that are looked at
 _MOST = 8  # looks at one candidate; each costs a run of the reference
+_TIMED = Draw("timed", 0)
 _SAME = 16.0  # roundings between two results that need no truth to be told equal
 
 
@@ -40,10 +46,16 @@ class Inspection:
         weights: those that the candidate is called with; written to.
         prepare: brings what the candidate prepared up to date with them.
         seed: of the values that change; which calls are looked at follows from nothing.
+        harsh: distributions that the candidate was right on before, the one to begin with first.
     """
 
     def __init__(
-        self, bench: Bench, weights: Mapping[str, Tensor], prepare: Callable[[], None], seed: int
+        self,
+        bench: Bench,
+        weights: Mapping[str, Tensor],
+        prepare: Callable[[], None],
+        seed: int,
+        harsh: Sequence[str] = (),
     ) -> None:
         self._bench = bench
         self._weights = weights
@@ -55,6 +67,9 @@ class Inspection:
         self._outputs: tuple[Tensor, ...] | None = None
         self._prints: Fingerprints | None = None
         self._other = ExitStack()
+        self._harsh = list(harsh)
+        self._draw = _TIMED
+        self._usual: list[Tensor] = []
         self.looks = 0
 
     def watching(self, call: Timed) -> Timed:
@@ -76,6 +91,8 @@ class Inspection:
         specs = [spec for spec in self._bench.task.inputs if spec.tensor is not None]
         for spec, tensor in zip(specs, tensors(arguments), strict=True):
             renew(tensor, spec.domain, self._values)
+        if look and self._harsh and id(call) in self._watched:
+            self._other_values(tensors(arguments))
         due = self._chance.random() < _SHARE and self.looks < _MOST
         if id(call) in self._watched and (look or due):
             self._draw_weights()
@@ -100,6 +117,26 @@ class Inspection:
                 self._verify(arguments, tuple(t.clone() for t in outputs), prints)
         finally:
             self._old_weights()
+            self._old_values(tensors(arguments))
+
+    def _other_values(self, placed: Sequence[Tensor]) -> None:
+        """Those of the next harsh distribution, in the memory of the task's own."""
+        name = self._harsh[0]
+        self._harsh.append(self._harsh.pop(0))
+        self._draw = Draw(name, self._values.getrandbits(31))
+        try:
+            drawn = tensors(self._bench.draw(self._draw))
+        except RefusedError:
+            self._draw = _TIMED
+            return
+        self._usual = [tensor.clone() for tensor in placed]
+        for tensor, values in zip(placed, drawn, strict=True):
+            tensor.copy_(values)
+
+    def _old_values(self, placed: Sequence[Tensor]) -> None:
+        for tensor, values in zip(placed, self._usual, strict=False):
+            tensor.copy_(values)
+        self._usual, self._draw = [], _TIMED
 
     def _verify(
         self, arguments: Sequence[Argument], outputs: tuple[Tensor, ...], prints: Fingerprints
@@ -115,7 +152,7 @@ class Inspection:
         right = self._bench.right(arguments, own)
         got = Result(outputs, {})
         try:
-            sentence.judge(Draw("timed", 0), arguments, got, own, right, before=())
+            sentence.judge(self._draw, arguments, got, own, right, before=())
         except RejectedError as found:
             words = f"a timed call answered otherwise than the verified ones: {found.reason}"
             raise RejectedError(found.verdict, words) from None

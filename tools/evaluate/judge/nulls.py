@@ -1,28 +1,79 @@
 """Answers that took no work, and must therefore not pass.
 
-Where zeros, ones, the mean or an input itself lie within the tolerance of a task, being correct
-proves nothing, and the task is badged. The reference with one term left out: `audit.terms`.
+Zeros, ones, the mean and an input itself are held against the truth of a task's own values. Where
+one of them comes near to passing, the bound for candidates tightens to the geometric middle
+between PyTorch's own error and the null's. Where even that does not tell them apart, being correct
+proves little, and the task is badged. The reference with one term left out: `audit.terms`.
 """
 
 from collections.abc import Iterator, Sequence
+from math import sqrt
 
 import torch
 from torch import Tensor
 
-from tools.evaluate.judge.errors import distance
+from tools.evaluate.judge.errors import Distance, distance
 from tools.evaluate.rules import Rules
+
+# Times PyTorch's own error. An honest kernel may be off by half as much again (the root of it), by
+# another order of adding alone; what is nearer than this cannot be told from one.
+TOLD_APART = 2.25
+
+
+class Nulls:
+    """How far null answers are off, for each output of one draw.
+
+    Args:
+        own: PyTorch's outputs.
+        truth: in float64.
+        inputs: of that draw; one that has an output's shape and type is tried as its answer.
+        rules: the figures.
+    """
+
+    def __init__(
+        self,
+        own: Sequence[Tensor],
+        truth: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        rules: Rules,
+    ) -> None:
+        chunk = rules.compare_chunk_elements
+        self._off: list[dict[str, Distance]] = []
+        self._same: list[tuple[str, ...]] = []
+        for ours, right in zip(own, truth, strict=True):
+            tried = dict(_nulls(ours, right, inputs))
+            floating = ours.dtype.is_floating_point
+            off = {n: distance(t, ours, right, chunk) for n, t in tried.items()} if floating else {}
+            same = () if floating else tuple(n for n, t in tried.items() if torch.equal(t, ours))
+            self._off.append(off)
+            self._same.append(same)
+
+    def bound(self, output: int, yardstick: Distance, usual: float) -> float:
+        """How many times the yardstick's own error a candidate may be off by.
+
+        Args:
+            output: its number.
+            yardstick: of a candidate's answer to other values from the same distribution.
+            usual: the bound where no null answer is near.
+        """
+        near = [_ratio(null, yardstick) for null in self._off[output].values()]
+        told_apart = [ratio for ratio in near if ratio > TOLD_APART]
+        return min([usual, *(sqrt(ratio) for ratio in told_apart)])
+
+    def words(self) -> tuple[str, ...]:
+        """Which null answers cannot be told from the right one for which output."""
+        return tuple(
+            f"output {number} cannot be told from {name}: being correct proves little here"
+            for number, (off, same) in enumerate(zip(self._off, self._same, strict=True))
+            for name in (*(n for n, found in off.items() if found.ratio <= TOLD_APART), *same)
+        )
 
 
 def passing_nulls(
     own: Sequence[Tensor], truth: Sequence[Tensor], inputs: Sequence[Tensor], rules: Rules
 ) -> tuple[str, ...]:
     """Warnings: which null answers pass for which output. Empty when all fail, as they must."""
-    return tuple(
-        f"output {number} cannot be told from {name}: being correct proves little here"
-        for number, (ours, right) in enumerate(zip(own, truth, strict=True))
-        for name, null in _nulls(ours, right, inputs)
-        if _passes(null, ours, right, rules)
-    )
+    return Nulls(own, truth, inputs, rules).words()
 
 
 def _nulls(own: Tensor, truth: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -35,8 +86,7 @@ def _nulls(own: Tensor, truth: Tensor, inputs: Sequence[Tensor]) -> Iterator[tup
             yield f"input {number}", tensor
 
 
-def _passes(null: Tensor, own: Tensor, truth: Tensor, rules: Rules) -> bool:
-    if not own.dtype.is_floating_point:
-        return torch.equal(null, own)
-    found = distance(null, own, truth, rules.compare_chunk_elements)
-    return found.ratio <= rules.error_bound
+def _ratio(null: Distance, yardstick: Distance) -> float:
+    """The null's error over PyTorch's own by that yardstick."""
+    update = {"norm": null.norm, "worst": null.worst, "misplaced": null.misplaced}
+    return yardstick.model_copy(update=update).ratio

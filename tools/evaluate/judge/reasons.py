@@ -37,7 +37,7 @@ def wrong_values(
         parts.append(
             f"error {found.norm:.2g} in the norm and {found.worst:.2g} at the worst element, "
             f"PyTorch's own {found.own_norm:.2g} and {found.own_worst:.2g} "
-            f"({found.ratio:.3g}x, allowed {bound:g}x)"
+            f"({found.ratio:.3g}x, allowed {bound:.3g}x)"
         )
     if pattern := pattern_of(got, truth, wrong):
         parts.append(f"pattern: {pattern}")

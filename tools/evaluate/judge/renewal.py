@@ -1,7 +1,8 @@
-"""Other values in the same memory, cheaply: part of a tensor is written over by another part.
+"""Other values in the same memory, cheaply: a tensor is turned round, and part of it lost.
 
 What a tensor holds stays valid (indices in range, probabilities in theirs), as only values that
-were there before are written. Not for tensors whose order means something.
+were there before are written. Every value moves, so that whoever keeps answers for rows or blocks
+that did not change finds none. Not for tensors whose order means something.
 """
 
 import random
@@ -18,13 +19,17 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def renew(tensor: Tensor, domain: Domain, source: random.Random) -> None:
-    """Write a stretch of the tensor over another one; nothing where the order means something."""
+    """Move all values on, and write a stretch of them over another one.
+
+    Nothing changes where the order means something.
+    """
     if domain in ("sorted", "permutation"):
         return
     flat = flat_memory(tensor)
     size = flat.numel()
     if size < 2:
         return
+    flat.copy_(flat.roll(source.randrange(1, size)))
     count = max(1, size // _PART)
     start = source.randrange(count, size - count + 1) if size > 2 * count else size - count
     shift = source.randrange(start - count + 1) if start >= count else 0

@@ -152,7 +152,7 @@ class Trials:
         arguments = [_on(a, self._bench.device) for a in pristine]
         settle()
         own = self._bench.own(arguments)
-        if draw.distribution != "task" and not all(map(_finite, own.outputs)):
+        if draw.distribution != "task" and not all(map(finite, own.outputs)):
             self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
             return
         right = self._bench.right(arguments, own)
@@ -304,5 +304,6 @@ def _on(argument: Argument, device: str) -> Argument:
     return argument.to(device) if isinstance(argument, Tensor) else argument
 
 
-def _finite(output: Tensor) -> bool:
+def finite(output: Tensor) -> bool:
+    """Whether an output holds neither infinity nor NaN."""
     return not output.is_floating_point() or bool(torch.isfinite(output).all())

@@ -20,6 +20,7 @@ from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.coverage import coverage
 from tools.evaluate.judge.digits import Precision, by_source, measured
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.judge.harsh import harshest_first
 from tools.evaluate.judge.inspection import Inspection
 from tools.evaluate.judge.memory import GuardedMemory
 from tools.evaluate.judge.precision import lower_precisions, task_precision
@@ -40,10 +41,8 @@ from tools.nouns import (
     Verification,
 )
 from tools.nouns.measurement import Mode
-from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
+from tools.tasks import RefusedError
 
-# Which distribution besides the task's own a screening uses: the one that hurts most.
-_HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
 _TIMED_RUNS = 10
 _MORE_LOOKS = 3
 
@@ -149,13 +148,8 @@ class Ladder:
 
     def _draws(self) -> list[Draw]:
         """The task's own values, and others that suit it: one, two or all by effort."""
-        task, effort = self._request.task, self._request.effort
-        suitable = [name for name in DISTRIBUTIONS if applicable(task, name) and name != "task"]
-        ranked = [name for name in _HARSHEST if name in suitable]
-        ranked += [name for name in suitable if name not in ranked]
-        count = {"screen": 1, "precise": 2, "certify": len(ranked)}[effort]
-        if not self._rules.has(Defence.DISTRIBUTIONS):
-            ranked = []
+        ranked = harshest_first(self._request.task, self._rules)
+        count = {"screen": 1, "precise": 2, "certify": len(ranked)}[self._request.effort]
         # Values must change in the same memory even where only the task's own will do.
         chosen = ["task", *(ranked[:count] or ["task"])]
         return [Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(chosen)]
@@ -198,7 +192,11 @@ class Ladder:
         evaluation = evaluation.model_copy(update={"launches": launches})
         share, method = self._coverage(weights)
         inspection = Inspection(
-            bench, weights, lambda: runner.prepare_again(weights), self._request.seed
+            bench,
+            weights,
+            lambda: runner.prepare_again(weights),
+            self._request.seed,
+            harsh=[name for name in self._sentence.distributions if name != "task"],
         )
         call = inspection.watching(plain)
         harness.inspection = inspection

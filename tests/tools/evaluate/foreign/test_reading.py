@@ -25,6 +25,11 @@ def module(body, before=""):
         (module("return sys._getframe(1).f_locals['truth']"), "sys._getframe"),
         (module("return open('/proc/self/mem')"), "/proc/self/mem"),
         (module("exec('import gc')"), "uses exec"),
+        (module("return getattr(__import__('gc'), 'get_' + 'objects')()"), "gc.get_objects"),
+        (module("import importlib\n        importlib.import_module('gc').get_objects()"), "gc.get"),
+        (module("return builtins.exec('x')", "import builtins"), "uses builtins.exec"),
+        (module("return (lambda: (yield))().gi_frame.f_back"), "gi_frame"),
+        (module("return x", "L2 = 'cudaLimitPersistingL2CacheSize'"), "keeps its data in the L2"),
         (module("return Model()(x)", "class Model(nn.Module):\n    pass"), "is the reference"),
     ],
 )
@@ -49,6 +54,11 @@ def test_the_reference_under_another_name_is_still_the_reference():
         "    def forward(self, x):\n        return self.h",
     )
     assert read(source, "ModelNew", HEAD + theirs).forbidden
+
+
+def test_words_about_the_l2_in_a_kernels_comments_are_not_refused():
+    source = 'SOURCE = "// no accessPolicyWindow\\nvoid f() {} /* cudaLimitPersistingL2 */"\n'
+    assert read(module("return x", source), "ModelNew").forbidden == ()
 
 
 def test_settings_and_honest_code_are_not_refused():
