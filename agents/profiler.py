@@ -9,6 +9,7 @@ from typing import Protocol
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Symptom, Task, Value
 from tools.profile import evidence_for, symptoms, tensor_roof
+from tools.profile.host.readings import PERF
 from tools.profile.measured import NSIGHT
 
 
@@ -73,5 +74,6 @@ def _without_absent(
     known: tuple[Evidence, ...], measured: tuple[Evidence, ...]
 ) -> tuple[Evidence, ...]:
     """Where a profiler was asked for counters, it says itself whether there are any."""
-    asked = any(item.name == "counters" or item.source.startswith(NSIGHT) for item in measured)
+    counted = (NSIGHT, PERF)
+    asked = any(item.name == "counters" or item.source.startswith(counted) for item in measured)
     return tuple(item for item in known if not asked or item.name != "counters")

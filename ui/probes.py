@@ -3,7 +3,6 @@
 Rows for `doctor`, each the outcome of an attempt with the one line that would mend it.
 """
 
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,11 +11,6 @@ from typing import Literal
 from tools.nouns import Profile, Value
 
 Outcome = Literal["works", "missing", "optional"]
-
-_PERF = ("perf", "stat", "-x", ",", "-e", "instructions:u,cycles:u", "--", "true")
-_PERF_REMEDY = "sysctl kernel.perf_event_paranoid=1"
-_PERF_HIDDEN = "a virtual machine may be given its host's; the search works without"
-_PERF_S = 20.0
 
 
 class Row(Value):
@@ -35,12 +29,12 @@ async def cpu_rows() -> AsyncIterator[Row]:
     with tempfile.TemporaryDirectory(prefix="kernelwright-doctor-") as folder:
         found = await probe("cpu", Path(folder))
     yield _ran("C++ kernel", found.problem, found.median_ms)
-    yield (
-        _step("kernel times (CPU)", found.profile, "times")
-        if found.profile
-        else _untried("kernel times (CPU)")
-    )
-    yield await perf_row()
+    if found.profile is None:
+        for subject in ("kernel times (CPU)", "CPU counters"):
+            yield _untried(subject)
+        return
+    yield _step("kernel times (CPU)", found.profile, "times")
+    yield counters_row(found.profile)
 
 
 async def gpu_rows() -> AsyncIterator[Row]:
@@ -53,9 +47,10 @@ async def gpu_rows() -> AsyncIterator[Row]:
         yield _ran("CUDA kernel", found.problem, found.median_ms)
         for subject, step in (("Nsight Compute", "counters"), ("CUPTI", "times")):
             yield _step(subject, found.profile, step) if found.profile else _untried(subject)
-        problem = await sanitized(detect("cuda"), Path(folder))
+        finding = await sanitized(detect("cuda"), Path(folder))
+    problem = finding.missing or finding.words
     remedy = "pip install nvidia-cuda-sanitizer-api, or the CUDA toolkit" if problem else ""
-    words = problem or "watched a kernel: no errors"
+    words = problem or f"watched a kernel: no errors{_aside(finding.outside)}"
     outcome: Outcome = "optional" if problem else "works"
     yield Row(subject="compute-sanitizer", outcome=outcome, words=words, remedy=remedy)
 
@@ -75,31 +70,17 @@ async def architectures_row() -> Row:
     )
 
 
-async def perf_row() -> Row:
-    """Whether perf really counts here; a machine in the cloud often has no counters to show."""
-    from tools.evaluate.profiling.program import run
-
-    try:
-        done = await run(_PERF, timeout_s=_PERF_S, environment=os.environ, folder=Path("/"))
-    except OSError:
-        remedy = "apt install linux-perf; the search works without"
-        return Row(subject="perf", outcome="optional", words="not found", remedy=remedy)
-    counted = instructions(done.output)
-    if counted is None:
-        hidden = "<not supported>" in done.output
-        said = "this machine shows no counters" if hidden else " ".join(done.output.split())[:160]
-        remedy = _PERF_HIDDEN if hidden else _PERF_REMEDY
-        return Row(subject="perf", outcome="optional", words=said or "no count", remedy=remedy)
-    return Row(subject="perf", outcome="works", words=f"counted {counted} instructions of `true`")
-
-
-def instructions(output: str) -> int | None:
-    """The count in what `perf stat -x ,` printed; None where it counted nothing."""
-    for line in output.splitlines():
-        count, *rest = line.split(",")
-        if any(part.startswith("instructions") for part in rest) and count.isdigit():
-            return int(count)
-    return None
+def counters_row(profile: Profile) -> Row:
+    """Whether the processors counted the kernel; the cloud's often have no counters to show."""
+    host = profile.host
+    if host is None:
+        return _untried("CPU counters")
+    if host.instructions is not None and host.cycles:
+        words = f"counted probe: {host.instructions:.0f} instructions, "
+        words += f"{host.instructions / host.cycles:.2f} a cycle"
+        return Row(subject="CPU counters", outcome="works", words=words)
+    missing = next(item for item in profile.missing if item.step == "counters")
+    return Row(subject="CPU counters", outcome="optional", words=missing.why, remedy=missing.remedy)
 
 
 def _ran(subject: str, problem: str, median_ms: float | None) -> Row:
@@ -118,12 +99,18 @@ def _step(subject: str, profile: Profile, step: str) -> Row:
     if step == "counters":
         (first, *_) = profile.counters
         words = f"counted {first.kernel}: {first.instructions or 0:.0f} instructions"
+        words += _aside(profile.outside)
         return Row(subject=subject, outcome="works", words=words)
     own = next((item for item in profile.times if item.own), None)
     if own is None:
         return Row(subject=subject, outcome="optional", words="recorded other kernels only")
     words = f"recorded {own.kernel}: {own.time_ms:.4f} ms"
     return Row(subject=subject, outcome="works", words=words)
+
+
+def _aside(outside: str) -> str:
+    """That a tool was not behind the wall, where that is so."""
+    return f" ({outside})" if outside else ""
 
 
 def _untried(subject: str) -> Row:

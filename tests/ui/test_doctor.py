@@ -1,9 +1,10 @@
 import pytest
 
+from tools.nouns import HostCounters, Missing, Profile
 from ui import doctor
 from ui.commands.models import Choice
 from ui.doctor import examine, exit_status
-from ui.probes import Row, architectures_row, cpu_rows, gpu_rows, instructions
+from ui.probes import Row, architectures_row, counters_row, cpu_rows, gpu_rows
 
 
 def rows(**outcomes):
@@ -30,7 +31,8 @@ async def test_a_kernel_is_run_and_watched_on_whatever_there_is():
     assert found["C++ kernel"].outcome == "works"
     assert "agreed with PyTorch" in found["C++ kernel"].words
     assert found["kernel times (CPU)"].words.startswith("recorded probe")
-    assert found["perf"].outcome in ("works", "optional")
+    counted = found["CPU counters"]
+    assert counted.words.startswith("counted probe") or counted.remedy
 
 
 @pytest.mark.gpu
@@ -53,17 +55,17 @@ async def test_a_device_that_breaks_is_a_row(unprobed, monkeypatch):
     assert "the disk is full" in missing[0].words
 
 
-@pytest.mark.parametrize(
-    ("output", "count"),
-    [
-        ("812345,,instructions:u,100,100.00,,", 812345),
-        ("<not supported>,,instructions:u,0,100.00,,", None),
-        ("Error: Access to performance monitoring is limited.", None),
-        ("", None),
-    ],
-)
-def test_perf_works_only_where_it_counted(output, count):
-    assert instructions(output) == count
+def test_counters_work_only_where_the_hardware_counted():
+    host = HostCounters(calls=3, time_ms=0.1, cpu_ns=1e5, cycles=2e5, instructions=5e5)
+    works = counters_row(Profile(candidate="c1", host=host))
+    assert (works.outcome, works.words) == (
+        "works",
+        "counted probe: 500000 instructions, 2.50 a cycle",
+    )
+    missing = Missing(step="counters", why="no PMU", remedy="another machine")
+    silent = host.model_copy(update={"cycles": None, "instructions": None})
+    row = counters_row(Profile(candidate="c1", host=silent, missing=(missing,)))
+    assert (row.outcome, row.words, row.remedy) == ("optional", "no PMU", "another machine")
 
 
 async def test_every_usual_architecture_is_compiled_for():

@@ -33,4 +33,4 @@ class Defence(StrEnum):
     COLD_CACHES = "cold_caches"  # what a kernel pinned in the L2 is evicted
     SEPARATE_PROCESS = "separate_process"  # truth, clock and verdict are elsewhere
     SANDBOX = "sandbox"  # no network, no files, no secrets
-    SANITIZER = "sanitizer"  # compute-sanitizer over finalists
+    SANITIZER = "sanitizer"  # compute-sanitizer, or the C++ compiler's own, over finalists

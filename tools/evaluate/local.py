@@ -19,6 +19,7 @@ from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.check import Courthouse
 from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.messages import (
+    LAUNCHES,
     Audited,
     AuditRequest,
     BaselineMeasured,
@@ -31,7 +32,9 @@ from tools.evaluate.messages import (
     HoldoutRequest,
     Judged,
     JudgeRequest,
+    LaunchesRecorded,
     ProfileRequest,
+    RecordRequest,
     Reply,
     ShapesTried,
     Traced,
@@ -47,7 +50,8 @@ from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing import sanitized
+from tools.evaluate.sanitizing import sanitized, sanitized_here
+from tools.evaluate.sanitizing.host import taken
 from tools.evaluate.seeds import fresh_seed
 from tools.hardware import cached_ceilings, detect, keep_ceilings
 from tools.nouns import (
@@ -68,7 +72,16 @@ from tools.tasks import read_source
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
-Expected = TypeVar("Expected", Traced, Audited, DispatchSeen, BaselineMeasured, Judged, ShapesTried)
+Expected = TypeVar(
+    "Expected",
+    Traced,
+    Audited,
+    DispatchSeen,
+    BaselineMeasured,
+    Judged,
+    ShapesTried,
+    LaunchesRecorded,
+)
 
 
 class LocalExecutor:
@@ -380,11 +393,22 @@ class LocalExecutor:
             # An older worker may have died of what an earlier candidate did to its memory.
 
     async def _sanitize(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
-        """What compute-sanitizer says of a finalist on a GPU."""
-        wanted = self.rules.has(Defence.SANITIZER) and request.hardware.kind == "cuda"
-        if found.verdict is not Verdict.CORRECT or not wanted:
+        """What a sanitizer says of a finalist: the GPU's, or the C++ compiler's own."""
+        if found.verdict is not Verdict.CORRECT or not self.rules.has(Defence.SANITIZER):
             return found
-        return await sanitized(request, found, self._scratch / "sanitize")
+        folder = self._scratch / "sanitize"
+        if request.hardware.kind == "cuda":
+            return await sanitized(request, found, folder)
+        return await sanitized_here(request, found, folder, self.record)
+
+    async def record(self, request: RecordRequest, place: Path) -> str:
+        """Move the launches of one call of a C++ candidate to a place; why not, or ""."""
+        reply = await self._keeper.ask(request, self.rules.reference_s, _readable(request.task))
+        if isinstance(reply, Ended):
+            return f"the process {reply.words}"
+        told = _expect(reply, LaunchesRecorded)
+        folder = self._keeper.scratch
+        return told.problem or taken(folder / LAUNCHES if folder else None, place)
 
     async def _hold_out(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
         """Try a correct candidate on other shapes; its worker may be lost over it."""

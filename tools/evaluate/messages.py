@@ -20,6 +20,7 @@ from tools.nouns import (
     Candidate,
     Dispatched,
     Evaluation,
+    HostCounters,
     KernelTime,
     MemoryNeeds,
     Missing,
@@ -133,6 +134,21 @@ class HoldoutRequest(Value):
     seed: int
 
 
+LAUNCHES = "launches"
+
+
+class RecordRequest(Value):
+    """Record the launches of one call of a C++ candidate on its task's inputs."""
+
+    kind: Literal["record"] = "record"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    candidate: Candidate
+    built: Built
+    seed: int
+
+
 Request = Annotated[
     TraceRequest
     | RehearseRequest
@@ -144,7 +160,8 @@ Request = Annotated[
     | OpenProfilerRequest
     | ProfileRequest
     | ForeignRequest
-    | HoldoutRequest,
+    | HoldoutRequest
+    | RecordRequest,
     Field(discriminator="kind"),
 ]
 
@@ -227,13 +244,26 @@ class Judged(Value):
 class Profiled(Value):
     """The answer to `ProfileRequest`, and without times to `OpenProfilerRequest`.
 
-    `launches` are those of a call, library kernels included; None where nobody counted.
+    `launches` are those of a call, library kernels included; None where nobody counted. On a CPU
+    `host` holds what was counted, and `uncounted` why the hardware counted nothing.
     """
 
     kind: Literal["profiled"] = "profiled"
     times: tuple[KernelTime, ...] = ()
     launches: int | None = None
     missing: Missing | None = None
+    host: HostCounters | None = None
+    uncounted: Missing | None = None
+
+
+class LaunchesRecorded(Value):
+    """The answer to `RecordRequest`, written to `LAUNCHES` in the worker's folder unless `problem`.
+
+    The worker does not say where: whoever asked knows its folder, and takes no file from elsewhere.
+    """
+
+    kind: Literal["launches_recorded"] = "launches_recorded"
+    problem: str = ""
 
 
 class ShapesTried(Value):
@@ -259,6 +289,7 @@ Answer = Annotated[
     | BaselineMeasured
     | Judged
     | ShapesTried
+    | LaunchesRecorded
     | DispatchSeen
     | Profiled
     | Broken,

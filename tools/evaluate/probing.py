@@ -5,7 +5,6 @@ here is what worked here, whatever versions say. Not covered: speed.
 """
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +13,9 @@ from tools.candidates import new_candidate
 from tools.compile import Built, compile_candidate
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.profiling.nsight import child_command
-from tools.evaluate.profiling.program import run
 from tools.evaluate.rules import Rules
+from tools.evaluate.sanitizing.device import find_sanitizer, look
+from tools.evaluate.sanitizing.findings import Finding
 from tools.nouns import (
     Candidate,
     Evaluation,
@@ -34,7 +32,6 @@ from tools.nouns import (
 Target = Literal["cpu", "cuda"]
 # What ships code for the usual devices: Ampere, Ada, Hopper, both Blackwells.
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-SANITIZER = "compute-sanitizer"
 _COMPILE_S, _SANITIZE_S = 60.0, 60.0
 _RULES = Rules(profile_s=20.0)
 
@@ -112,11 +109,11 @@ async def _judged(executor: LocalExecutor, task: Task, candidate: Candidate) -> 
     )
 
 
-async def sanitized(hardware: Hardware, folder: Path) -> str:
-    """Why compute-sanitizer cannot watch a kernel here; "" where it watched one."""
+async def sanitized(hardware: Hardware, folder: Path) -> Finding:
+    """What compute-sanitizer says of a kernel of a line, or why it cannot watch one here."""
     program = find_sanitizer()
     if program is None:
-        return "not found"
+        return Finding(tool="memcheck", missing="not found")
     executor = LocalExecutor(hardware, folder / "scratch", seed=0, rules=_RULES)
     try:
         task = await executor.read(_task_file(folder), TracePolicy())
@@ -126,26 +123,17 @@ async def sanitized(hardware: Hardware, folder: Path) -> str:
         kernel("cuda"), architecture=hardware.architecture, timeout_s=_COMPILE_S
     )
     if isinstance(task, Refusal) or not isinstance(built, Built):
-        return task.sentence if isinstance(task, Refusal) else "the kernel does not compile"
-    asked = _request(task, hardware, built, folder)
-    # torch asks the driver for what older ones lack, which is no fault of a kernel.
-    options = ("--tool", "memcheck", "--report-api-errors", "no")
-    command = [str(program), *options, *child_command(asked, _SANITIZE_S)]
-    environment = worker_environment(folder / "scratch")
-    done = await run(command, timeout_s=_SANITIZE_S, environment=environment, folder=folder)
-    if done.status is None:
-        return f"did not finish within {_SANITIZE_S:g} s"
-    if "ERROR SUMMARY: 0 errors" in done.output:
-        return ""
-    last = [line for line in done.output.splitlines() if line.strip()]
-    return last[-1].strip()[:200] if last else "it said nothing"
-
-
-def find_sanitizer() -> Path | None:
-    """On PATH or in the CUDA toolkit."""
-    if found := shutil.which(SANITIZER) or shutil.which(SANITIZER, path="/usr/local/cuda/bin"):
-        return Path(found)
-    return None
+        why = task.sentence if isinstance(task, Refusal) else "the kernel does not compile"
+        return Finding(tool="memcheck", missing=why)
+    request = ProfileRequest(
+        task=task,
+        hardware=hardware,
+        rules=_RULES,
+        candidate=kernel("cuda"),
+        built=built,
+        seed=0,
+    )
+    return await look(program, "memcheck", request, folder / "scratch", _SANITIZE_S)
 
 
 async def architectures() -> dict[str, str]:
@@ -171,17 +159,3 @@ def _task_file(folder: Path) -> Path:
     path = folder / "probe.py"
     path.write_text(_FILE, encoding="utf-8")
     return path
-
-
-def _request(task: Task, hardware: Hardware, built: Built, folder: Path) -> Path:
-    asked = folder / "request.json"
-    request = ProfileRequest(
-        task=task,
-        hardware=hardware,
-        rules=_RULES,
-        candidate=kernel("cuda"),
-        built=built,
-        seed=0,
-    )
-    asked.write_text(request.model_dump_json(), encoding="utf-8")
-    return asked

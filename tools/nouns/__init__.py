@@ -31,7 +31,14 @@ from tools.nouns.measurement import (
     Measurement,
     ModeTiming,
 )
-from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
+from tools.nouns.profile import (
+    HostCounters,
+    KernelCounters,
+    KernelTime,
+    Missing,
+    Profile,
+    RuleResult,
+)
 from tools.nouns.strategy import EvolvingRole, StrategyVersion
 from tools.nouns.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 from tools.nouns.value import Value
@@ -68,6 +75,7 @@ __all__ = [
     "Evidence",
     "EvolvingRole",
     "Graph",
+    "HostCounters",
     "Idea",
     "InputSpec",
     "Isolation",

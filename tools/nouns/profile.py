@@ -85,6 +85,38 @@ class KernelCounters(Value):
     stalls: tuple[tuple[str, float], ...] = ()
 
 
+class HostCounters(Value):
+    """What happened on the processors in one call, whole and on all threads: medians over calls.
+
+    Hardware counters are of code in user space, None where the machine shows none. `cpu_ns` is the
+    time that threads ran, waiting in a loop included. Faults, waits and preemptions are the
+    kernel's own counts. `fault_us` is what one page fault costs on this machine, `huge_pages` its
+    setting of transparent ones.
+    """
+
+    calls: int
+    time_ms: float
+    cpu_ns: float | None = None
+    cycles: float | None = None
+    instructions: float | None = None
+    branches: float | None = None
+    branch_misses: float | None = None
+    llc_loads: float | None = None
+    llc_load_misses: float | None = None
+    cache_misses: float | None = None
+    tlb_loads: float | None = None
+    tlb_load_misses: float | None = None
+    l1_load_misses: float | None = None
+    frontend_cycles: float | None = None
+    backend_cycles: float | None = None
+    faults: float = 0.0
+    disk_faults: float = 0.0
+    waits: float = 0.0
+    preemptions: float = 0.0
+    fault_us: float = 0.0
+    huge_pages: str = ""
+
+
 class RuleResult(Value):
     """What one of the profiler's own rules said of a launch.
 
@@ -112,14 +144,18 @@ class Profile(Value):
     """Everything that was measured of one candidate beside its times against the baselines.
 
     `launches` is how many launches a call makes where that is known, of which the first few are
-    counted; `code` what its machine code says; `seconds` what the measuring took.
+    counted; `host` what the processors did, for a candidate that runs on them; `code` what its
+    machine code says; `seconds` what the measuring took; `outside` why the counters were read
+    outside the wall, "" where they were not.
     """
 
     candidate: str
     times: tuple[KernelTime, ...] = ()
     counters: tuple[KernelCounters, ...] = ()
     rules: tuple[RuleResult, ...] = ()
+    host: HostCounters | None = None
     launches: int | None = None
     missing: tuple[Missing, ...] = ()
     code: tuple[Evidence, ...] = ()
     seconds: float = 0.0
+    outside: str = ""

@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     WRONG_RESULT = "wrong_result"
     NOT_WRITTEN = "not_written"
     OUT_OF_BOUNDS = "out_of_bounds"
+    UNDEFINED_BEHAVIOUR = "undefined_behaviour"
     INPUT_MUTATED = "input_mutated"
     NONDETERMINISTIC = "nondeterministic"
     STALE_RESULT = "stale_result"

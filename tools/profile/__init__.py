@@ -1,7 +1,7 @@
 """Why a candidate is as fast as it is: readings with their rank, and symptoms named from them.
 
-Symptoms are worked out here, before any model reads a number. What this covers now is what needs
-no counters: the roofline, the compiler's resource report, occupancy and telemetry.
+Symptoms are worked out here, before any model reads a number: from the roofline, the compiler's
+reports, occupancy, telemetry, and counters where a device shows them.
 """
 
 from tools.profile.evidence import evidence_for, reported, tensor_roof

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tools.nouns.evidence import Evidence, Rank
 from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
 from tools.profile.counters.metrics import LATENCY, METRICS, STALL_PREFIX
+from tools.profile.host.readings import host_evidence
 
 NSIGHT = "Nsight Compute"
 CUPTI = "CUPTI activity"
@@ -23,8 +24,9 @@ def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
     longest = {item.kernel: item for item in sorted(profile.counters, key=_time_of)}
     return (
         *(item for time in profile.times for item in _timed(time)),
-        *(item for counted in longest.values() for item in _counted(counted)),
+        *(_labelled(item, profile.outside) for one in longest.values() for item in _counted(one)),
         *_whole(profile),
+        *(host_evidence(profile.host) if profile.host is not None else ()),
         *(_ruled(rule) for rule in _rules(profile, longest) if rule.speedup_fraction is not None),
         *profile.code,
         *(_missing(missing) for missing in profile.missing),
@@ -34,6 +36,11 @@ def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
 def _missing(missing: Missing) -> Evidence:
     source = f"{missing.why}; {missing.remedy}"
     return Evidence(name=missing.step, rank=Rank.UNAVAILABLE, value=None, unit="", source=source)
+
+
+def _labelled(item: Evidence, outside: str) -> Evidence:
+    """With its source, who could have reached this machine when it was counted."""
+    return item.model_copy(update={"source": f"{item.source}; {outside}"}) if outside else item
 
 
 def _timed(time: KernelTime) -> Iterator[Evidence]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from profiles.load import Hardware
 from tools.nouns import Evidence, Symptom
 from tools.profile.lookup import Readings
-from tools.profile.patterns import memory, roofs, waiting
+from tools.profile.patterns import host, memory, roofs, waiting
 
 Find = Callable[[Readings, Hardware], Symptom | None]
 
@@ -29,8 +29,14 @@ _TABLE: tuple[Find, ...] = (
     memory.uncoalesced,
     memory.bank_conflicts,
     waiting.stalls,
+    host.waits_for_memory,
+    host.misses_pages,
+    host.faults,
+    host.mispredicts,
+    host.waits_for_instructions,
     waiting.launch_bound,
     waiting.not_vectorised,
+    host.idle_threads,
     roofs.cache_resident,
     memory.l2_resident,
     waiting.low_occupancy,
@@ -44,4 +50,5 @@ _TABLE: tuple[Find, ...] = (
     roofs.far_from_both,
     roofs.below_the_roof,
     roofs.noisy,
+    host.preempted,
 )

@@ -47,5 +47,21 @@ PIPE_BUSY = 0.70
 # Rule of thumb: under half of the floating-point instructions on vectors.
 PACKED_SHARE = 0.50
 
+# Rule of thumb: loads that miss bring a third of what memory can give; the rest was fetched ahead.
+MISSED_BANDWIDTH = 0.33
+# Rule of thumb: processors of this century finish up to four to six instructions in a cycle.
+LOW_IPC = 1.0
+# Rule of thumb: a tenth of the cycles is worth a change of the walk through memory.
+TLB_SHARE = 0.10
+MISPREDICTION_SHARE = 0.10
+# Intel's top-down method calls a fifth of the slots lost in front of the core a finding.
+FRONTEND_SHARE = 0.20
+# Rule of thumb: a sixth of the call for fresh pages.
+FAULT_SHARE = 0.15
+# Rule of thumb: less than this share of the cores at work leaves others to be used.
+IDLE_THREADS = 0.60
+# In most calls at least once; a quiet machine does it in one call of many.
+PREEMPTED = 1.0
+
 # The 10-90 % band as a share of the median; above it differences of a few per cent say nothing.
 NOISY = 0.20

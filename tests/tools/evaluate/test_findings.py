@@ -62,7 +62,7 @@ def test_other_loads_say_whether_they_can_be_told_from_equal():
         ModeTiming(mode="server", comparison=comparison(noise=0.02)),
     )
     said = rows(found, modes=modes, launch_ms=0.0042, comparisons=(comparison(noise=0.02),))
-    assert ", faster (" in said["offline mode"]
+    assert ", faster; 1 ms against 1.02 ms (back to back" in said["offline mode"]
     assert "not distinguishable" in said["server mode"]
     assert said["launch"].startswith("4.2 µs")
     assert "2.00%" in said["noise"]

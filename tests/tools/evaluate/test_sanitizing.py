@@ -8,7 +8,7 @@ import pytest
 from tools.candidates import new_candidate
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing import reading
+from tools.evaluate.sanitizing.device import reading
 from tools.nouns import Language, Task, TracePolicy, Verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"

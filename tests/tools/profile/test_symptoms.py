@@ -40,6 +40,25 @@ def found(kind="h200", **readings):
             {"launch_share": 0.5, "launches_per_call": 9},
             {"launch_share": 0.05, "launches_per_call": 1},
         ),
+        (
+            "memory-bound",
+            {"missed_bandwidth": 2500, "instructions_per_cycle": 0.4},
+            {"missed_bandwidth": 2500, "instructions_per_cycle": 2.4},
+        ),
+        (
+            "memory-bound",
+            {"missed_bandwidth": 2500, "instructions_per_cycle": 0.4},
+            {"missed_bandwidth": 90, "instructions_per_cycle": 0.4},
+        ),
+        ("TLB-bound", {"tlb_share": 0.2}, {"tlb_share": 0.02}),
+        ("branch-bound", {"misprediction_share": 0.3}, {"misprediction_share": 0.01}),
+        ("front-end bound", {"frontend_share": 0.4}, {"frontend_share": 0.1}),
+        (
+            "page faults",
+            {"fault_share": 0.4, "page_faults": 9000},
+            {"fault_share": 0.01, "page_faults": 90},
+        ),
+        ("preempted", {"preemptions": 3}, {"preemptions": 0}),
         ("cache resident", {"working_set_per_cache": 0.3}, {"working_set_per_cache": 3.0}),
         (
             "L2-resident",

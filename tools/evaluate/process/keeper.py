@@ -115,6 +115,11 @@ class Keeper:
         async with self.lease:
             await self._present()
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder of the worker that was asked last, if it lives."""
+        return self._worker.scratch if self._worker is not None else None
+
     async def _present(self, readable: tuple[Path, ...] = ()) -> WorkerProcess:
         """The persistent worker, started when there is none."""
         if self._worker is not None and not set(readable) <= set(self._worker.readable):

@@ -103,6 +103,11 @@ def standing(rules: Rules, device: str) -> Wall:
     return wall(device) if rules.has(Defence.SANDBOX) else plain_wall("switched off")
 
 
+def required() -> bool:
+    """Whether nothing of others may run outside bubblewrap."""
+    return os.environ.get(CHOICE) == "require"
+
+
 @cache
 def _chosen(choice: str, device: str) -> Wall:
     if choice not in ("auto", "require", "off"):

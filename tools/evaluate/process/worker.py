@@ -61,6 +61,11 @@ class WorkerProcess:
             poll_s=rules.memory_poll_s,
         )
 
+    @property
+    def scratch(self) -> Path:
+        """The only folder that it can write, where it also stands."""
+        return self._scratch
+
     @classmethod
     async def start(
         cls,

@@ -38,14 +38,17 @@ async def profile_here(
         counted, timed = counting.result(), await _times(request, aside)
     else:
         counted, timed = Counted(), await _times(request, judges)
+    missing = (counted.missing or timed.uncounted, timed.missing)
     return Profile(
         candidate=request.candidate.id,
         times=timed.times,
         counters=counted.counters,
         rules=counted.rules,
+        host=timed.host,
         launches=timed.launches,
-        missing=tuple(item for item in (counted.missing, timed.missing) if item is not None),
+        missing=tuple(item for item in missing if item is not None),
         seconds=time.perf_counter() - start,
+        outside=counted.outside,
     )
 
 

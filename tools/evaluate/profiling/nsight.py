@@ -2,7 +2,8 @@
 
 Clocks are left alone (others may use the device) and caches are flushed before every replay, as
 ncu does by default. The report lies where the profiled process could write, so it is ncu, in a
-process of its own, that reads it; we read text.
+process of its own, that reads it; we read text. Both stand behind the wall, or outside where ncu
+does not work behind it (`places`), and then say so.
 Not covered: launches beyond the first few of a call, and CUDA graphs, which a plan cannot make.
 """
 
@@ -14,13 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.evaluate.messages import ProfileRequest
+from tools.evaluate.process.beside import beside
 from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.profiling.program import Ran, run
+from tools.evaluate.process.walls import Wall, standing
+from tools.evaluate.profiling.places import seen
+from tools.evaluate.profiling.program import Ran, installed, run
 from tools.nouns import KernelCounters, Missing, RuleResult, Value
 from tools.profile.counters.failures import (
     counters_missing,
     failure,
     not_found,
+    nothing_launched,
     too_slow,
     unreadable,
 )
@@ -33,14 +38,27 @@ VARIABLE = "KERNELWRIGHT_NCU"
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 _INSTALLED = (("/usr/local", "cuda-*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 _READING_S = 20.0
+TRIAL_S = 20.0  # a kernel of our own that does nothing, under one tool
 
 
 class Counted(Value):
-    """What ncu counted, or why it did not."""
+    """What ncu counted, or why it did not; `outside` why it was not behind the wall, if so."""
 
     counters: tuple[KernelCounters, ...] = ()
     rules: tuple[RuleResult, ...] = ()
     missing: Missing | None = None
+    outside: str = ""
+
+
+class Order(Value):
+    """One call of ncu: the program to watch, what it may read, and how long it may take."""
+
+    ncu: Path
+    program: tuple[str, ...]
+    readable: tuple[Path, ...]
+    scratch: Path
+    launches: int
+    limit_s: float
 
 
 def find_ncu(environment: Mapping[str, str] | None = None) -> Path | Missing:
@@ -70,37 +88,70 @@ async def count(request: ProfileRequest, scratch: Path) -> Counted:
     ncu = find_ncu()
     if isinstance(ncu, Missing):
         return Counted(missing=ncu)
-    environment = worker_environment(scratch)
-    asked, report = _places(request, scratch)
+    order = _order(ncu, request, scratch)
+    own = {plain_name(name) for name in request.built.functions}
+    found, outside = await seen(
+        ncu,
+        standing(request.rules, "cuda"),
+        lambda behind: _counted(order, own, behind),
+        worked=lambda counted: not counted.missing or counted.missing == nothing_launched(),
+        trial=lambda behind: _trial(order, behind),
+    )
+    return found.model_copy(update={"outside": outside})
+
+
+def _order(ncu: Path, request: ProfileRequest, scratch: Path) -> Order:
+    asked = scratch / "request.json"
+    asked.write_text(request.model_dump_json(), encoding="utf-8")
     limit_s = request.rules.profile_s
-    command = [
-        *_collect(ncu, report, request.rules.profile_launches),
-        *child_command(asked, limit_s),
-    ]
+    return Order(
+        ncu=ncu,
+        program=tuple(child_command(asked, limit_s)),
+        readable=(*needed(request), *installed(ncu)),
+        scratch=scratch,
+        launches=request.rules.profile_launches,
+        limit_s=limit_s,
+    )
+
+
+def needed(request: ProfileRequest) -> tuple[Path, ...]:
+    """What the watched process reads beside the system, Python and us."""
+    return (*beside(request.task.source, request.task.path), request.built.artifact)
+
+
+async def _trial(order: Order, behind: Wall) -> bool:
+    """Whether ncu counts a kernel of our own there."""
+    limit_s = min(order.limit_s, TRIAL_S)
+    ours = order.model_copy(
+        update={
+            "program": tuple(trial_command(limit_s)),
+            "readable": installed(order.ncu),
+            "limit_s": limit_s,
+        }
+    )
+    return bool((await _counted(ours, set(), behind)).counters)
+
+
+async def _counted(order: Order, own: set[str], behind: Wall) -> Counted:
+    """Collect behind a wall, then read."""
+    report = order.scratch / "counters.ncu-rep"
+    report.unlink(missing_ok=True)
     try:
-        done = await run(command, timeout_s=limit_s, environment=environment, folder=scratch)
+        done = await _run(order, [*_collect(order, report), *order.program], order.limit_s, behind)
     except OSError as error:
-        return Counted(missing=failure(f"{ncu} cannot be started: {error.strerror}"))
+        return Counted(missing=failure(f"{order.ncu} cannot be started: {error.strerror}"))
     if done.status is None:
-        return Counted(missing=too_slow(limit_s))
+        return Counted(missing=too_slow(order.limit_s))
     if done.status != 0 or not report.is_file():
         return Counted(missing=failure(done.output))
-    return await _read(ncu, report, request, environment)
+    return await _read(order, report, own, behind)
 
 
-def _places(request: ProfileRequest, scratch: Path) -> tuple[Path, Path]:
-    """Where the request lies for the child, and where the report shall be."""
-    asked, report = scratch / "request.json", scratch / "counters.ncu-rep"
-    asked.write_text(request.model_dump_json(), encoding="utf-8")
-    report.unlink(missing_ok=True)
-    return asked, report
-
-
-def _collect(ncu: Path, report: Path, launches: int) -> list[str]:
+def _collect(order: Order, report: Path) -> list[str]:
     """The call without the program to profile; profiling begins where that one says so."""
     return [
-        *(str(ncu), "--clock-control", "none", "--profile-from-start", "off"),
-        *("--target-processes", "all", "--launch-count", str(launches)),
+        *(str(order.ncu), "--clock-control", "none", "--profile-from-start", "off"),
+        *("--target-processes", "all", "--launch-count", str(order.launches)),
         *("--force-overwrite", "--export", str(report), *selection()),
     ]
 
@@ -111,15 +162,17 @@ def child_command(asked: Path, limit_s: float) -> list[str]:
     return [sys.executable, "-P", "-m", module, str(asked), str(int(limit_s))]
 
 
-async def _read(
-    ncu: Path, report: Path, request: ProfileRequest, environment: Mapping[str, str]
-) -> Counted:
+def trial_command(limit_s: float) -> list[str]:
+    """A kernel of our own that does nothing, once."""
+    return [sys.executable, "-P", "-m", "tools.evaluate.profiling.trial", str(int(limit_s))]
+
+
+async def _read(order: Order, report: Path, own: set[str], behind: Wall) -> Counted:
     """Both pages of a report, printed at the same time."""
     raw, details = await asyncio.gather(
-        _printed(ncu, report, environment, "raw"),
-        _printed(ncu, report, environment, "details", "--print-rule-details"),
+        _printed(order, report, behind, "raw"),
+        _printed(order, report, behind, "details", "--print-rule-details"),
     )
-    own = {plain_name(name) for name in request.built.functions}
     try:
         counters = read_counters(raw.output, own)
     except ValueError as error:
@@ -129,9 +182,17 @@ async def _read(
     return Counted(counters=counters, rules=read_rules(details.output))
 
 
-async def _printed(
-    ncu: Path, report: Path, environment: Mapping[str, str], page: str, *more: str
-) -> Ran:
-    command = [str(ncu), "--import", str(report), "--csv", "--page", page]
-    command += ["--print-units", "base", *more]
-    return await run(command, timeout_s=_READING_S, environment=environment, folder=report.parent)
+async def _printed(order: Order, report: Path, behind: Wall, page: str, *more: str) -> Ran:
+    command = [str(order.ncu), "--import", str(report), "--csv", "--page", page]
+    return await _run(order, [*command, "--print-units", "base", *more], _READING_S, behind)
+
+
+async def _run(order: Order, command: list[str], timeout_s: float, behind: Wall) -> Ran:
+    return await run(
+        command,
+        timeout_s=timeout_s,
+        environment=worker_environment(order.scratch),
+        folder=order.scratch,
+        behind=behind,
+        readable=order.readable,
+    )

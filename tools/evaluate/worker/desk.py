@@ -24,9 +24,11 @@ from tools.evaluate.messages import (
     HoldoutRequest,
     Judged,
     JudgeRequest,
+    LaunchesRecorded,
     OpenProfilerRequest,
     Profiled,
     ProfileRequest,
+    RecordRequest,
     Rehearsed,
     RehearseRequest,
     Request,
@@ -39,6 +41,7 @@ from tools.evaluate.rules import Rules
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
+from tools.evaluate.worker.recording import recorded
 from tools.evaluate.worker.station import Station
 from tools.hardware import peaks
 from tools.nouns import Baseline, Refusal, Task
@@ -83,6 +86,8 @@ class Desk:
                 return self._foreign(request)
             case HoldoutRequest():
                 return self._hold_out(request)
+            case RecordRequest():
+                return self._record(request)
         assert_never(request)
 
     def _audit(self, request: AuditRequest) -> Audited:
@@ -172,6 +177,14 @@ class Desk:
             return ShapesTried(words=found.words)
         finally:
             self.retire = poisoned(request.hardware.kind)
+
+    def _record(self, request: RecordRequest) -> LaunchesRecorded:
+        self._say("its launches are recorded", request.rules.candidate_s, "candidate")
+        try:
+            station = self._at(request.task, request.hardware, request.rules, request.seed)
+            return recorded(station, request)
+        except (RefusedError, MemoryError, RuntimeError) as error:
+            return LaunchesRecorded(problem=" ".join(str(error).split())[:200] or "out of memory")
 
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
         """The station of this task, a new one when the last request was about another."""

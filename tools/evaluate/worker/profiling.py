@@ -1,5 +1,7 @@
 """Times the kernels of a candidate's call: by CUPTI's records on a GPU, by the clock on a CPU.
 
+On a CPU its calls are counted first, without any clock around their parts.
+
 Inputs and cold caches are the harness's, as when the candidate was timed.
 Not covered on a CPU: work inside a plan that is neither a launch nor a library operator; all of it
 together is the kernel `plan`.
@@ -18,6 +20,7 @@ from tools.evaluate.clock.cold import Flush
 from tools.evaluate.judge.failures import rejection
 from tools.evaluate.judge.truth import Argument
 from tools.evaluate.messages import Profiled, ProfileRequest
+from tools.evaluate.worker.counting import counted
 from tools.evaluate.worker.station import Station
 from tools.nouns import KernelTime, Missing
 from tools.profile.activity.spans import Span, kernel_times
@@ -37,7 +40,9 @@ def profiled(station: Station, request: ProfileRequest) -> Profiled:
         runner.prepare(weights)
         if station.bench.device == "cuda":
             return _recorded(station, runner, weights)
-        return Profiled(times=_clocked(station, runner, weights))
+        seen = counted(station.harness, runner, weights, station.bench.rules)
+        times = _clocked(station, runner, weights)
+        return Profiled(times=times, host=seen.host, uncounted=seen.missing)
     except Exception as error:
         return Profiled(missing=_missing(rejection(error).reason, "see its verdict"))
 

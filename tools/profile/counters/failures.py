@@ -39,12 +39,17 @@ def failure(output: str) -> Missing:
         if re.search(pattern, output):
             return counters_missing(why, remedy)
     if _NOTHING in output and not _ERROR.search(output):
-        return counters_missing(
-            "the candidate launched no kernel in its profiled call", "none is needed"
-        )
+        return nothing_launched()
     said = _ERROR.search(output)
     words = said[1].strip() if said else _last_line(output)
     return counters_missing(f"Nsight Compute failed: {words[:200]}", f"try it by hand; {_SETTLED}")
+
+
+def nothing_launched() -> Missing:
+    """It worked, and there was nothing to count."""
+    return counters_missing(
+        "the candidate launched no kernel in its profiled call", "none is needed"
+    )
 
 
 def not_found() -> Missing:
