@@ -7,7 +7,7 @@ from rich.text import Text
 
 from tools.archive import Effort, Standing
 from tools.evaluate.findings import timed, verified
-from tools.nouns import Comparison, LedgerEntry, Task
+from tools.nouns import Comparison, LedgerEntry, Rank, Task
 from tools.nouns.run import BestSummary, Summary
 from ui.story import Story
 from ui.talk import by_role, spending
@@ -111,6 +111,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
         grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
         for name, said in finding_rows(story, best):
             grid.add_row(name, Text(plain(said), "bold yellow" if name == "ranked apart" else ""))
+        for name, said in bound_rows(story):
+            grid.add_row(name, Text(plain(said)))
         if story.best is not None:
             grid.add_row("idea", Text(one_line(story.title(story.best.candidate.idea), 120)))
     made = summary.candidates
@@ -148,6 +150,21 @@ def finding_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
     if missing := evaluation.verification.not_verified:
         rows.append(("not verified", one_line("; ".join(missing), 300)))
     return rows
+
+
+def bound_rows(story: Story) -> list[tuple[str, str]]:
+    """What bounds the best as the profiler saw it, and what it could not read and why."""
+    if story.best is None:
+        return []
+    readings, symptoms = story.profiles.get(story.best.candidate.id, ((), ()))
+    told = [f"{item.name}: {one_line(item.words, 200)}" for item in symptoms]
+    gaps = [
+        f"{item.name}: {one_line(item.source, 200)}"
+        for item in readings
+        if item.rank is Rank.UNAVAILABLE
+    ]
+    rows = [("bounded by" if number == 0 else "", words) for number, words in enumerate(told)]
+    return rows + [("not measured", words) for words in gaps]
 
 
 def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:

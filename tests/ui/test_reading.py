@@ -30,6 +30,8 @@ def test_show_has_task_result_leaders_and_ideas(run, home):
         "50% of the floor",
         "BackendCompilerFailed",
         "3 written, 3 compiled, 2 correct, 2 timed, in 2 rounds and 10 s",
+        "far from the roof: 38 % of bandwidth",
+        "counters: perf is not allowed",
         "leaderboard",
         "LANES=16",
         "wider lanes",

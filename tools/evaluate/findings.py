@@ -45,7 +45,8 @@ def timed(evaluation: Evaluation) -> tuple[Row, ...]:
     """Other loads than the headline's, the host's share of a call, and the clocks."""
     rows = [(f"{item.mode} mode", mode_words(item)) for item in evaluation.modes]
     if evaluation.launch_ms is not None:
-        rows.append(("launch", launch_words(evaluation.launch_ms)))
+        whole_ms = evaluation.screen.median_ms if evaluation.screen is not None else None
+        rows.append(("launch", launch_words(evaluation.launch_ms, whole_ms)))
     if evaluation.prepare_ms and evaluation.clocks:
         # Of a foreign one; plans of ours seldom prepare, and who prints them knows the plan.
         words = f"{evaluation.prepare_ms:.3g} ms once for the weights, in no other time here"
@@ -85,13 +86,17 @@ def mode_words(item: ModeTiming) -> str:
     found = item.comparison
     return (
         f"{found.ratio:.2f}x {found.baseline}, 95 % interval {found.ci95_low:.2f} to "
-        f"{found.ci95_high:.2f}, {found.outcome} ({_MODES[item.mode]})"
+        f"{found.ci95_high:.2f}, {found.outcome}; {found.candidate_ms:.4g} ms against "
+        f"{found.baseline_ms:.4g} ms ({_MODES[item.mode]})"
     )
 
 
-def launch_words(launch_ms: float) -> str:
-    """The host's share of a call that was timed as a graph replay."""
-    return f"{launch_ms * 1000:.3g} µs more a call when the host launches it, in no other time here"
+def launch_words(launch_ms: float, whole_ms: float | None = None) -> str:
+    """The host's share of a call that was timed as a graph replay, `whole_ms` with it."""
+    words = f"{launch_ms * 1000:.3g} µs more a call when the host launches it"
+    if whole_ms:
+        words += f" ({launch_ms / whole_ms:.0%} of {whole_ms * 1000:.4g} µs)"
+    return f"{words}, in no other time here"
 
 
 def clock_words(clocks: Clocks) -> str:

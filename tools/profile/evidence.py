@@ -1,6 +1,7 @@
 """Readings about one evaluated candidate, each with its rank and its source.
 
-Not covered yet: hardware counters. Their absence is itself a reading, with what would help.
+Not here: what a profiler of the device measured (`tools.profile.measured`). That nobody asked one
+is itself a reading, with what would help.
 """
 
 import re
@@ -105,12 +106,26 @@ def _launches(evaluation: Evaluation, hardware: Hardware) -> tuple[Evidence, ...
     )
     if hardware.kind != "cuda" or evaluation.median_ms is None:
         return (number,)
-    share = min(1.0, count * hardware.launch_us / 1e3 / evaluation.median_ms)
-    source = f"{hardware.launch_us:g} us a launch / median time"
-    reading = Evidence(
-        name="launch_share", rank=Rank.ESTIMATED, value=share, unit="", source=source
+    return (number, *_launching(count, evaluation.median_ms, evaluation.launch_ms, hardware))
+
+
+def _launching(
+    count: int, median_ms: float, launch_ms: float | None, hardware: Hardware
+) -> tuple[Evidence, ...]:
+    """What launching costs: measured where the call was also timed as a graph, else estimated."""
+    if launch_ms is None:
+        share = min(1.0, count * hardware.launch_us / 1e3 / median_ms)
+        source = f"{hardware.launch_us:g} us a launch / median time"
+        estimate = Evidence(
+            name="launch_share", rank=Rank.ESTIMATED, value=share, unit="", source=source
+        )
+        return (estimate,)
+    source = "a call by the host less its graph replay"
+    cost = Evidence(
+        name="launch_cost", rank=Rank.MEASURED, value=launch_ms, unit="ms", source=source
     )
-    return (number, reading)
+    share = launch_ms / (launch_ms + median_ms)
+    return (cost, _derived("launch_share", share, "", f"{source} / the call by the host"))
 
 
 def _largest(kernel: str, shapes: tuple[LaunchShape, ...]) -> LaunchShape | None:
@@ -171,7 +186,7 @@ def _counters_missing(hardware: Hardware) -> Evidence:
     remedy = (
         "counters are not read yet; Nsight Compute shows them: ncu --clock-control none"
         if hardware.kind == "cuda"
-        else "hardware counters are not read yet; perf stat shows them where the kernel allows it"
+        else "hardware counters are read for elites only, where the machine shows any"
     )
     return Evidence(name="counters", rank=Rank.UNAVAILABLE, value=None, unit="", source=remedy)
 

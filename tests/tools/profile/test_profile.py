@@ -97,3 +97,15 @@ def test_a_block_that_does_not_fit_has_no_occupancy_and_no_waves(evaluation, can
     readings = evidence_for(launched, candidate, task, h200)
     assert named(readings, "k.occupancy").value == 0
     assert not [item for item in readings if item.name == "k.waves"]
+
+
+def test_launching_is_estimated_until_it_was_measured(evaluation, candidate, task, h200):
+    shape = LaunchShape(kernel="k", grid=(8, 1, 1), block=(64, 1, 1), launches=2)
+    timed = evaluation(0.012).model_copy(update={"launches": (shape,)})
+    guess = named(evidence_for(timed, candidate, task, h200), "launch_share")
+    assert guess.rank is Rank.ESTIMATED
+    measured = timed.model_copy(update={"launch_ms": 0.004})
+    readings = evidence_for(measured, candidate, task, h200)
+    assert named(readings, "launch_cost").value == pytest.approx(0.004)
+    share = named(readings, "launch_share")
+    assert (share.rank, share.value) == (Rank.DERIVED, pytest.approx(0.25))
