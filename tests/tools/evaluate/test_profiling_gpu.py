@@ -1,10 +1,12 @@
 """Profiling on a real device: CUPTI's records, and Nsight Compute where it may read counters."""
 
+import subprocess
+
 import pytest
 
 from tools.candidates import new_candidate
 from tools.evaluate.local import LocalExecutor
-from tools.evaluate.profiling.nsight import VARIABLE
+from tools.evaluate.profiling.nsight import VARIABLE, trial_command
 from tools.nouns import Language, Task, TracePolicy
 from tools.profile import measured_evidence
 
@@ -69,6 +71,22 @@ async def test_every_launch_of_a_call_is_timed_and_counted(executor, task):
     readings = {item.name: item.value for item in measured_evidence(profile)}
     assert readings["dram_traffic"] > 2 * 2048 * 2048 * 4
     assert 0 < readings["scatter.achieved_occupancy"] <= 1
+
+
+async def test_counters_are_read_behind_the_wall_or_every_one_says_otherwise(executor, task):
+    if not executor.isolation.is_a_wall:
+        pytest.skip(executor.isolation.words)
+    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    if not profile.counters:
+        pytest.skip(profile.missing[0].why)
+    counted = [item for item in measured_evidence(profile) if item.name == "scatter.dram_read"]
+    assert counted
+    assert all(bool(profile.outside) is ("outside the wall" in item.source) for item in counted)
+
+
+def test_our_own_kernel_is_launched_without_torch():
+    done = subprocess.run(trial_command(60), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 async def test_without_ncu_times_are_there_and_counters_say_why_not(executor, task, monkeypatch):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tools.compile.sanitized import CLEAN, build_sanitized
+from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.messages import JudgeRequest, RecordRequest
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.walls import standing
@@ -47,7 +48,10 @@ async def sanitized_here(
     if request.candidate.language is not Language.CPP:
         return found
     _empty(folder)
-    finding = await _look(request, found, folder, record)
+    try:
+        finding = await _look(request, found, folder, record)
+    except (EnvironmentLacksError, OSError) as error:
+        finding = Finding(tool=TOOL, missing=str(error))
     return with_findings(found, [finding])
 
 
