@@ -51,7 +51,7 @@ ELSEWHERE = {
     Defence.QUARANTINE: "needs a ratio above ten; by a lower one: below",
     Defence.COLD_CACHES: "takes away an advantage, gives no verdict",
     Defence.SEPARATE_PROCESS: "is how the judge is built; nothing switches it off",
-    Defence.SANITIZER: "needs compute-sanitizer and a GPU",
+    Defence.SANITIZER: "looks at finalists only; tests of the sanitizers",
 }
 _VERDICTS_OF_READING = (Verdict.INVALID_PLAN,)
 
