@@ -126,10 +126,10 @@ class Inspection:
         self._draw = Draw(name, self._values.getrandbits(31))
         try:
             drawn = tensors(self._bench.draw(self._draw))
-        except RefusedError:
-            self._draw = _TIMED
+            self._usual = [tensor.clone() for tensor in placed]
+        except (RefusedError, torch.OutOfMemoryError):
+            self._draw = _TIMED  # then the look is at the task's own values
             return
-        self._usual = [tensor.clone() for tensor in placed]
         for tensor, values in zip(placed, drawn, strict=True):
             tensor.copy_(values)
 

@@ -29,11 +29,21 @@ def renew(tensor: Tensor, domain: Domain, source: random.Random) -> None:
     size = flat.numel()
     if size < 2:
         return
-    flat.copy_(flat.roll(source.randrange(1, size)))
+    _turn(flat, source.randrange(1, size))
     count = max(1, size // _PART)
     start = source.randrange(count, size - count + 1) if size > 2 * count else size - count
     shift = source.randrange(start - count + 1) if start >= count else 0
     flat[start : start + count].copy_(flat[shift : shift + count].clone())
+
+
+def _turn(flat: Tensor, steps: int) -> None:
+    """Move every value on; a device without room for one more copy keeps them where they are."""
+    try:
+        moved = flat.roll(steps)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return
+    flat.copy_(moved)
 
 
 def redraw(module: nn.Module, generator: torch.Generator) -> None:
