@@ -1,5 +1,8 @@
 """What the playbook makes of a folder of modules: library calls, loops and bytes, file by file.
 
+Each file stands in the form that the roofline predicts fastest, named where it is not the module's
+own.
+
     python benchmarks/lowering_table.py FOLDER [FOLDER...] --out rows.jsonl [--hardware h200]
     python benchmarks/lowering_table.py --table rows.jsonl [--before older.jsonl]
 
@@ -23,9 +26,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from agents.playbook.forms import AS_WRITTEN_TITLE, forms  # noqa: E402
+from agents.playbook.ideas import FORM, fastest  # noqa: E402
 from agents.playbook.ir import Loop, PlanLine, Program  # noqa: E402
-from agents.playbook.lower import lower  # noqa: E402
 from agents.playbook.predict import line_ms, loop_bytes, loop_flops  # noqa: E402
+from agents.playbook.repertoire import repertoire_for  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402
@@ -64,10 +69,14 @@ def row(path: Path, hardware: Hardware) -> Row:
     if isinstance(task, Refusal):
         return {**line, "refused": task.sentence}
     try:
-        program = lower(task.graph, tuple(spec.name for spec in task.inputs))
+        options = repertoire_for(task, hardware).options()
+        known = {form.name: form for form in forms(task)}
+        form = known[fastest(options).get(FORM, next(iter(known)))]
     except Exception as error:
         return {**line, "error": f"{type(error).__name__}: {error}"[:300]}
-    return {**line, **facts(task, program, hardware), "s": round(time.perf_counter() - start, 1)}
+    found = facts(task, form.program, hardware)
+    seconds = round(time.perf_counter() - start, 1)
+    return {**line, "form": form.idea.title, **found, "s": seconds}
 
 
 def _task(path: Path) -> Task | Refusal:
@@ -160,6 +169,10 @@ def _line(row: Row, older: Row | None) -> str:
     predicted = float(str(row["own_ms"])) + float(str(row["calls_ms"]))
     share = float(str(row["floor_ms"])) / predicted if predicted else 0.0
     names = ", ".join(map(str, calls)) or "none"
+    if row.get("form", "") not in ("", AS_WRITTEN_TITLE):
+        names += f"; {row['form']}"
+    if row.get("constant"):
+        names += "; constant"
     return (
         f"| {row['file']} | {names} | {loops} | {row['passes']} | {was}{moved:.1f} | {least:.1f} "
         f"| {share:.2f} |"

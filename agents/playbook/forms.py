@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.playbook.algebra import GraphRewrite, rewritten
-from agents.playbook.ir import Loop, Program, Strategy
+from agents.playbook.ir import Loop, PlanLine, Program, Strategy
 from agents.playbook.lower import lower
 from tools.nouns import Graph, Task
 
 AS_WRITTEN = "as_written"
+AS_WRITTEN_TITLE = "the operators as the module wrote them"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,12 @@ def _forms(graph: Graph, parameters: tuple[str, ...]) -> Iterator[Form]:
     written = lower(graph, parameters)
     yield Form(written, _as_written())
     changed, rewrites = rewritten(graph)
-    if rewrites and (program := lower(changed, parameters)).loops:
-        yield Form(_named(program, "A"), _by_algebra(rewrites))
+    if rewrites:
+        yield Form(_named(lower(changed, parameters), "A"), _by_algebra(rewrites))
+    if convolves(written):
+        turned = lower(changed, parameters, channels_last=True)
+        if convolves(turned):
+            yield Form(_named(turned, "C"), _channels_last(rewrites))
 
 
 def _named(program: Program, prefix: str) -> Program:
@@ -59,12 +64,42 @@ def _named(program: Program, prefix: str) -> Program:
 def _as_written() -> Strategy:
     return Strategy(
         name=AS_WRITTEN,
-        title="the operators as the module wrote them",
+        title=AS_WRITTEN_TITLE,
         mechanism="the module's own operators, fused where memory allows",
         reason="it rounds as the module does",
         category="algebra",
         metric="time of the whole task",
         memory="as written",
+        compute="as written",
+        parallel="as written",
+    )
+
+
+def convolves(program: Program) -> bool:
+    """Whether the library convolves something that a loop of ours reads."""
+    made = {
+        name
+        for step in program.steps
+        if isinstance(step, PlanLine) and step.operator == "aten.convolution.default"
+        for name in step.makes
+    }
+    loads = (stmt.access for loop in program.loops for stmt in loop.body)
+    return any(access is not None and access.buffer in made for access in loads)
+
+
+def _channels_last(rewrites: tuple[GraphRewrite, ...]) -> Strategy:
+    after = " after " + " and ".join(rewrite.title for rewrite in rewrites) if rewrites else ""
+    return Strategy(
+        name="channels_last",
+        title=f"convolutions with channels last{after}",
+        mechanism="The input and the weight are put into channels-last layout in every call, the "
+        "library convolves there, and our loops read its result as it lies; what the module "
+        "returns is stored in the layout that it returns.",
+        reason="libraries convolve faster where the channels of one position lie together, and "
+        "need no reordering of their own; it pays where that gains more than the copies cost",
+        category="memory",
+        metric="time of the library's convolution",
+        memory="channels last",
         compute="as written",
         parallel="as written",
     )

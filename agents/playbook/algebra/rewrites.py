@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agents.playbook.algebra.affine import fold_into_weights
+from agents.playbook.algebra.chains import regroup_products
+from agents.playbook.algebra.diagonal import diagonal_product
 from agents.playbook.algebra.linear import sum_after_linear_map
 from agents.playbook.algebra.normalised import sum_after_norm
+from agents.playbook.algebra.pooled import pool_after_linear_map
 from tools.nouns import Graph, Node
 
 Change = Callable[[Graph, Node], Graph | None]
@@ -27,6 +31,14 @@ class GraphRewrite:
 
 REWRITES = (
     GraphRewrite(
+        name="diagonal_product",
+        title="scale rows instead of multiplying by a diagonal matrix",
+        proof="(diag(a) B)_ij = a_i B_ij, as all other terms are zero; exact but for the sign of "
+        "zeros",
+        conditions="the module itself masks the matrix to its diagonal; finite inputs",
+        change=diagonal_product,
+    ),
+    GraphRewrite(
         name="sum_after_linear_map",
         title="sum the weight, not the outputs",
         proof="sum_n sum_k x_k W_kn = sum_k x_k (sum_n W_kn): a finite double sum may be taken in "
@@ -41,6 +53,32 @@ REWRITES = (
         "x, and sum x comes out of the pass that makes the statistics",
         conditions="nothing else reads the normalised values; float32 or float64; finite inputs",
         change=sum_after_norm,
+    ),
+    GraphRewrite(
+        name="pool_after_linear_map",
+        title="pool the weight, not the outputs",
+        proof="an average over a window of outputs is linear in them: mean_j (x W)_j = "
+        "x (mean_j W_j), so the product shrinks by the window",
+        conditions="windows without padding; nothing else reads the outputs; float32 or float64; "
+        "finite inputs",
+        change=pool_after_linear_map,
+    ),
+    GraphRewrite(
+        name="regroup_products",
+        title="multiply in the cheaper order",
+        proof="(x A) B = x (A B), and a bias between them adds b B: products are associative",
+        conditions="fewer multiplications; nothing else reads the product between; float32 or "
+        "float64; finite inputs",
+        change=regroup_products,
+    ),
+    GraphRewrite(
+        name="fold_into_weights",
+        title="fold scales and shifts into the weight",
+        proof="(x W + b) s + t = x (W s) + (b s + t) for s and t that vary along outputs only; "
+        "statistics of the batch itself are not such",
+        conditions="the scaled value is returned or read by another product, so that its pass "
+        "goes; float32 or float64; finite inputs",
+        change=fold_into_weights,
     ),
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
+from tools.nouns import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 
 Shape = tuple[int, ...]
 _SOURCES = ("input", "weight", "constant")
@@ -120,6 +120,21 @@ class Sketch:
         """Dimensions in another order."""
         shape = [self.shape(x)[at] for at in order]
         return self.call("permute.default", (x, sizes(order)), shape)
+
+    def full(self, like: str, count: int, value: float) -> Ref:
+        """A vector of one number, in the type of a node."""
+        dtype = self._nodes[like].out[0].dtype
+        name = self._name("full")
+        node = Node(
+            name=name,
+            op="aten.full.default",
+            args=(sizes((count,)), Scalar(value=value)),
+            kwargs=(("dtype", DTypeArg(value=dtype)),),
+            out=(TensorSpec(shape=(count,), dtype=dtype),),
+        )
+        self._nodes[name] = node
+        self.new.append(node)
+        return Ref(node=name)
 
     def finished(self, name: str, result: Ref) -> Graph:
         """The graph with a node replaced by what was made since, without what nobody reads."""

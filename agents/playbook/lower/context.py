@@ -60,7 +60,10 @@ class Step:
 
 @dataclass
 class Context:
-    """The state of one translation."""
+    """The state of one translation.
+
+    `channels_last` asks for convolutions in that layout; see `channels_last.convolved`.
+    """
 
     pool: Pool = field(default_factory=Pool)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class Context:
     weights: dict[str, str] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
     fills: dict[str, Expr] = field(default_factory=dict)
+    channels_last: bool = False
 
     @cached_property
     def ops(self) -> Ops:

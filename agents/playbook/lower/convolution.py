@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from agents.playbook.lower import views
 from agents.playbook.lower.arguments import Arguments, base
+from agents.playbook.lower.channels_last import convolved
 from agents.playbook.lower.context import Context
 from agents.playbook.lower.indexing import store
 from agents.playbook.lower.library import call
@@ -57,7 +58,10 @@ def without_bias(context: Context, node: Node) -> bool:
         return False
     args = (*node.args[:2], Scalar(value=None), *node.args[3:])
     bare = node.model_copy(update={"name": f"{node.name}_bare", "args": args})
-    call(context, bare)
+    if context.channels_last:
+        convolved(context, bare)
+    else:
+        call(context, bare)
     x, added = context.value(Ref(node=bare.name)), context.value(bias)
     for _ in x.dims[2:]:
         added = views.unsqueeze(added, len(added.dims))

@@ -20,18 +20,21 @@ from tools.nouns import Graph, Ref, TensorSpec
 TRIALS, TRIAL_STEPS = 12, 250
 
 
-def lower(graph: Graph, parameters: tuple[str, ...] | None = None) -> Program:
+def lower(
+    graph: Graph, parameters: tuple[str, ...] | None = None, *, channels_last: bool = False
+) -> Program:
     """A forward as loops and library calls.
 
     Args:
         graph: what tracing found; shapes are concrete.
         parameters: names of all forward arguments in order, where some are plain scalars;
             by default the graph's tensor inputs.
+        channels_last: whether convolutions that loops read are called in that layout.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    context = translate(graph)
+    context = translate(graph, channels_last=channels_last)
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations

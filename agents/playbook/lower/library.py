@@ -62,6 +62,11 @@ def _plain(value: bool | int | float | str | None) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
+def cost(context: Context, uses: list[str], node: Node) -> tuple[int, int]:
+    """Bytes and operations of a call."""
+    return _bytes(context, uses, node), _flops(context, node)
+
+
 def _bytes(context: Context, uses: list[str], node: Node) -> int:
     read = sum(
         prod(context.buffers[name].shape) * context.buffers[name].dtype.itemsize_bytes

@@ -7,6 +7,7 @@ or whose tensors are empty go to the library.
 from __future__ import annotations
 
 from agents.playbook.lower.arguments import Arguments, UnlikeError, base
+from agents.playbook.lower.channels_last import convolved
 from agents.playbook.lower.context import Context
 from agents.playbook.lower.convolution import Users, read_by_loops, users_of, without_bias
 from agents.playbook.lower.expr import NARROW, computed
@@ -20,9 +21,9 @@ from agents.playbook.lower.windows import WINDOWS, depthwise, reads_indices
 from tools.nouns import DType, Graph, Node, Ref, Scalar
 
 
-def translate(graph: Graph) -> Context:
+def translate(graph: Graph, *, channels_last: bool = False) -> Context:
     """Every node of the graph as steps over virtual buffers."""
-    context = Context()
+    context = Context(channels_last=channels_last)
     users = users_of(graph)
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
@@ -57,7 +58,12 @@ def _convolution(context: Context, node: Node, users: Users) -> None:
             raise UnlikeError("nothing to convolve")
         depthwise(context, node, Arguments(node))
     except UnlikeError:
-        if not (read_by_loops(node, users) and without_bias(context, node)):
+        ours = read_by_loops(node, users)
+        if ours and without_bias(context, node):
+            return
+        if ours and context.channels_last:
+            convolved(context, node)
+        else:
             call(context, node)
 
 

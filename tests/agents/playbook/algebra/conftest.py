@@ -22,7 +22,8 @@ def _plain(arg: Arg, values: Mapping[str, object]) -> object:
     if isinstance(arg, DTypeArg):
         return getattr(torch, arg.value.value)
     assert isinstance(arg, Scalar)
-    return arg.value
+    # Layouts are written as words in a graph.
+    return getattr(torch, arg.value) if isinstance(arg.value, str) else arg.value
 
 
 def _run(graph: Graph, given: Values) -> dict[str, torch.Tensor]:

@@ -1,0 +1,54 @@
+"""A convolution called in channels-last layout, whose result loops read as it lies.
+
+The plan needs no new word for it: a tensor whose channels were moved last, made contiguous and
+moved back is a channels-last tensor, and libraries keep the layout of what they are given. Where
+one does not, the plan's `contiguous` puts the result right, at the price of a copy.
+"""
+
+from __future__ import annotations
+
+from agents.playbook.ir import PlanLine
+from agents.playbook.lower import views
+from agents.playbook.lower.arguments import Arguments, base
+from agents.playbook.lower.context import Context
+from agents.playbook.lower.library import cost, written
+from agents.playbook.lower.views import View
+from tools.nouns import Node, Ref, TensorSpec
+
+
+def convolved(context: Context, node: Node) -> None:
+    """Adds the call; the node's value is a view of a buffer with the channels last."""
+    arguments, spec = Arguments(node), node.out[0]
+    rank = len(spec.shape)
+    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    turned = {arguments.tensor(0).node, arguments.tensor(1).node}
+    uses: list[str] = []
+
+    def spell(ref: Ref) -> str:
+        view = _stored(context, context.value(ref))
+        uses.append(view.buffer)
+        if ref.node not in turned:
+            return view.text or view.buffer
+        there, back = views.words(last), views.words(first)
+        return f"{view.text}.permute({there}).contiguous().permute({back})"
+
+    given = ", ".join(written(arg, spell) for arg in node.args)
+    shape = tuple(spec.shape[at] for at in last)
+    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype))
+    text = f"{made.buffer} = aten.{base(node.op)}({given}).permute({views.words(last)})"
+    moved, flops = cost(context, uses, node)
+    copied = sum(2 * cost_of(context, ref) for ref in turned)
+    context.values[node.name] = (views.permute(made, first),)
+    context.add(line=PlanLine(
+        text=text, makes=(made.buffer,), uses=tuple(dict.fromkeys(uses)), operator=node.op,
+        cost_bytes=moved + copied, cost_flops=flops,
+    ))  # fmt: skip
+
+
+def cost_of(context: Context, name: str) -> int:
+    """Bytes of a node's value."""
+    return context.specs[name].size_bytes if name in context.specs else 0
+
+
+def _stored(context: Context, view: View) -> View:
+    return view if view.text is not None else context.copy(view)
