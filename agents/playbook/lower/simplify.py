@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from agents.playbook.lower.bounds import bounds, idle_extremum
 from agents.playbook.lower.expr import Expr, Number, Pool, rebuild
 from tools.nouns import DType
 
@@ -120,7 +121,27 @@ def _add(ops: Ops, a: Expr, b: Expr) -> Expr | None:
         return b
     if b.op == "neg":
         return ops("sub", a, b.args[0])
-    return None
+    return _alone(a, b) or _alone(b, a)
+
+
+def _alone(logarithm: Expr, shift: Expr) -> Expr | None:
+    """log(exp(x - s)) + s is x, where s is x or, for an infinite x, zero: a logsumexp of one."""
+    power = logarithm.args[0] if logarithm.op == "log" else None
+    shifted = power.args[0] if power is not None and power.op == "exp" else None
+    if shifted is None or shifted.op != "sub" or shifted.args[1] is not shift:
+        return None
+    x = shifted.args[0]
+    guarded = shift.op == "where" and _is(shift.args[1], 0) and shift.args[2] is x
+    return x if guarded and _infinite(shift.args[0], x) else None
+
+
+def _infinite(condition: Expr, x: Expr) -> bool:
+    if condition.op == "isinf":
+        return condition.args[0] is x
+    if condition.op != "eq" or not _is(condition.args[1], math.inf):
+        return False
+    size = condition.args[0]
+    return size.op == "abs" and size.args[0] is x
 
 
 def _sub(ops: Ops, a: Expr, b: Expr) -> Expr | None:
@@ -177,6 +198,22 @@ def _where(ops: Ops, condition: Expr, then: Expr, other: Expr) -> Expr | None:
     return then if then is other else None
 
 
+def _relu(ops: Ops, a: Expr) -> Expr | None:
+    return a if bounds(a)[0] >= 0 else None
+
+
+def _abs(ops: Ops, a: Expr) -> Expr | None:
+    return a if bounds(a)[0] >= 0 else None
+
+
+def _maximum(ops: Ops, a: Expr, b: Expr) -> Expr | None:
+    return a if a is b or idle_extremum("maximum", a, b) else None
+
+
+def _minimum(ops: Ops, a: Expr, b: Expr) -> Expr | None:
+    return a if a is b or idle_extremum("minimum", a, b) else None
+
+
 def _logical_not(ops: Ops, a: Expr) -> Expr | None:
     return a.args[0] if a.op == "logical_not" and a.args[0].dtype is DType.BOOL else None
 
@@ -190,4 +227,8 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
     "neg": _neg,
     "where": _where,
     "logical_not": _logical_not,
+    "relu": _relu,
+    "abs": _abs,
+    "maximum": _maximum,
+    "minimum": _minimum,
 }
