@@ -65,8 +65,15 @@ KW_INLINE uint16_t float_to_bfloat16(float x) {  // to nearest, ties to even
 // ---- comparisons as PyTorch makes them: NaN wins -----------------------------------------------
 
 template <class T> KW_INLINE bool is_nan(T x) { return x != x; }
-template <class T> KW_INLINE T maximum(T a, T b) { return bool((b > a) | is_nan(b)) ? b : a; }
-template <class T> KW_INLINE T minimum(T a, T b) { return bool((b < a) | is_nan(b)) ? b : a; }
+// Two choices, one after the other: of a single one on both conditions g++ makes branches.
+template <class T> KW_INLINE T maximum(T a, T b) {
+    const T more = b > a ? b : a;
+    return is_nan(b) ? b : more;
+}
+template <class T> KW_INLINE T minimum(T a, T b) {
+    const T less = b < a ? b : a;
+    return is_nan(b) ? b : less;
+}
 template <class T> KW_INLINE T relu(T x) { return x < T(0) ? T(0) : x; }
 template <class T> KW_INLINE T sign(T x) { return T(int(T(0) < x) - int(x < T(0))); }
 template <class T> KW_INLINE T square(T x) { return x * x; }
