@@ -9,6 +9,7 @@ from agents.playbook.cuda import (
     columns,
     pointwise,
     relay,
+    ring,
     row_shapes,
     rows,
     scans,
@@ -46,6 +47,7 @@ _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
     _Family(row_shapes.NAMES, rows.strategies, rows.emit),
+    _Family(ring.NAMES, ring.strategies, ring.emit),
     _Family(relay.NAMES, relay.strategies, relay.emit),
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),

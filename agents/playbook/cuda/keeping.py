@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.row_shapes import Shape
 from agents.playbook.cuda.schedule import Kept
+from agents.playbook.ir import Stmt
 
 
 @dataclass(frozen=True)
 class Placed:
     """A kept value and the bytes an element that lie before it in shared memory."""
 
-    stmt: object
+    stmt: Stmt
     type: str
     before: int
 

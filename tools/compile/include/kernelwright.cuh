@@ -100,6 +100,8 @@ template <class To, class From> __device__ __forceinline__ To to(From x) { retur
 // read-only path), STREAM marks them first to evict, for data that is touched once.
 constexpr int DEFAULT = 0;
 constexpr int STREAM = 1;
+// Of bulk copies only: hold lines as long as can be, for data that will be read again.
+constexpr int RETAIN = 2;
 
 template <int BYTES> struct Word;
 template <> struct Word<1> { using type = unsigned char; };
@@ -213,6 +215,53 @@ __device__ __forceinline__ int cluster_rank() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return (int)rank;
 }
+// Phase barriers in shared memory, each a 64-bit word. A phase is over when `arrivals` threads have
+// arrived and every byte that was announced has come; the phases have parities 0, 1, 0, ...
+__device__ __forceinline__ unsigned int shared_address(const void* shared) {
+    return (unsigned int)__cvta_generic_to_shared(shared);
+}
+__device__ __forceinline__ void barrier_init(unsigned long long* barrier, unsigned int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+// After the thread that initialised them, before a `__syncthreads` and the first copy.
+__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barrier_arrive(unsigned long long* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// One arrival, and `bytes` that copies will bring in this phase.
+__device__ __forceinline__ void barrier_expect(unsigned long long* barrier, unsigned int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+// Waits for the end of the phase of that parity; a fresh barrier lets parity 1 through at once.
+__device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsigned int parity) {
+    unsigned int over = 0;
+    while (over == 0) {
+        asm volatile(
+            "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+            : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    }
+}
+
+// How long the L2 should hold what a bulk copy reads: DEFAULT, STREAM or RETAIN.
+template <int CACHE> __device__ __forceinline__ unsigned long long cache_policy() {
+    unsigned long long policy;
+    if constexpr (CACHE == RETAIN) {
+        asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    } else if constexpr (CACHE == STREAM) {
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    } else {
+        asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    }
+    return policy;
+}
+// Copies a run of bytes from global to shared memory without any thread's help, and tells the
+// barrier. One thread asks for it; addresses and size are multiples of 16 bytes.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned int bytes, unsigned long long* barrier, unsigned long long policy) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+        ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
+}
+
 // The same variable of shared memory in another block of the cluster.
 template <class T> __device__ __forceinline__ const T* of_block(const T* mine, int rank) {
     unsigned long long address;

@@ -11,7 +11,7 @@ import importlib.util
 import random
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,9 +279,9 @@ class Emulated:
         shared: int = 0,
         cluster: int = 1,
     ) -> None:
-        assert shared <= 256 * 1024
+        assert shared <= 227 * 1024
         pointers = (ctypes.c_void_p * len(args))(*(a.data_ptr() for a in args))
-        getattr(self._library, f"run_{kernel}")(grid, block, cluster, pointers)
+        getattr(self._library, f"run_{kernel}")(grid, block, cluster, shared, pointers)
 
 
 def _torch(dtype: str) -> torch.dtype:
@@ -296,12 +296,25 @@ def make_variants(
     *,
     settings: int,
     most_threads: int = 128,
+    names: Collection[str] = (),
+    start: int = 0,
 ) -> list[Variant]:
-    """Every strategy of every loop under a few settings, the default first where it is small."""
+    """Every strategy of every loop under a few settings, the default first where it is small.
+
+    Args:
+        builds: The loops by name.
+        hardware: Whose limits hold.
+        settings: Tried of each strategy.
+        most_threads: A block's, so that emulation stays quick.
+        names: Only these strategies; none names all.
+        start: The number of the first kernel, where variants of several calls share a library.
+    """
     emitter = CudaEmitter()
     variants = []
     for name, build in builds.items():
         for strategy in emitter.strategies(build.loop(name), hardware):
+            if names and strategy.name not in names:
+                continue
             loop = build.loop(name)
             if strategy.rewrite:
                 loop = rewrite(loop, strategy.rewrite)
@@ -312,7 +325,7 @@ def make_variants(
                 )
             )
             for chosen in _chosen(listed, f"{name}{strategy.name}", settings, most_threads):
-                prefix = f"k{len(variants)}_"
+                prefix = f"k{start + len(variants)}_"
                 emitted = emitter.emit(loop, strategy, prefix, hardware)
                 values = {key.replace("K_", prefix.upper(), 1): v for key, v in chosen.items()}
                 label = f"{name}-{strategy.name}-" + "-".join(
@@ -354,8 +367,8 @@ def _compile(variants: list[Variant], path: Path) -> None:
             args = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
             parts.append(
                 f'extern "C" __attribute__((visibility("default"))) void run_{name}(unsigned grid, '
-                f"unsigned block, unsigned cluster, void** a) "
-                f"{{ emulator::launch(grid, block, cluster, [=] {{ {name}({args}); }}); }}"
+                f"unsigned block, unsigned cluster, unsigned shared, void** a) "
+                f"{{ emulator::launch(grid, block, cluster, shared, [=] {{ {name}({args}); }}); }}"
             )
     path.with_suffix(".cpp").write_text("\n".join(parts))
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-pthread"]

@@ -2,8 +2,10 @@
 //
 // A block is a system thread whose CUDA threads are fibers that switch at barriers and shuffles;
 // the blocks of a cluster, and up to eight others, run at the same time. Shared memory is what
-// is local to the system thread, and starts poisoned. Not played: timing, caches, memory
-// limits, and warps that diverge at a shuffle.
+// is local to the system thread, and starts poisoned. A warp runs as far ahead of the others as
+// barriers let it, the first warp in even blocks and the last one in odd blocks. Writing past the dynamic shared memory that
+// was asked for ends the process. Not played: timing, caches, other limits, and warps that diverge
+// at a shuffle.
 #pragma once
 #include <ucontext.h>
 
@@ -18,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -66,7 +69,8 @@ inline __nv_bfloat16 __double2bfloat16(double x) { return __float2bfloat16_rn(st
 namespace emulator {
 
 constexpr size_t STACK = 128 * 1024;
-constexpr size_t SHARED = 256 * 1024;
+// What lies behind a block's dynamic shared memory and must stay as it was.
+constexpr size_t GUARD = 4096;
 constexpr unsigned int TOGETHER = 8;
 
 struct Barrier {
@@ -87,10 +91,12 @@ struct Block {
     std::vector<unsigned int> lanes;
     std::vector<Barrier> warps;
     std::unique_ptr<unsigned char[]> memory;
+    size_t shared = 0;
     ucontext_t scheduler;
     Barrier whole;
     int live = 0;
     unsigned int current = 0;
+    bool stuck = false;
     Cluster* cluster = nullptr;
     int rank = 0;
     const std::function<void()>* body = nullptr;
@@ -99,26 +105,28 @@ struct Block {
 inline thread_local Block* block = nullptr;
 inline thread_local char anchor = 0;
 
-inline void yield() {
+// Lets the other threads run. Only what waits for its own warp is sure to go on with it alone.
+inline void yield(bool within_warp = false) {
+    block->stuck |= !within_warp;
     const unsigned int me = block->current;
     swapcontext(&block->fibers[me], &block->scheduler);
     threadIdx.x = me;
 }
 
-inline void wait(Barrier& barrier, int count) {
+inline void wait(Barrier& barrier, int count, bool within_warp) {
     const unsigned int generation = barrier.generation;
     if (++barrier.arrived == count) {
         barrier.arrived = 0;
         ++barrier.generation;
         return;
     }
-    while (barrier.generation == generation) yield();
+    while (barrier.generation == generation) yield(within_warp);
 }
 
 inline void warp_wait() {
     const unsigned int warp = block->current / 32;
     const int lanes = std::min(32u, blockDim.x - warp * 32);
-    wait(block->warps[warp], lanes);
+    wait(block->warps[warp], lanes, true);
 }
 
 inline unsigned int exchange(unsigned int value, int from) {
@@ -137,7 +145,25 @@ inline void fiber() {
     swapcontext(&block->fibers[block->current], &block->scheduler);
 }
 
-inline void run_block(unsigned int index, unsigned int threads, Cluster* cluster, int rank, const std::function<void()>& body) {
+// Runs a warp until it is over or one of its lanes waits for others than its own warp.
+inline void run_warp(Block& mine, unsigned int warp, unsigned int threads) {
+    bool over = false;
+    mine.stuck = false;
+    while (!over && !mine.stuck) {
+        over = true;
+        for (unsigned int i = warp * 32; i < std::min(threads, warp * 32 + 32); ++i) {
+            if (mine.finished[i]) continue;
+            over = false;
+            mine.current = i;
+            threadIdx.x = i;
+            swapcontext(&mine.scheduler, &mine.fibers[i]);
+        }
+    }
+}
+
+inline void end_of_block();
+
+inline void run_block(unsigned int index, unsigned int threads, size_t shared, Cluster* cluster, int rank, const std::function<void()>& body) {
     Block mine;
     block = &mine;
     blockIdx.x = index;
@@ -145,8 +171,9 @@ inline void run_block(unsigned int index, unsigned int threads, Cluster* cluster
     mine.finished.assign(threads, 0);
     mine.lanes.assign(threads + 32, 0);
     mine.warps.resize(threads / 32 + 1);
-    mine.memory.reset(new (std::align_val_t(128)) unsigned char[SHARED]);
-    memset(mine.memory.get(), 0xff, SHARED);
+    mine.shared = shared;
+    mine.memory.reset(new (std::align_val_t(128)) unsigned char[shared + GUARD]);
+    memset(mine.memory.get(), 0xff, shared + GUARD);
     mine.live = threads;
     mine.cluster = cluster;
     mine.rank = rank;
@@ -161,19 +188,21 @@ inline void run_block(unsigned int index, unsigned int threads, Cluster* cluster
         mine.fibers[i].uc_link = nullptr;
         makecontext(&mine.fibers[i], fiber, 0);
     }
+    const unsigned int warps = (threads + 31) / 32;
     while (mine.live > 0) {
-        for (unsigned int i = 0; i < threads; ++i) {
-            if (mine.finished[i]) continue;
-            mine.current = i;
-            threadIdx.x = i;
-            swapcontext(&mine.scheduler, &mine.fibers[i]);
-        }
+        for (unsigned int turn = 0; turn < warps; ++turn) run_warp(mine, index % 2 ? warps - 1 - turn : turn, threads);
     }
+    end_of_block();
     block = nullptr;
+    for (size_t i = 0; i < GUARD; ++i) {
+        if (mine.memory[shared + i] == 0xff) continue;
+        fprintf(stderr, "a write past the shared memory that was asked for\n");
+        abort();
+    }
     ::operator delete[](mine.memory.release(), std::align_val_t(128));
 }
 
-inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster, const std::function<void()>& body) {
+inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster, size_t shared, const std::function<void()>& body) {
     const unsigned int wave = std::max(cluster, TOGETHER / cluster * cluster);
     for (unsigned int start = 0; start < grid; start += wave) {
         std::vector<std::unique_ptr<Cluster>> clusters;
@@ -184,7 +213,7 @@ inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster
             running.emplace_back([=, &body] {
                 blockDim.x = threads;
                 gridDim.x = grid;
-                run_block(i, threads, group, i % cluster, body);
+                run_block(i, threads, shared, group, i % cluster, body);
             });
         }
         for (auto& one : running) one.join();
@@ -193,7 +222,10 @@ inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster
 
 }  // namespace emulator
 
-inline void __syncthreads() { emulator::wait(emulator::block->whole, blockDim.x); }
+#include "bulk.hpp"
+
+inline void __syncwarp() { emulator::warp_wait(); }
+inline void __syncthreads() { emulator::wait(emulator::block->whole, blockDim.x, false); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline unsigned int atomicAdd(unsigned int* at, unsigned int by) { return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST); }
 inline unsigned int __shfl_xor_sync(unsigned int, unsigned int value, int mask) {

@@ -1,0 +1,195 @@
+"""Strategies that read a row once, or nearly, by bulk copies into a ring in shared memory.
+
+A group of blocks, as a cluster or meeting through memory, shares a row; while it reduces, meets
+and writes, the copy engine fills the slots that are free with what comes next. What does not fit
+on chip is read again last-first, when the L2 is the likeliest to have it.
+"""
+
+from dataclasses import dataclass
+
+from agents.playbook.cuda.body import Body, Load
+from agents.playbook.cuda.case import Case, first
+from agents.playbook.cuda.keeping import offsets
+from agents.playbook.cuda.printing import Printer, Stream
+from agents.playbook.cuda.rendering import (
+    Argument,
+    Launch,
+    Tunables,
+    buffer_arguments,
+    complete,
+    render,
+)
+from agents.playbook.cuda.ring_shape import (
+    AHEAD_ONE_IN,
+    ALIGN,
+    MOST_SLOTS,
+    THREADS,
+    UNROLL,
+    Fit,
+    Ring,
+)
+from agents.playbook.ir import Emitted, Strategy
+
+CLUSTER = "cluster_rows_ring"
+GRID = "grid_rows_ring"
+NAMES = (CLUSTER, GRID)
+
+_TITLES = {
+    CLUSTER: "A cluster a row, the row in a ring of bulk copies",
+    GRID: "A group of resident blocks a row, the row in a ring of bulk copies",
+}
+_MEETINGS = {CLUSTER: "distributed shared memory", GRID: "memory"}
+# A guess: nothing of this kind has been measured yet (registers in a cluster reach 0.75, a copy 1).
+_EFFICIENCY = 0.8
+_GROUPS_TRIED = 4
+
+
+@dataclass(frozen=True)
+class Fetches:
+    """What bulk copies bring: pointers, and each load with the bytes an element before it."""
+
+    streams: tuple[Stream, ...]
+    decode: tuple[str, ...]
+    loads: tuple[tuple[Load, int], ...]
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """The rings that fit: a pass that reduces, then one that writes, over rows to be copied."""
+    return [
+        _strategy(name, fits[0])
+        for name in NAMES
+        if (fits := Ring(case, clusters=name == CLUSTER).fits())
+    ]
+
+
+def _strategy(name: str, fit: Fit) -> Strategy:
+    return Strategy(
+        name=name,
+        title=_TITLES[name],
+        mechanism="Bulk copies bring a row's tiles into a ring of shared memory in the order in "
+        f"which they are reduced; the blocks exchange partials through {_MEETINGS[name]} and "
+        "write the tiles from where they lie, and each slot takes a later tile as soon as it is "
+        "free.",
+        reason="As much of a row as fits on chip is read from memory once, and copies stay under "
+        "way while blocks reduce, meet and store.",
+        category="memory",
+        metric="dram bytes read",
+        memory="row in a ring of bulk copies",
+        compute="2 passes",
+        parallel="cluster per row" if name == CLUSTER else "resident blocks per row",
+        bytes_read_factor=round(fit.reads, 3),
+        efficiency=round(max(0.02, _EFFICIENCY * fit.filled), 3),
+        launches=1 if name == CLUSTER else 2,
+    )
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a ring.
+
+    Raises:
+        ValueError: When it does not fit.
+    """
+    ring = Ring(case, clusters=name == CLUSTER)
+    fits = ring.fits()
+    if not fits:
+        raise ValueError(f"{case.loop.name}: {name} does not fit")
+    nest, printer = case.nest, Printer(case.nest, case.along_rows)
+    plain = Body(printer, case.schedule, prefix)
+    code = plain.passes()[0]
+    reduce, last = Body(printer, case.schedule, prefix, ring.keeps, preloaded=True).passes()
+    tunables = _tunables(ring, fits, prefix)
+    source = render(
+        "ring",
+        title=_TITLES[name],
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        cluster=ring.clusters,
+        code=code,
+        reduce=reduce,
+        last=last,
+        fetches=_fetches(ring, plain),
+        keeps=offsets(ring.keeps),
+        kept_bytes=ring.bytes_each,
+        run=ring.run,
+        most_slots=MOST_SLOTS,
+        ahead_one_in=AHEAD_ONE_IN,
+        chunk=f"(COLUMNS + GROUP * {ALIGN} - 1) / (GROUP * {ALIGN}) * {ALIGN}",
+        room=f"({ring.shared_bytes} / {tunables.named('{BLOCKS}')} - {ring.reserved_bytes})",
+        index=printer.index,
+        row_index=printer.row_index,
+        rows=nest.rows,
+        columns=nest.columns,
+        row_decode=printer.row_decode(),
+        before=plain.before,
+        before_stores=plain.before_stores,
+    )
+    groups = f"min({nest.rows}, {case.multiprocessors} * {{BLOCKS}} // {{GROUP}})"
+    grid = tunables.named(f"{groups} * {{GROUP}}")
+    shared = tunables.named(_shared_text(ring))
+    cluster = tunables.named("{GROUP}") if ring.clusters else ""
+    launch = Launch(f"{prefix}_ring", grid, tunables.named("{THREADS}"), shared, cluster)
+    arguments = [
+        *buffer_arguments(nest),
+        Argument("parts", "long long* parts", f"{prefix}_parts"),
+        Argument("counters", "unsigned int* counters", f"{prefix}_counters"),
+    ]
+    text, plan = complete(source, arguments, [launch])
+    if ring.clusters:
+        return Emitted(source=text, plan=plan)
+    words = tunables.named(f"ceil_div({nest.rows} * {{GROUP}} * {code.part_bytes}, 8)")
+    lines = (
+        f'{prefix}_parts = empty(({words},), dtype="int64")',
+        f'{prefix}_counters = zeros(({nest.rows + 1},), dtype="int32")',
+    )
+    return Emitted(source=text, plan=(*lines, *plan))
+
+
+def _fetches(ring: Ring, plain: Body) -> Fetches:
+    """The copied loads of the first pass."""
+    code, printer = plain.passes()[0], plain.printer
+    names = [one.stmt.name for one in ring.keeps]
+    before = {f"raw_{placed.stmt.name}": placed.before for placed in offsets(ring.keeps)}
+    return Fetches(
+        streams=tuple(printer.streams(names, ())),
+        decode=tuple(printer.walk_decode([printer.nest.places[name] for name in names])),
+        loads=tuple((load, before[load.raw]) for load in code.loads if load.raw in before),
+    )
+
+
+def _tunables(ring: Ring, fits: list[Fit], prefix: str) -> Tunables:
+    case = ring.case
+    tunables = Tunables(prefix).add("THREADS", first(THREADS, [128, 256, 512]))
+    tunables.add("VECTOR", case.along_rows.widths[:2]).add("UNROLL", first(UNROLL, [2, 4, 1]))
+    tunables.add("GROUP", _groups(fits)).add("BLOCKS", (fits[0].blocks, 3 - fits[0].blocks, 3))
+    tunables.add("RETAIN", (1, 0)).add("LOADS", (1, 0)).add("STORES", (1, 0))
+    tunables.require(f"{{GROUP}} <= {case.multiprocessors} * {{BLOCKS}}")
+    tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {case.hardware.threads_per_sm or 1024}")
+    return tunables.require(f"{_room_text(ring)} >= 2 * {_tile_bytes_text(ring)}")
+
+
+def _groups(fits: list[Fit]) -> list[int]:
+    """The best number of blocks a row, and the next best that differ from each other."""
+    chosen: list[int] = []
+    for fit in fits:
+        apart = all(4 * abs(fit.group - one) >= max(fit.group, one) for one in chosen)
+        if fit.blocks == fits[0].blocks and apart and len(chosen) < _GROUPS_TRIED:
+            chosen.append(fit.group)
+    return chosen
+
+
+def _room_text(ring: Ring) -> str:
+    """Bytes of a block's ring at most, over tunables in braces."""
+    return f"({ring.shared_bytes} // {{BLOCKS}} - {ring.reserved_bytes})"
+
+
+def _tile_bytes_text(ring: Ring) -> str:
+    return f"({{THREADS}} * {{VECTOR}} * {{UNROLL}} * {ring.bytes_each})"
+
+
+def _shared_text(ring: Ring) -> str:
+    """Shared memory of a block: its slots, as the kernel counts them."""
+    tile = "({THREADS} * {VECTOR} * {UNROLL})"
+    chunk = f"(ceil_div({ring.case.nest.columns}, {{GROUP}} * {ALIGN}) * {ALIGN})"
+    fitting = f"min({_room_text(ring)} // {_tile_bytes_text(ring)}, {MOST_SLOTS})"
+    return f"min({fitting}, 2 * ceil_div({chunk}, {tile})) * {_tile_bytes_text(ring)}"
