@@ -27,7 +27,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Argument:
-    """What a reduction takes at one element."""
+    """What a reduction takes at one element; whether a thread's positions rise within a batch."""
 
     member: str
     array: str
@@ -35,6 +35,7 @@ class Argument:
     value: str
     position: str = ""
     position_type: str = ""
+    rises: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,7 @@ class Body:
             value=self.printer.argument(member),
             position=self.printer.position(member.stmt.name) if member.position_type else "",
             position_type=member.position_type,
+            rises=bool(member.position_type) and self.printer.rises(member.stmt.name),
         )
 
     def _store(self, at: int) -> VectorStore:

@@ -180,6 +180,11 @@ class Printer:
             terms.append(f"k * {self.neighbour(place)}")
         return " + ".join(term for term in terms if term != "0") or "0"
 
+    def rises(self, name: str) -> bool:
+        """Whether a computed position grows with the position along a row."""
+        step = _linear(self.nest.places[name].inner, self.nest.walked)
+        return step is not None and step > 0
+
     def _load_one(self, stmt: Stmt, place: Place) -> str:
         if self.nest.levels[stmt.name] == "row":
             address = f"g_{place.buffer} + ({self.base(place)})"

@@ -510,6 +510,19 @@ template <class T, class I, bool LARGEST> struct ArgExtremum {
 #pragma unroll
         for (int i = 0; i < N; ++i) take(v[i], positions[i]);
     }
+    // At rising positions the first of equals is the one that came first.
+    template <int N> __device__ __forceinline__ void add_rising(const T* v, const I* positions) {
+        T top = v[0];
+        I where = positions[0];
+#pragma unroll
+        for (int i = 1; i < N; ++i) {
+            // Not beaten means neither smaller nor equal, so that a NaN passes; none beats a NaN.
+            const bool better = top == top && !(LARGEST ? v[i] <= top : v[i] >= top);
+            top = better ? v[i] : top;
+            where = better ? positions[i] : where;
+        }
+        take(top, where);
+    }
     __device__ __forceinline__ void take(T value, I position) {
         const bool same = value == best || (value != value && best != best);
         if (at < 0 || beats(value, best) || (same && position < at)) {
@@ -604,6 +617,18 @@ __device__ __forceinline__ void add_at(P& partial, const T* values, const I* pos
 #pragma unroll
     for (int u = 0; u < COUNT; ++u) {
         if (u < valid) partial.template add<N>(values + u * N, positions + u * N);
+    }
+}
+// The same where positions rise from value to value.
+template <int COUNT, int N, class P, class T, class I>
+__device__ __forceinline__ void add_rising(P& partial, const T* values, const I* positions, int valid) {
+    if (valid == COUNT) {
+        partial.template add_rising<COUNT * N>(values, positions);
+    } else {
+#pragma unroll
+        for (int u = 0; u < COUNT; ++u) {
+            if (u < valid) partial.template add_rising<N>(values + u * N, positions + u * N);
+        }
     }
 }
 
