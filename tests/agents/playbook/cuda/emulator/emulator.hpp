@@ -241,7 +241,6 @@ inline bool __any_sync(unsigned int, bool value) {
     for (int mask = 16; mask; mask /= 2) any |= __shfl_xor_sync(0, any, mask);
     return any;
 }
-inline void __syncwarp() { emulator::exchange(0, threadIdx.x % 32); }
 
 // A misaligned vector access faults on a device; so it does here.
 template <class T> inline void check_alignment(const T* at) {
