@@ -42,9 +42,16 @@ def strategies(case: Case) -> list[Strategy]:
         memory="windows in registers",
         compute="fused chain",
         parallel="tile per thread",
-        efficiency=0.9,
+        # Beyond a vector's length, steps keep neighbouring threads' reads apart here too.
+        efficiency=0.9 / (1 + 0.1 * max(0, _spread(case.stencil) - 3)),
     )
     return [found]
+
+
+def _spread(stencil: Stencil) -> int:
+    """Elements of a line that lie between what neighbouring outputs begin with."""
+    places = [window.places for window in stencil.windows]
+    return max(min(along.step, along.span) - 1 for along in places)
 
 
 def one_by_one(case: Case) -> float:
@@ -55,13 +62,12 @@ def one_by_one(case: Case) -> float:
     """
     if not fits(case):
         return 1.0
-    again, spread = 0.0, 0
+    again = 0.0
     for window in case.stencil.windows:
         alongs = (window.planes, window.lines, window.places)
         needed = prod(min(along.step or 1, along.span) for along in alongs)
         again = max(again, len(window.taps) / needed - 1)
-        spread = max(spread, min(window.places.step, window.places.span) - 1)
-    return 1 / (1 + 0.15 * again + 0.1 * spread)
+    return 1 / (1 + 0.15 * again + 0.1 * max(0, _spread(case.stencil)))
 
 
 def fits(case: Case) -> bool:
