@@ -145,8 +145,8 @@ def survivors(scratch: Path) -> list[int]:
     """Processes that were started for this judge and should not be there, wherever they hang.
 
     Whatever runs there has its worker's home in the environment that it began with. There may be
-    one process in each of: the worker and the one that stands ready in its place, the judge of
-    foreign files, two guests that wait.
+    one process in each of: the worker and the one that stands ready in its place, the reader that
+    waits to build torch.compile's baseline, the judge of foreign files, two guests that wait.
     """
     homes: dict[str, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -156,8 +156,11 @@ def survivors(scratch: Path) -> list[int]:
             home = next((item[5:] for item in told if item.startswith("HOME=")), "")
             ours = Path(home).is_relative_to(scratch) and any(words)
             if ours and not words[0].endswith("bwrap") and words[3:4] != [str(LAUNCHER)]:
-                homes.setdefault(Path(home).parent.name, []).append(int(folder.name))
-    expected = {"evaluate", "judge", *_latest("guest-", homes), *_latest("spare-", homes)}
+                place = Path(home).parent  # workers of a keeper are numbered
+                name = place.parent.name if place.name.isdecimal() else place.name
+                homes.setdefault(name, []).append(int(folder.name))
+    expected = {"evaluate", "trace", "judge"}
+    expected |= {*_latest("guest-", homes), *_latest("spare-", homes)}
     found: list[int] = []
     for name, pids in homes.items():
         found += sorted(pids)[1:] if name in expected else pids

@@ -11,6 +11,7 @@ from pathlib import Path
 from profiles.load import Hardware
 from tools.archive import Archive, RunRecord, Target
 from tools.evaluate.executor import Executor, FarExecutor
+from tools.evaluate.rules import Rules
 from tools.nouns import Value
 
 TERM = "executor"
@@ -30,14 +31,21 @@ class Batch(Value):
 
 @asynccontextmanager
 async def opened(
-    given: Executor | None, target: Target, batch: Batch | None = None, seed: int = 0
+    given: Executor | None,
+    target: Target,
+    batch: Batch | None = None,
+    seed: int = 0,
+    rules: Rules | None = None,
 ) -> AsyncIterator[Executor]:
-    """The given executor, which stays its owner's; or one of our own, closed at the end."""
+    """The given executor, which stays its owner's; or one of our own, closed at the end.
+
+    `rules` are for one of our own on this machine.
+    """
     if given is not None:
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
-        executor = _made(target, batch, seed, Path(scratch))
+        executor = _made(target, batch, seed, Path(scratch), rules)
         try:
             yield executor
         finally:
@@ -62,11 +70,13 @@ def batch_of(archive: Archive, record: RunRecord) -> Batch | None:
     return Batch.model_validate_json(stored).model_copy(update={"hardware": record.hardware})
 
 
-def _made(target: Target, batch: Batch | None, seed: int, scratch: Path) -> Executor:
+def _made(
+    target: Target, batch: Batch | None, seed: int, scratch: Path, rules: Rules | None
+) -> Executor:
     if batch is not None:
         from tools.evaluate.batch.executor import BatchExecutor
 
         return BatchExecutor(batch.hardware, scratch, seed=seed)
     from tools.evaluate.local import LocalExecutor
 
-    return LocalExecutor.create(target, scratch)
+    return LocalExecutor.create(target, scratch, rules=rules)

@@ -115,7 +115,7 @@ async def start_search(
             attach(judge, archive, batch)
             keep_models(archive, models)
             keep_start(archive, start)
-            keep_rule(archive)
+            keep_rule(archive, judge)
             keep_rules(archive, judge)
             minds = make_minds or minds_for(models)
             context = _context(archive, judge, minds, listener, control, patience_s, overhear)

@@ -1,4 +1,4 @@
-"""What a search amounts to, from nothing but its archive."""
+"""What a search amounts to: from its archive, with the judge's account of where time went."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from agents.model.purse import spent_by
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
-from tools.nouns import Comparison, Evaluation, Verdict
+from tools.evaluate.executor import MeteredExecutor
+from tools.nouns import Comparison, Evaluation, Phase, Verdict
 from tools.nouns.measurement import Outcome
 from tools.nouns.run import (
     BaselineSummary,
@@ -51,7 +52,13 @@ def summarise(
         usd=usd,
         calls=len(calls),
         models=tuple(dict.fromkeys(call.reply.model for call in calls if call.reply)),
+        phases=_phases(context),
     )
+
+
+def _phases(context: SearchContext) -> tuple[Phase, ...]:
+    judge = context.executor
+    return judge.spent(context.task.path) if isinstance(judge, MeteredExecutor) else ()
 
 
 def choose(standings: Sequence[Standing]) -> Standing | None:

@@ -1,5 +1,6 @@
 """The command about suites: run one, sum one up, hold two against each other."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,13 @@ import typer
 from ui.options import BaseUrl, Device, MaxTokens, MaxUsd, Model, ModelFor, RunDir, Target
 
 app = typer.Typer()
+
+
+class Evidence(StrEnum):
+    """How closely finalists are looked at."""
+
+    FULL = "full"
+    TIMING = "timing"
 
 
 @app.command()
@@ -37,6 +45,10 @@ def bench(
     only_baselines: Annotated[
         bool, typer.Option("--only-baselines", help="Measure what PyTorch does; search nothing.")
     ] = False,
+    evidence: Annotated[
+        Evidence,
+        typer.Option(help="full as optimize does; timing leaves sanitizer and profilers out."),
+    ] = Evidence.FULL,
     target: Device = Target.AUTO,
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
     run_dir: RunDir = None,
@@ -58,6 +70,7 @@ def bench(
         seconds=seconds_per_task,
         target=target.value,
         seed=seed,
+        evidence=evidence.value,
         home=run_dir,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )

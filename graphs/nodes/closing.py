@@ -13,11 +13,11 @@ from graphs.state import SearchState, Update
 from graphs.summary import summarise
 from tools.archive import Archive, Standing, ranked
 from tools.archive.ranking import YARDSTICK
-from tools.evaluate.executor import FarExecutor
+from tools.evaluate.executor import Executor, FarExecutor, RuledExecutor
 from tools.evaluate.selection import is_decided, rivals
 from tools.nouns import Evaluation, Verdict
 
-_TERM = "certification"
+_TERM, _FIRST = "certification", "first"
 
 
 async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -60,13 +60,14 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     return {}
 
 
-def keep_rule(archive: Archive) -> None:
-    """Say that this run certifies rivals too; those that were recorded before do not."""
-    archive.record_term(_TERM, "rivals")
+def keep_rule(archive: Archive, judge: Executor) -> None:
+    """Say whether this run certifies rivals too; those that were recorded before do not."""
+    timing = isinstance(judge, RuledExecutor) and judge.rules.evidence == "timing"
+    archive.record_term(_TERM, _FIRST if timing else "rivals")
 
 
 def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:
-    if context.archive.term(_TERM) is None:
+    if context.archive.term(_TERM) in (None, _FIRST):
         return 1
     return rivals([item.evaluation for item in chosen], YARDSTICK)
 

@@ -8,6 +8,7 @@ from graphs.suite.contrast import Contrast, contrast
 from graphs.suite.figures import Figures, figures
 from graphs.suite.files import task_files
 from graphs.suite.outcome import Against, Outcome, Terms
+from graphs.suite.pace import Pace, pace
 from graphs.suite.results import append, read, torn
 from graphs.suite.runner import Ground, run_suite
 
@@ -17,10 +18,12 @@ __all__ = [
     "Figures",
     "Ground",
     "Outcome",
+    "Pace",
     "Terms",
     "append",
     "contrast",
     "figures",
+    "pace",
     "read",
     "run_suite",
     "task_files",

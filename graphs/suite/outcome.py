@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from tools.nouns import Badge, Value
+from tools.evaluate.rules import Depth
+from tools.nouns import Badge, Phase, Value
 from tools.nouns.measurement import Comparison, Conditions
 from tools.nouns.run import Summary
 
@@ -21,6 +22,7 @@ class Terms(Value):
         target: The kind of device.
         kernelwright: Which version.
         torch: Which version.
+        evidence: How closely finalists were looked at: "full", or "timing" (see docs/suites.md).
     """
 
     search: str
@@ -29,6 +31,7 @@ class Terms(Value):
     target: str
     kernelwright: str
     torch: str
+    evidence: Depth = "full"
 
 
 class Against(Value):
@@ -74,6 +77,8 @@ class Outcome(Value):
         kernel_sha256: Of the best candidate's source and plan: which one the figures are of.
         run: The run's id, whose archive holds samples, sources and verdicts.
         seconds: From reading the file to the end, compilers included.
+        phases: Where they went, as the judge's account says; () for what a task without one takes.
+            Reading may have been beside the task before, and is then not of the seconds.
     """
 
     file: str
@@ -89,6 +94,7 @@ class Outcome(Value):
     kernel_sha256: str = ""
     run: str = ""
     seconds: float = 0.0
+    phases: tuple[Phase, ...] = ()
 
     def over(self, baseline: str) -> float | None:
         """How many times as fast as one baseline; None where it was not compared."""

@@ -20,8 +20,15 @@ from graphs.suite.outcome import Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import Archive, RunError, Target
-from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
-from tools.nouns import Baselines, Refusal, Task, TracePolicy
+from tools.evaluate.executor import (
+    EnvironmentLacksError,
+    Executor,
+    MeteredExecutor,
+    PatientExecutor,
+)
+from tools.evaluate.rules import Rules
+from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy
+from tools.nouns.phase import together
 from tools.nouns.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.
@@ -41,6 +48,7 @@ class Ground:
         make_minds: Who thinks, instead of `models`.
         executor: Who judges; worker processes on this machine by default.
         besides_s: What a task may take besides its search.
+        rules: The judge's figures where the executor is of our own; the defaults if None.
     """
 
     target: Target
@@ -49,6 +57,7 @@ class Ground:
     make_minds: MakeMinds | None = None
     executor: Executor | None = None
     besides_s: float = BESIDES_S
+    rules: Rules | None = None
 
 
 async def run_suite(
@@ -72,7 +81,8 @@ async def run_suite(
         EnvironmentLacksError: When this machine lacks what the target needs; else every failure
             is an outcome.
     """
-    async with opened(ground.executor, ground.target, seed=terms.seed) as judge:
+    executor, target, rules = ground.executor, ground.target, ground.rules
+    async with opened(executor, target, seed=terms.seed, rules=rules) as judge:
         hardware = await judge.hardware()
         ahead = hardware.kind == "cuda"  # on a CPU it would disturb the times
         readings = _Readings(judge, files, ahead=ahead)
@@ -202,7 +212,9 @@ class _One:
                 kernel = _sha256(standing.candidate.kernel + "\0" + standing.candidate.plan)
         return self._ended("searched").model_copy(
             update={
-                "summary": summary,
+                "phases": together((*summary.phases, *self._phases())),
+                # Once is enough in a line.
+                "summary": summary.model_copy(update={"phases": ()}),
                 "run": summary.run,
                 "against": against,
                 "kernel_sha256": kernel,
@@ -223,8 +235,14 @@ class _One:
                 "warnings": self._task.warnings if self._task else (),
                 "badges": self._task.badges if self._task else (),
                 "seconds": time.monotonic() - self._began_s,
+                "phases": self._phases() if how != "searched" else (),
             }
         )
+
+    def _phases(self) -> tuple[Phase, ...]:
+        """What the judge's account has of the file since a search was summed up, if one was."""
+        judge = self._judge
+        return judge.spent(str(self._path)) if isinstance(judge, MeteredExecutor) else ()
 
 
 def source_sha256(path: Path) -> str:

@@ -44,11 +44,15 @@ def test_a_suite_is_searched_summed_up_and_resumed(
 ) -> None:
     out, home = tmp_path / "r.jsonl", tmp_path / "home"
     command = ["bench", str(folder), "--target", "cpu", "--out", str(out), "--run-dir", str(home)]
-    command += ["--seconds-per-task", "1"]
+    command += ["--seconds-per-task", "1", "--evidence", "timing"]
     assert run(command) == 0
     first = lines(out)
     assert [item["ended"] for item in first] == ["searched", "refused"]
     assert first[0]["against"]
+    assert first[0]["terms"]["evidence"] == "timing"
+    parts = {phase["name"].split(":")[0] for phase in first[0]["phases"]}
+    assert {"read", "audit", "baselines", "screen", "certify"} <= parts
+    assert not any("mode" in phase["name"] for phase in first[0]["phases"])
     assert (home / "runs" / str(first[0]["run"])).is_dir()
     shown = capsys.readouterr()
     assert "1_good" in shown.out

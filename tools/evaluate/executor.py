@@ -13,6 +13,7 @@ from tools.nouns import (
     Candidate,
     Evaluation,
     Isolation,
+    Phase,
     Profile,
     Refusal,
     Task,
@@ -116,6 +117,15 @@ class RuledExecutor(Protocol):
     @property
     def rules(self) -> "Rules":
         """Every default and limit that verdicts depend on."""
+        ...
+
+
+@runtime_checkable
+class MeteredExecutor(Protocol):
+    """An executor that keeps account of where its time goes."""
+
+    def spent(self, path: str) -> tuple[Phase, ...]:
+        """The phases of a task's file since this was last asked; () for an unknown one."""
         ...
 
 

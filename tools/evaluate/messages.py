@@ -3,6 +3,7 @@
 Frames are a length and JSON; nothing is unpickled from a child.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -24,6 +25,7 @@ from tools.nouns import (
     KernelTime,
     MemoryNeeds,
     Missing,
+    Phase,
     Refusal,
     Task,
     TracePolicy,
@@ -41,9 +43,13 @@ class TraceRequest(Value):
 
 
 class RehearseRequest(Value):
-    """Import what tracing a file needs, so that the next request does not wait for it."""
+    """Import what tracing a file needs, so that the next request does not wait for it.
+
+    With `compiler` what torch.compile needs instead. Nothing runs on the device.
+    """
 
     kind: Literal["rehearse"] = "rehearse"
+    compiler: bool = False
 
 
 class AuditRequest(Value):
@@ -73,10 +79,10 @@ class CeilingsRequest(Value):
     hardware: Hardware
 
 
-class BaselineRequest(Value):
-    """Measure one way in which PyTorch itself does the task."""
+class BuildRequest(Value):
+    """Build one of torch.compile's baselines, in a process that no candidate has been in."""
 
-    kind: Literal["baseline"] = "baseline"
+    kind: Literal["build"] = "build"
     task: Task
     hardware: Hardware
     rules: Rules
@@ -84,11 +90,27 @@ class BaselineRequest(Value):
     seed: int
 
 
+class BaselineRequest(Value):
+    """Measure one way in which PyTorch itself does the task.
+
+    `compiled` are folders with what was built for it elsewhere.
+    """
+
+    kind: Literal["baseline"] = "baseline"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    name: str
+    seed: int
+    compiled: tuple[Path, ...] = ()
+
+
 class JudgeRequest(Value):
     """Verify and time one compiled candidate.
 
     `compare_to` names the baselines for interleaved timing, none when only screening;
-    `best_ms` is the best known time, which lets a hopeless candidate go early.
+    `best_ms` is the best known time, which lets a hopeless candidate go early; `compiled` are
+    folders with what was built for the baselines elsewhere.
     """
 
     kind: Literal["judge"] = "judge"
@@ -102,6 +124,7 @@ class JudgeRequest(Value):
     baselines: Baselines | None = None
     compare_to: tuple[str, ...] = ()
     best_ms: float | None = None
+    compiled: tuple[Path, ...] = ()
 
 
 class OpenProfilerRequest(Value):
@@ -155,6 +178,7 @@ Request = Annotated[
     | AuditRequest
     | DispatchRequest
     | CeilingsRequest
+    | BuildRequest
     | BaselineRequest
     | JudgeRequest
     | OpenProfilerRequest
@@ -227,6 +251,12 @@ class CeilingsMeasured(Value):
     ceilings: Ceilings
 
 
+class BuiltElsewhere(Value):
+    """The answer to `BuildRequest`: what was compiled lies in the process's own folder."""
+
+    kind: Literal["built"] = "built"
+
+
 class BaselineMeasured(Value):
     """The answer to `BaselineRequest`."""
 
@@ -286,6 +316,7 @@ Answer = Annotated[
     | Rehearsed
     | Audited
     | CeilingsMeasured
+    | BuiltElsewhere
     | BaselineMeasured
     | Judged
     | ShapesTried
@@ -298,11 +329,15 @@ Answer = Annotated[
 
 
 class Reply(Value):
-    """The worker is done; `retire` says why it must not be asked again (a poisoned device)."""
+    """The worker is done; `retire` says why it must not be asked again (a poisoned device).
+
+    `phases` say where the time of the question went.
+    """
 
     kind: Literal["reply"] = "reply"
     answer: Answer
     retire: str = ""
+    phases: tuple[Phase, ...] = ()
 
 
 Message = Annotated[Ready | Stage | Reply, Field(discriminator="kind")]

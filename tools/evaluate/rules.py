@@ -3,8 +3,14 @@
 Durations are seconds unless a name says otherwise. Changing one changes what a verdict means.
 """
 
+from typing import Literal
+
 from tools.evaluate.defences import Defence
 from tools.nouns.value import Value
+
+# What a finalist's record holds beside correctness and the headline: everything, or what a suite
+# of many tasks can afford (no compute-sanitizer, no other loads).
+Depth = Literal["full", "timing"]
 
 
 class Rules(Value):
@@ -39,6 +45,7 @@ class Rules(Value):
     twin_share: float = 0.005  # of its time
     twin_cuda_ms: float = 1e-4  # and at least three ticks of a GPU's event timer
     interval_width: float = 0.02  # of the ratio: an interval this narrow needs no more pairs
+    behind_width: float = 0.1  # likewise beside a baseline that is certainly not the hardest
     equal_share: float = 0.01  # an interval this close around 1 is of equals
     clock_moved_share: float = 0.03  # a pair during which a clock moved by more is taken again
     retakes_max: int = 3  # blocks of pairs, before unsteady ones are kept and said
@@ -55,6 +62,9 @@ class Rules(Value):
     floor_margin_cpu: float = 0.7  # bandwidth of a shared host varies more than a device's
     floor_cache_multiple: float = 4.0  # a working set within this many caches has no floor
     quarantine_ratio: float = 10.0
+
+    # What certifying adds, see `Depth`.
+    evidence: Depth = "full"
 
     # Profiling.
     profile_s: float = 60.0  # one candidate under one profiler, its start included

@@ -31,6 +31,7 @@ from tools.nouns.measurement import (
     Measurement,
     ModeTiming,
 )
+from tools.nouns.phase import Phase
 from tools.nouns.profile import (
     HostCounters,
     KernelCounters,
@@ -93,6 +94,7 @@ __all__ = [
     "Mutation",
     "Node",
     "OutputError",
+    "Phase",
     "Prediction",
     "Profile",
     "Prompt",

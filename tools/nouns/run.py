@@ -4,6 +4,7 @@ from typing import Literal
 
 from tools.nouns.isolation import NOT_ISOLATED, Isolation
 from tools.nouns.measurement import Outcome
+from tools.nouns.phase import Phase
 from tools.nouns.value import Value
 
 Status = Literal[
@@ -90,6 +91,7 @@ class Summary(Value):
 
     `usd` is None where no price is known; `calls` counts questions to models, `models` names them.
     `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
+    `phases` say where the judge's time of the last session went; () where it is far away.
     """
 
     run: str
@@ -107,4 +109,5 @@ class Summary(Value):
     usd: float | None = None
     calls: int = 0
     models: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
     export: str | None = None

@@ -14,6 +14,7 @@ from graphs.suite.results import ResultsError, begin
 from graphs.suite.runner import source_sha256
 from profiles.load import SearchProfile
 from tools.archive import default_home
+from tools.evaluate.rules import Depth, Rules
 from tools.version import kernelwright_version
 from ui.commands.models import Choice, chosen_models
 from ui.commands.output import console, remarks
@@ -36,6 +37,7 @@ class Suite:
     seconds: float | None = None
     target: Literal["auto", "cuda", "cpu"] = "auto"
     seed: int = 0
+    evidence: Depth = "full"
     home: Path | None = None
     models: Choice = field(default_factory=Choice)
 
@@ -125,7 +127,12 @@ async def _work(
         files,
         profile,
         terms,
-        Ground(suite.target, home, chosen_models(suite.models)),
+        Ground(
+            suite.target,
+            home,
+            chosen_models(suite.models),
+            rules=Rules(evidence=suite.evidence),
+        ),
         begun=live.begin,
     )
     async with aclosing(outcomes):  # type: ignore[type-var]
@@ -139,7 +146,9 @@ async def _work(
 def _profile(suite: Suite) -> SearchProfile | None:
     if not suite.search:
         return None
-    return chosen_profile(suite.search, Wishes(seconds=suite.seconds, models=suite.models))
+    found = chosen_profile(suite.search, Wishes(seconds=suite.seconds, models=suite.models))
+    without = {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
+    return found.model_copy(update=without)
 
 
 def _terms(suite: Suite) -> Terms:
@@ -150,6 +159,7 @@ def _terms(suite: Suite) -> Terms:
         target=suite.target,
         kernelwright=kernelwright_version(),
         torch=version("torch"),
+        evidence=suite.evidence,
     )
 
 
@@ -180,8 +190,9 @@ def _known(suite: Suite, terms: Terms, files: Sequence[Path]) -> tuple[Outcome, 
 
 def _words(terms: Terms) -> str:
     limit = f", {terms.seconds:g} s" if terms.seconds else ""
+    evidence = ", evidence of timing" if terms.evidence == "timing" else ""
     return (
-        f"{terms.search or 'baselines only'}{limit}, seed {terms.seed}, {terms.target}, "
+        f"{terms.search or 'baselines only'}{limit}{evidence}, seed {terms.seed}, {terms.target}, "
         f"kernelwright {terms.kernelwright}, torch {terms.torch}"
     )
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from graphs.suite import Contrast, Figures, Outcome, figures
+from graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from graphs.suite.figures import sound
 from ui.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
 
@@ -47,6 +47,8 @@ def summary_of(outcomes: Sequence[Outcome]) -> RenderableType:
     if badged:
         parts += [Text(f"{_name(item)}: {_reason(item)}", style="yellow") for item in badged]
         parts += _sums("of the tasks that a badge says prove little: ", figures(badged))
+    if (spent := pace(outcomes)) is not None:
+        parts += [Text(""), _pace_table(spent)]
     return Group(*parts, _conditions(outcomes))
 
 
@@ -97,6 +99,24 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
             *(percent(share) for _, share in column.fast_p),
         )  # fmt: skip
     return [*(Text(line) for line in lines), table]
+
+
+def _pace_table(found: Pace) -> Table:
+    """Where the time went; steps that take less than a hundredth of all stay in their part."""
+    names = (f"seconds of {found.tasks} tasks", "median", "largest", "of all", "processors")
+    table = _table("", names)
+    for part, steps in found.parts:
+        long = [step for step in steps if step.seconds >= 0.01 * found.seconds]
+        for indent, share in (("", part), *(("  ", step) for step in long if len(steps) > 1)):
+            table.add_row(
+                indent + plain(share.name.split(": ")[-1]),
+                f"{share.median_s:.2f}",
+                f"{share.largest_s:.2f}",
+                percent(share.seconds / found.seconds) if found.seconds else NOTHING,
+                f"{share.cpu_s:.1f}" if share.cpu_s else NOTHING,
+            )
+    table.columns[0].justify = "left"
+    return table
 
 
 def _conditions(outcomes: Sequence[Outcome]) -> Text:

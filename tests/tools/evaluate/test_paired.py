@@ -1,6 +1,7 @@
 """When a comparison stops, and what it drops: real takers of pairs on made-up clocks."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ def sampler(true_ms: float, spread: float, seed: int) -> Callable[[], float]:
     return lambda: true_ms * (1 + spread * float(generator.pareto(2.5)))
 
 
-def taken(ratio: float, spread: float, seed: int = 0, rules: Rules = RULES) -> Pairs:
+def taken(
+    ratio: float, spread: float, seed: int = 0, rules: Rules = RULES, beyond: float = inf
+) -> Pairs:
     return take_pairs(
         sampler(ratio, spread, 2 * seed),
         sampler(1.0, spread, 2 * seed + 1),
@@ -30,7 +33,20 @@ def taken(ratio: float, spread: float, seed: int = 0, rules: Rules = RULES) -> P
         rules=rules,
         seconds=FOREVER_S,
         noise=0.0,
+        beyond=beyond,
     )
+
+
+def test_a_baseline_that_another_one_beats_by_far_takes_fewer_pairs_for_as_sure_an_answer() -> None:
+    alone, behind = taken(2.0, 0.05), taken(2.0, 0.05, beyond=1.3)
+    assert len(behind.baseline_ms) < len(alone.baseline_ms)
+    assert 1.3 < behind.interval.low <= 2.0 <= behind.interval.high * 1.05
+    # What may yet be the hardest to beat is looked at as closely as ever.
+    rival = taken(2.0, 0.05, beyond=1.99)
+    assert len(rival.baseline_ms) == len(alone.baseline_ms)
+    # And one on no side of 1 is not done with because another one is harder.
+    near = taken(1.0, 0.3, beyond=0.5)
+    assert len(near.baseline_ms) == len(taken(1.0, 0.3).baseline_ms)
 
 
 def test_the_chances_to_miss_at_all_looks_together_stay_within_five_percent() -> None:

@@ -6,6 +6,7 @@ graph, and `max-autotune`. One that cannot be made is a fact about the module, n
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -13,11 +14,23 @@ from tools.evaluate.clock.harness import Harness, Timed
 from tools.evaluate.judge.bench import Bench, Guard
 from tools.evaluate.judge.truth import Argument
 
+MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 _LONGEST_MESSAGE = 400
 
 
 class BaselineFailedError(Exception):
     """Why PyTorch cannot do the task in this way."""
+
+
+def compiled(bench: Bench, name: str) -> Timed:
+    """torch.compile's forward, which compiles when it is first called; `name` is of `MODES`."""
+    forward = torch.compile(bench.reference.module, mode=MODES[name])
+
+    def call(arguments: Sequence[Argument]) -> object:
+        with torch.no_grad():
+            return forward(*arguments)
+
+    return call
 
 
 class BaselineCalls:
@@ -49,8 +62,7 @@ class BaselineCalls:
     def _make(self, name: str) -> Timed | BaselineFailedError:
         makers: dict[str, Callable[[], Timed]] = {
             "eager": self._eager,
-            "compile": lambda: self._compiled(None),
-            "max-autotune": lambda: self._compiled("max-autotune-no-cudagraphs"),
+            **{mode: partial(compiled, self._bench, mode) for mode in MODES},
             "graph": self._graphed,
         }
         if name not in makers:
@@ -76,15 +88,6 @@ class BaselineCalls:
         def call(arguments: Sequence[Argument]) -> object:
             with torch.no_grad():
                 return module(*arguments)
-
-        return call
-
-    def _compiled(self, mode: str | None) -> Timed:
-        compiled = torch.compile(self._bench.reference.module, mode=mode)
-
-        def call(arguments: Sequence[Argument]) -> object:
-            with torch.no_grad():
-                return compiled(*arguments)
 
         return call
 

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import ceil
+from math import ceil, inf
 
 import torch
 
@@ -115,6 +115,7 @@ class Harness:
         queued: bool = False,
         noise: float = 0.0,
         mode: Mode | None = None,
+        beyond: float = inf,
     ) -> Comparison:
         """Time two implementations in turns, A B B A, so that drift meets both alike.
 
@@ -129,15 +130,16 @@ class Harness:
             queued: see `Stopwatch.time_ms`.
             noise: see `Comparison.noise`.
             mode: another load than single calls with cold caches and warm clocks.
+            beyond: see `Sequence95`.
         """
         self.warm(baseline)
         self.warm(candidate)
         noise = max(noise, self._twins_noise(baseline))
         top = self._sampler(baseline, queued, mode)
         bottom = self._sampler(candidate, queued, mode)
-        pairs = self._pairs(top, bottom, seconds, noise)
+        pairs = self._pairs(top, bottom, seconds, noise, beyond)
         if (pairs.others_share or 0.0) > self._rules.busy_share:
-            again = self._pairs(top, bottom, seconds, noise)
+            again = self._pairs(top, bottom, seconds, noise, beyond)
             pairs = min(pairs, again, key=lambda item: item.others_share or 0.0)
             notes = (*notes, "other processes kept the machine busy; taken twice")
         seen = {
@@ -198,7 +200,9 @@ class Harness:
         self._worked_at = time.monotonic()
         return elapsed / count
 
-    def _pairs(self, baseline: Sample, candidate: Sample, seconds: float, noise: float) -> Pairs:
+    def _pairs(
+        self, baseline: Sample, candidate: Sample, seconds: float, noise: float, beyond: float
+    ) -> Pairs:
         return take_pairs(
             baseline,
             candidate,
@@ -206,6 +210,7 @@ class Harness:
             rules=self._rules,
             seconds=seconds,
             noise=noise,
+            beyond=beyond,
         )
 
     def as_graph(self, call: Timed) -> Timed | None:

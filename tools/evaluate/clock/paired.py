@@ -6,6 +6,7 @@ device did not hold still can be dropped and taken again, a bounded number of ti
 
 import time
 from collections.abc import Callable
+from math import inf
 
 from tools.evaluate.clock.sequential import Sequence95
 from tools.evaluate.clock.statistics import RatioInterval
@@ -29,7 +30,14 @@ class Pairs(Value):
 
 
 def take_pairs(
-    baseline: Sample, candidate: Sample, *, device: str, rules: Rules, seconds: float, noise: float
+    baseline: Sample,
+    candidate: Sample,
+    *,
+    device: str,
+    rules: Rules,
+    seconds: float,
+    noise: float,
+    beyond: float = inf,
 ) -> Pairs:
     """Pairs until the interval is settled, the time is over or there are `rules.pairs_max`.
 
@@ -40,21 +48,23 @@ def take_pairs(
         rules: how many pairs, when to look, what is unsteady.
         seconds: after this long no further pair is begun, once there are `rules.pairs_min`.
         noise: see `Comparison.noise`.
+        beyond: see `Sequence95`.
     """
-    return _Taking(baseline, candidate, device, rules, noise).until(seconds)
+    looks = Sequence95(rules, noise, beyond)
+    return _Taking(baseline, candidate, device, rules, looks).until(seconds)
 
 
 class _Taking:
     """One comparison under way."""
 
     def __init__(
-        self, baseline: Sample, candidate: Sample, device: str, rules: Rules, noise: float
+        self, baseline: Sample, candidate: Sample, device: str, rules: Rules, looks: Sequence95
     ) -> None:
         self._baseline, self._candidate = baseline, candidate
         self._rules = rules
         self._telemetry = telemetry(device)
         self._block = rules.steady_pairs if device.startswith("cuda") else 2
-        self._looks = Sequence95(rules, noise)
+        self._looks = looks
         self._top: list[float] = []
         self._bottom: list[float] = []
         self._retakes = self._retaken = self._unsteady = 0

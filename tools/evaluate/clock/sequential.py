@@ -9,6 +9,7 @@ as the clock does not know the ratio.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from tools.evaluate.clock.statistics import RatioInterval, ratio_interval
 from tools.evaluate.rules import Rules
@@ -31,9 +32,11 @@ class Sequence95:
     Args:
         rules: How many pairs, and what is precise enough.
         noise: What a comparison of a baseline with itself was off by, as a share of 1.
+        beyond: An interval wholly above this is of a baseline that is not the hardest to beat.
     """
 
-    def __init__(self, rules: Rules, noise: float) -> None:
+    def __init__(self, rules: Rules, noise: float, beyond: float = inf) -> None:
+        self._beyond = beyond
         self._rules = rules
         self._noise = noise
         self._left = list(looks(rules))
@@ -51,7 +54,7 @@ class Sequence95:
             return True
         level = self._rules.look_level
         found = ratio_interval(baseline_ms, candidate_ms, level=level)
-        if settled(found, self._rules, self._noise):
+        if settled(found, self._rules, self._noise, self._beyond):
             return True
         self._spent += level
         return False
@@ -64,9 +67,14 @@ class Sequence95:
         return ratio_interval(baseline_ms, candidate_ms, level=level)
 
 
-def settled(found: RatioInterval, rules: Rules, noise: float) -> bool:
-    """Whether an interval is narrow, and on one side of 1 or within what counts as equal."""
-    if found.high - found.low > rules.interval_width * found.median:
+def settled(found: RatioInterval, rules: Rules, noise: float, beyond: float = inf) -> bool:
+    """Whether an interval is narrow, and on one side of 1 or within what counts as equal.
+
+    Narrow is wider beside a baseline that another one was seen to beat (`beyond`): the headline is
+    not against it.
+    """
+    width = rules.behind_width if found.low > beyond else rules.interval_width
+    if found.high - found.low > width * found.median:
         return False
     apart = found.low > 1.0 + noise or found.high < 1.0 / (1.0 + noise)
     equal = found.low > 1.0 - rules.equal_share and found.high < 1.0 + rules.equal_share

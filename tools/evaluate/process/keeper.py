@@ -4,12 +4,15 @@ Whoever asks holds the device's lease. A worker that was lost is replaced by the
 """
 
 import asyncio
+import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
 from tools.compile.cache import cache_folder
-from tools.evaluate.messages import Reply, Request
+from tools.evaluate.messages import RehearseRequest, Reply, Request
 from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.line import Lease
@@ -30,6 +33,11 @@ class Keeper:
         device: what they work on.
         lease: the device's, where several keepers use one device; one of its own by default.
         spares: workers that stand ready, if there are any.
+
+    Attributes:
+        questions: How many the present persistent worker was asked.
+        waited_s: For persistent workers to start, all of them together.
+        built: A folder that every worker can read and none can write.
     """
 
     def __init__(
@@ -42,6 +50,8 @@ class Keeper:
     ) -> None:
         self.lease: Lease = lease or asyncio.Lock()
         self.questions = 0
+        self.waited_s = 0.0
+        self.built = scratch / "built"
         self._scratch = scratch
         self._rules = rules
         self._device = device
@@ -49,12 +59,23 @@ class Keeper:
         self._worker: WorkerProcess | None = None
         self._beside: set[WorkerProcess] = set()
         self._warming: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[WorkerProcess] | None = None
         self._closed = False
+        self._numbers = count()
 
     def warm(self) -> None:
         """Start the persistent worker in the background, if there is none; it takes seconds."""
         if self._worker is None and self._warming is None:
             self._warming = asyncio.create_task(self._warm())
+
+    def prepare(self, readable: tuple[Path, ...] = ()) -> None:
+        """Start in the background the worker that comes after the present one, if there is none.
+
+        It imports what torch.compile needs and leaves the device alone until it is asked.
+        """
+        ready = self._spares.ready if self._spares is not None else 0
+        if self._next is None and not ready and not self._closed:
+            self._next = asyncio.create_task(self._prepared(readable))
 
     async def ask(
         self, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
@@ -82,27 +103,38 @@ class Keeper:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.aclose()
+            await asyncio.to_thread(shutil.rmtree, worker.scratch, ignore_errors=True)
 
     @asynccontextmanager
     async def short_lived(
         self, name: str, readable: tuple[Path, ...] = ()
     ) -> AsyncIterator[WorkerProcess]:
         """A worker of one's own, so that what a file leaves behind meets nothing else."""
-        worker = await self._start(name, readable, leave=0)
-        self._beside.add(worker)
+        worker = await self.apart(name, readable)
         try:
             yield worker
         finally:
-            self._missed(worker)
-            self._beside.discard(worker)
-            await worker.aclose()
+            await self.end(worker)
+
+    async def end(self, worker: WorkerProcess) -> None:
+        """End a worker of `apart`, and see that one stands ready where this one was lost."""
+        self._missed(worker)
+        self._beside.discard(worker)
+        await worker.aclose()
+
+    async def apart(self, name: str, readable: tuple[Path, ...] = ()) -> WorkerProcess:
+        """A worker of the caller's, who ends it; the keeper does at the latest."""
+        worker = await self._start(name, readable, leave=0)
+        self._beside = {item for item in self._beside if item.alive} | {worker}
+        return worker
 
     async def aclose(self) -> None:
         """End every worker; none can be started any more."""
         self._closed = True
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.gather(self._warming, return_exceptions=True)
+        starting = [task for task in (self._warming, self._next) if task is not None]
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
         await self.renew()
         await asyncio.gather(*(worker.aclose() for worker in tuple(self._beside)))
 
@@ -125,9 +157,36 @@ class Keeper:
         if self._worker is not None and not set(readable) <= set(self._worker.readable):
             await self.renew()
         if self._worker is None or not self._worker.alive:
-            self.questions = 0
-            self._worker = await self._start("evaluate", readable, leave=FOR_FILES)
+            self.questions, start = 0, time.perf_counter()
+            self._worker = await self._another(readable)
+            self.waited_s += time.perf_counter() - start
         return self._worker
+
+    async def _another(self, readable: tuple[Path, ...]) -> WorkerProcess:
+        """The prepared worker where it will do, else a new one."""
+        if self._next is not None and (worker := await self._successor()) is not None:
+            if worker.alive and set(readable) <= set(worker.readable):
+                return worker
+            await worker.aclose()
+        return await self._start("evaluate", readable, leave=FOR_FILES)
+
+    async def _successor(self) -> WorkerProcess | None:
+        """What was being prepared; None where that failed, as whoever needs one will be told."""
+        preparing, self._next = self._next, None
+        if preparing is None:
+            return None
+        try:
+            return await preparing
+        except WorkerBrokenError:
+            return None
+
+    async def _prepared(self, readable: tuple[Path, ...]) -> WorkerProcess:
+        worker = await self._started("evaluate", readable)
+        self._beside = {item for item in self._beside if item.alive} | {worker}
+        reply = await worker.ask(RehearseRequest(compiler=True), self._rules.start_s)
+        if isinstance(reply, Ended):
+            raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
+        return worker
 
     async def _start(self, name: str, readable: tuple[Path, ...], *, leave: int) -> WorkerProcess:
         if self._closed:
@@ -155,6 +214,10 @@ class Keeper:
             return await self._once(name, readable)
 
     async def _once(self, name: str, readable: tuple[Path, ...]) -> WorkerProcess:
+        # Never another's folder: what a candidate left there would be believed.
+        folder = self._scratch / name / str(next(self._numbers))
+        self.built.mkdir(parents=True, exist_ok=True)
+        readable = (self.built, *readable)
         return await WorkerProcess.start(
-            self._scratch / name, self._rules, device=self._device, readable=readable
+            folder, self._rules, device=self._device, readable=readable
         )

@@ -1,13 +1,15 @@
 """Takes each kind of request to whoever answers it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal, assert_never
 
 from profiles.load import Hardware
-from tools.evaluate.clock.baselines import BaselineFailedError
+from tools.evaluate.clock.baselines import BaselineFailedError, compiled
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.ladder import ForeignLadder
 from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.failures import poisoned
 from tools.evaluate.judge.holdout import held_out
 from tools.evaluate.judge.needs import in_parts, needs_of, refusal_for
@@ -17,6 +19,8 @@ from tools.evaluate.messages import (
     AuditRequest,
     BaselineMeasured,
     BaselineRequest,
+    BuildRequest,
+    BuiltElsewhere,
     CeilingsMeasured,
     CeilingsRequest,
     DispatchRequest,
@@ -37,7 +41,9 @@ from tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
+from tools.evaluate.metering import Meter
 from tools.evaluate.rules import Rules
+from tools.evaluate.worker.compiled import import_compiler, take_over
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
@@ -58,22 +64,28 @@ class Desk:
         self._station: Station | None = None
         self._court: Court | None = None
         self.retire = ""
+        self.meter = Meter()
+        self._taken: set[Path] = set()
 
     def answer(self, request: Request) -> Answer:
         """The answer to one request. Exceptions are Kernelwright's own faults."""
         match request:
             case TraceRequest():
+                self.meter.begin("read")
                 with no_new_processes():
                     return Traced(result=trace(request.source, request.path, request.policy))
             case RehearseRequest():
-                rehearse()
+                import_compiler() if request.compiler else rehearse()
                 return Rehearsed()
             case CeilingsRequest():
+                self.meter.begin("ceilings")
                 return CeilingsMeasured(ceilings=peaks(request.hardware))
             case AuditRequest():
                 return self._audit(request)
             case DispatchRequest():
                 return self._dispatch(request)
+            case BuildRequest():
+                return self._build(request)
             case BaselineRequest():
                 return self._baseline(request)
             case JudgeRequest():
@@ -93,6 +105,7 @@ class Desk:
     def _audit(self, request: AuditRequest) -> Audited:
         task, hardware, rules = request.task, request.hardware, request.rules
         self._say("the reference runs", rules.reference_s, "reference")
+        self.meter.begin("audit")
         try:
             needs = needs_of(task, hardware, rules)
             if (refusal := refusal_for(task, needs, hardware.name)) is not None:
@@ -121,11 +134,28 @@ class Desk:
             self.retire = poisoned(hardware.kind)
         return DispatchSeen(kernels=kernels, needs=needs)
 
+    def _build(self, request: BuildRequest) -> BuiltElsewhere | BaselineMeasured:
+        name, rules = request.name, request.rules
+        self._say(f"{name} is built", rules.baseline_s, "reference", name)
+        self.meter.begin(f"baselines: build {name}")
+        try:
+            bench = self._at(request.task, request.hardware, rules, request.seed).bench
+            compiled(bench, name)(bench.draw(Draw("task", request.seed)))
+        except Exception as error:  # torch.compile raises nearly every class there is
+            words = " ".join(str(error).split())[:300] or type(error).__name__
+            return BaselineMeasured(baseline=Baseline(name=name, failure=words))
+        finally:
+            self.retire = poisoned(request.hardware.kind)
+        return BuiltElsewhere()
+
     def _baseline(self, request: BaselineRequest) -> BaselineMeasured:
         self._say(f"{request.name} runs", request.rules.baseline_s, "reference", request.name)
         try:
+            self.meter.begin("baselines: inputs")
+            self._take_over(request.compiled)
             station = self._at(request.task, request.hardware, request.rules, request.seed)
-            return BaselineMeasured(baseline=_measure(station, request.name))
+            _ = station.harness
+            return BaselineMeasured(baseline=_measure(station, request.name, self.meter))
         except (BaselineFailedError, RefusedError) as failed:
             return BaselineMeasured(baseline=Baseline(name=request.name, failure=str(failed)))
         except (MemoryError, RuntimeError) as error:
@@ -136,14 +166,18 @@ class Desk:
 
     def _judge(self, request: JudgeRequest) -> Judged:
         self._say("the reference is built", request.rules.reference_s, "reference")
+        self.meter.begin(f"{request.effort}: reference")
+        self._take_over(request.compiled)
         station = self._at(request.task, request.hardware, request.rules, request.seed)
         try:
-            return Judged(evaluation=Ladder(station, request, self._announce).climb())
+            ladder = Ladder(station, request, self._announce, self.meter)
+            return Judged(evaluation=ladder.climb())
         finally:
             self.retire = poisoned(request.hardware.kind)
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         self._say("the candidate is profiled", request.rules.profile_s, "candidate")
+        self.meter.begin("profile: times")
         try:
             station = self._at(request.task, request.hardware, request.rules, request.seed)
             return profiled(station, request)
@@ -164,6 +198,7 @@ class Desk:
 
     def _hold_out(self, request: HoldoutRequest) -> ShapesTried:
         rules = request.rules
+        self.meter.begin("certify: other shapes")
         station = self._at(request.task, request.hardware, rules, request.seed)
         try:
             found = held_out(
@@ -186,6 +221,10 @@ class Desk:
         except (RefusedError, MemoryError, RuntimeError) as error:
             return LaunchesRecorded(problem=" ".join(str(error).split())[:200] or "out of memory")
 
+    def _take_over(self, folders: Sequence[Path]) -> None:
+        take_over([folder for folder in folders if folder not in self._taken])
+        self._taken.update(folders)
+
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> Station:
         """The station of this task, a new one when the last request was about another."""
         known = self._station
@@ -204,9 +243,11 @@ class Desk:
         self._announce(Stage(words=words, limit_s=limit_s, blame=blame, baseline=baseline))
 
 
-def _measure(station: Station, name: str) -> Baseline:
+def _measure(station: Station, name: str, meter: Meter) -> Baseline:
     rules = station.bench.rules
+    meter.begin(f"baselines: build {name}")
     call = station.baselines.get(name)
+    meter.begin(f"baselines: time {name}")
     notes: tuple[str, ...] = ()
     noise: float | None = None
     if name == "eager":

@@ -6,6 +6,7 @@ Each rung can end it; what is known by then is in the evaluation.
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import get_args
 
 import torch
@@ -29,6 +30,7 @@ from tools.evaluate.judge.speed_of_light import impossible
 from tools.evaluate.judge.trials import Trials, plan_runner
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.messages import JudgeRequest, Stage
+from tools.evaluate.metering import Meter
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.worker.station import Station
 from tools.nouns import (
@@ -51,8 +53,13 @@ class Ladder:
     """One candidate's way up."""
 
     def __init__(
-        self, station: Station, request: JudgeRequest, announce: Callable[[Stage], None]
+        self,
+        station: Station,
+        request: JudgeRequest,
+        announce: Callable[[Stage], None],
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._station = station
         self._request = request
         self._announce = announce
@@ -97,6 +104,7 @@ class Ladder:
         except RefusedError as refused:
             return self._verification(Verdict.CRASHED, f"the reference itself failed: {refused}")
         if self._rules.has(Defence.NULLS):
+            self._begin("nulls")
             self._not_verified += self._station.nulls
         if off := self._rules.switched_off:
             self._not_verified.append(f"anything by {', '.join(off)}: switched off for a test")
@@ -108,10 +116,12 @@ class Ladder:
         request, bench = self._request, self._station.bench
         poisoned = self._rules.has(Defence.POISON)
         memory = GuardedMemory(bench.device, bench.rules.guard_bytes, poisoned=poisoned)
+        self._begin("load")
         runner = plan_runner(bench, request.candidate, request.built, memory)
         trials = Trials(bench, memory, runner, self._candidate_runs)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
+            self._begin(f"verify {draw.distribution}")
             try:
                 trials.run(
                     draw,
@@ -137,6 +147,7 @@ class Ladder:
             return Precision(label=task_precision(request.task))
         if request.effort == "screen" and not lower_precisions(request.task, request.candidate):
             return self._precision
+        self._begin("digits")
         seed = fresh_seed(request.seed, "digits")
         return measured(trials, bench, request.candidate, seed, self._reference_runs)
 
@@ -175,6 +186,7 @@ class Ladder:
 
     def _time(self, evaluation: Evaluation) -> Evaluation:
         bench, request = self._station.bench, self._request
+        self._begin("inputs")
         runner = PlanRunner(request.candidate, request.built, bench.device)
         weights = {name: value.clone() for name, value in bench.reference.weights().items()}
         self._candidate_runs("the candidate prepares")
@@ -190,7 +202,9 @@ class Ladder:
         self._candidate_runs("the candidate is timed", often=True)
         launches = runner.launches(harness.sets[0], weights)
         evaluation = evaluation.model_copy(update={"launches": launches})
+        self._begin("coverage")
         share, method = self._coverage(weights)
+        self._begin("time alone")
         inspection = Inspection(
             bench,
             weights,
@@ -275,14 +289,16 @@ class Ladder:
         notes: tuple[str, ...] = ()
         if self._station.bench.device == "cuda" and screen.median_ms < self._rules.graph_below_ms:
             self._candidate_runs("the candidate is captured as a graph")
+            self._begin("capture")
             replayed = self._inspected(harness.as_graph(call))
             if replayed is not None:
                 notes = (f"graph replays; called one by one: {screen.median_ms:.4f} ms",)
         found: list[Comparison] = []
-        for name in self._request.compare_to:
+        for name in self._hardest_first():
             if (baseline := self._baseline(name, as_graph=replayed is not None)) is None:
                 continue
             self._candidate_runs(f"the candidate is timed beside {name}", often=True)
+            self._begin(f"against {name}")
             comparison = harness.compare(
                 name,
                 baseline,
@@ -291,17 +307,30 @@ class Ladder:
                 notes=notes,
                 queued=replayed is not None,
                 noise=self._request.baselines.noise if self._request.baselines else 0.0,
+                beyond=min((item.ci95_high for item in found), default=inf),
             )
             found.append(comparison)
+        found.sort(key=lambda item: self._request.compare_to.index(item.baseline))
         if replayed is not None and found:
             in_graphs = min(item.candidate_ms for item in found)
             self._launch_ms = max(0.0, screen.median_ms - in_graphs)
         return tuple(found)
 
+    def _hardest_first(self) -> list[str]:
+        """Those whose times are known, the fastest first, then those that nobody has timed yet.
+
+        What is certainly slower than one that was compared is soon done with.
+        """
+        known = self._request.baselines.items if self._request.baselines else ()
+        medians = {i.name: i.measurement.median_ms for i in known if i.measurement is not None}
+        return sorted(self._request.compare_to, key=lambda name: medians.get(name, inf))
+
     def _modes(self, call: Timed) -> tuple[ModeTiming, ...]:
         """A finalist under other loads, beside the best baseline; not the headline."""
         known = self._request.baselines
         if self._request.effort != "certify" or known is None:
+            return ()
+        if self._rules.evidence == "timing":
             return ()
         name = known.best.name
         baseline = self._baseline(name, as_graph=False)
@@ -310,6 +339,7 @@ class Ladder:
         found = []
         for mode in get_args(Mode):
             self._candidate_runs(f"the candidate is timed in {mode} mode", often=True)
+            self._begin(f"{mode} mode")
             seconds, noise = self._rules.mode_s, known.noise
             compared = self._station.harness.compare(
                 name, baseline, call, seconds=seconds, noise=noise, mode=mode
@@ -324,6 +354,7 @@ class Ladder:
     def _baseline(self, name: str, *, as_graph: bool) -> Timed | None:
         limit = self._rules.max_autotune_s if "max" in name else self._rules.baseline_s
         self._say(f"{name} is made", limit, baseline=name)
+        self._begin(f"build {name}")
         try:
             call = self._station.baselines.get(name)
         except BaselineFailedError:
@@ -334,6 +365,9 @@ class Ladder:
 
     def _seconds(self) -> float:
         return self._rules.certify_s if self._request.effort == "certify" else self._rules.precise_s
+
+    def _begin(self, step: str) -> None:
+        self._meter.begin(f"{self._request.effort}: {step}")
 
     def _spent(self, stage: str, start: float) -> StageTimes:
         self._stages = self._stages.model_copy(update={stage: time.perf_counter() - start})

@@ -47,4 +47,4 @@ def _reply(desk: Desk, request: Request) -> Reply:
             words=f"{type(error).__name__} in a worker answering {request.kind!r}: {error}",
             detail=traceback.format_exc(),
         )
-    return Reply(answer=answer, retire=desk.retire)
+    return Reply(answer=answer, retire=desk.retire, phases=desk.meter.taken())

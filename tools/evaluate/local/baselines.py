@@ -1,0 +1,82 @@
+"""What PyTorch itself does with a task on this machine, measured once a task and remembered."""
+
+from tools.evaluate.executor import Effort
+from tools.evaluate.local.builder import COMPILED, Builder, Making
+from tools.evaluate.local.workshop import Workshop, expect, readable
+from tools.evaluate.messages import BaselineMeasured, BaselineRequest
+from tools.evaluate.process.ended import Ended
+from tools.nouns import Baseline, Baselines, Refusal, Task
+
+STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
+CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
+
+
+class KnownBaselines:
+    """The baselines of every task that was asked about, and which of them cannot be made."""
+
+    def __init__(self, shop: Workshop, builder: Builder) -> None:
+        self._shop = shop
+        self._builder = builder
+        self._known: dict[str, Baselines] = {}
+        self._unmakeable: set[tuple[str, str]] = set()
+
+    def of(self, task: Task) -> Baselines | None:
+        """What is known of a task's."""
+        return self._known.get(task_key(task))
+
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Take baselines that an earlier session measured as known; they are made when needed."""
+        self._known[task_key(task)] = baselines
+
+    async def measured(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
+        """Measure those that are not known yet; a Refusal where not even eager runs."""
+        names = STANDARD[self._shop.device]
+        await self._shop.hardware()
+        async with self._shop.lease:
+            for name in names[:1] if eager_only else names:
+                known = self.of(task) or Baselines(items=())
+                if known.named(name) is not None:
+                    continue
+                item = await self._measure(task, name)
+                if name == "eager" and item.measurement is None:
+                    return Refusal(sentence=f"{task.name} does not run: {item.failure}.")
+                self.remember(task, Baselines(items=(*known.items, item)))
+        return self._known[task_key(task)]
+
+    def to_compare(self, task: Task, effort: Effort) -> tuple[str, ...]:
+        """Those that a candidate is timed beside at that effort."""
+        known = self.of(task)
+        if effort == "screen" or known is None:
+            return ()
+        names = [item.name for item in known.items if item.measurement is not None]
+        names += CERTIFY[self._shop.device] if effort == "certify" else ()
+        return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
+
+    def give_up(self, task: Task, name: str) -> None:
+        """One that costs its worker is not tried again."""
+        self._unmakeable.add((task_key(task), name))
+
+    async def _measure(self, task: Task, name: str) -> Baseline:
+        shop, making = self._shop, Making()
+        if name in COMPILED:
+            making = await self._builder.build(task, name, readable(task))
+            if making.ended:
+                return Baseline(name=name, failure=making.ended)
+        request = BaselineRequest(
+            task=task,
+            hardware=await shop.hardware(),
+            rules=shop.rules,
+            name=name,
+            seed=shop.fresh_seed(task, name),
+            compiled=self._builder.lying(task),
+        )
+        reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
+        if isinstance(reply, Ended):
+            return Baseline(name=name, failure=f"{name} {reply.words}")
+        found = expect(reply, BaselineMeasured).baseline
+        return found.model_copy(update={"setup_s": found.setup_s + making.seconds})
+
+
+def task_key(task: Task) -> str:
+    """What tells tasks apart: the file's content, the entry and the inputs."""
+    return "|".join((task.source_sha256, task.entry, *task.input_override))

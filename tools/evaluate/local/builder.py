@@ -1,0 +1,110 @@
+"""torch.compile's baselines, built once a task in processes that no candidate ever saw.
+
+Inductor keeps what it compiles in a folder, and whoever can write there can make the baseline slow.
+So a candidate's worker has a folder of its own, which goes with it, and what was built cleanly lies
+in another one, which workers can read and none can write: they copy it before they compile, and
+find most of the work done. The process that read the file builds it too where it is still there.
+Not covered: workers that stood ready before there was an executor; they build for themselves.
+"""
+
+import asyncio
+import contextlib
+from hashlib import sha256
+from pathlib import Path
+
+from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.worker import WorkerProcess
+from tools.nouns import Task
+from tools.nouns.value import Value
+
+COMPILED = frozenset({"compile", "max-autotune"})
+# Processes that have read a file and wait to build for it; the one of the present task is among
+# them even where the next file is read beside it.
+_KEPT = 2
+_CACHES = ("inductor", "triton")
+
+
+class Making(Value):
+    """What building one baseline took; `ended` says how a process was lost over it, "" if not."""
+
+    seconds: float = 0.0
+    ended: str = ""
+
+
+class Builder:
+    """Builds baselines of tasks, each once, and knows where they lie."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._readers: dict[str, WorkerProcess] = {}
+        self._made: dict[tuple[str, str], Making] = {}
+
+    async def adopt(self, path: str, reader: WorkerProcess) -> None:
+        """Keep the process that read a file, which nothing but that file has run in."""
+        old = [self._readers.pop(path)] if path in self._readers else []
+        self._readers[path] = reader
+        while len(self._readers) > _KEPT:
+            old.append(self._readers.pop(next(iter(self._readers))))
+        await asyncio.gather(*map(self._shop.keeper.end, old))
+
+    async def build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
+        """Build one of `COMPILED`; whoever asks holds the lease.
+
+        What cannot be built is left to the worker that wants it, which says why.
+        """
+        key = (_digest(task), name)
+        if key not in self._made:
+            self._made[key] = await self._build(task, name, readable)
+        return self._made[key]
+
+    def lying(self, task: Task) -> tuple[Path, ...]:
+        """The folders with what was built for a task."""
+        return tuple(sorted((self._shop.keeper.built / _digest(task)).glob("*")))
+
+    async def aclose(self) -> None:
+        """End the processes that wait."""
+        readers, self._readers = tuple(self._readers.values()), {}
+        await asyncio.gather(*(worker.aclose() for worker in readers))
+
+    async def _build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
+        shop = self._shop
+        request = BuildRequest(
+            task=task,
+            hardware=await shop.hardware(),
+            rules=shop.rules,
+            name=name,
+            seed=shop.seed,
+        )
+        limit_s = shop.rules.max_autotune_s if "max" in name else shop.rules.baseline_s
+        worker = self._readers.pop(task.path, None)
+        if worker is None or not worker.alive:
+            worker = await shop.keeper.apart("build", readable)
+        try:
+            reply = await worker.ask(request, limit_s)
+        finally:
+            await shop.keeper.end(worker)
+        if isinstance(reply, Ended):
+            return Making(ended=f"{name} {reply.words}")
+        shop.note(task.path, *reply.phases)
+        if isinstance(reply.answer, BuiltElsewhere):
+            _move(worker.scratch, shop.keeper.built / _digest(task) / name)
+        return Making(seconds=_seconds(reply))
+
+
+def _digest(task: Task) -> str:
+    text = "|".join((task.source_sha256, task.entry, *task.input_override))
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _seconds(reply: Reply) -> float:
+    return sum(phase.seconds for phase in reply.phases)
+
+
+def _move(scratch: Path, place: Path) -> None:
+    """Rename, and never follow or read: what lies there was written by a user's file."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name in _CACHES:
+        with contextlib.suppress(OSError):
+            (scratch / name).rename(place / name)

@@ -1,0 +1,131 @@
+"""One candidate judged by this machine's workers, and a finalist as closely as can be.
+
+A finalist has a process of its own, which no other candidate ever saw; what is too good to be
+believed has two. After that come other shapes, over which its worker may be lost, and on a GPU
+the sanitizer.
+"""
+
+from tools.compile import Built
+from tools.evaluate.defences import Defence
+from tools.evaluate.endings import accompanied, evaluation_of, isolated
+from tools.evaluate.executor import Effort
+from tools.evaluate.local.baselines import KnownBaselines, task_key
+from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.workshop import Workshop, expect, readable
+from tools.evaluate.messages import HoldoutRequest, Judged, JudgeRequest, Reply, ShapesTried
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.quarantine import cautious, suspicious
+from tools.evaluate.sanitizing import sanitized
+from tools.nouns import Candidate, Evaluation, Task, Verdict
+
+
+class Certification:
+    """Takes compiled candidates up the ladder; keeps the best time of every task."""
+
+    def __init__(self, shop: Workshop, baselines: KnownBaselines, builder: Builder) -> None:
+        self._shop = shop
+        self._builder = builder
+        self._baselines = baselines
+        self._best_ms: dict[str, float] = {}
+
+    async def judged(
+        self, task: Task, candidate: Candidate, built: Built, effort: Effort
+    ) -> Evaluation:
+        """Verify and time a candidate."""
+        request = JudgeRequest(
+            task=task,
+            hardware=await self._shop.hardware(),
+            rules=self._shop.rules,
+            candidate=candidate,
+            built=built,
+            effort=effort,
+            seed=self._shop.fresh_seed(task, candidate.id),
+            baselines=self._baselines.of(task),
+            compare_to=self._baselines.to_compare(task, effort),
+            best_ms=self._best_ms.get(task_key(task)),
+            compiled=self._builder.lying(task) if effort != "screen" else (),
+        )
+        async with self._shop.lease:
+            if effort == "certify":
+                evaluation = await self._certified(request)
+            else:
+                evaluation = await self._climb(request)
+        self._note_best(task, evaluation)
+        return evaluation
+
+    async def _certified(self, request: JudgeRequest) -> Evaluation:
+        evaluation = await self._fresh(request)
+        if suspicious(evaluation, self._shop.rules):
+            # Once more in another fresh process on other values; the worse one counts.
+            seed = self._shop.fresh_seed(request.task, request.candidate.id)
+            again = request.model_copy(update={"seed": seed})
+            evaluation = cautious(evaluation, await self._fresh(again))
+        evaluation = await self._hold_out(request, evaluation)
+        return await self._sanitize(request, evaluation)
+
+    async def _fresh(self, request: JudgeRequest) -> Evaluation:
+        await self._shop.keeper.renew()
+        return await self._climb(request)
+
+    async def _climb(self, request: JudgeRequest) -> Evaluation:
+        """One trip up the ladder; a worker that is lost on the way is explained."""
+        shop = self._shop
+        reads = (*readable(request.task), request.built.artifact.parents[1])
+        while True:
+            reply = await shop.ask(request.task, request, shop.rules.reference_s, reads)
+            if isinstance(reply, Reply):
+                evaluation = expect(reply, Judged).evaluation
+                evaluation = accompanied(evaluation, shop.keeper.company())
+                return isolated(evaluation, shop.isolation)
+            baseline = reply.stage.baseline if reply.stage else ""
+            if baseline in request.compare_to:
+                # Not the candidate's fault: go on without that baseline.
+                self._baselines.give_up(request.task, baseline)
+                left = tuple(name for name in request.compare_to if name != baseline)
+                request = request.model_copy(update={"compare_to": left})
+            elif reply.how != "exited" or shop.keeper.questions <= 1:
+                return evaluation_of(request, reply, shop.isolation)
+            # An older worker may have died of what an earlier candidate did to its memory.
+
+    async def _hold_out(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
+        """Try a correct candidate on other shapes; its worker may be lost over it."""
+        rules = self._shop.rules
+        if found.verdict is not Verdict.CORRECT or not rules.has(Defence.HOLDOUT_SHAPES):
+            return found
+        asked = HoldoutRequest(
+            task=request.task,
+            hardware=request.hardware,
+            rules=request.rules,
+            candidate=request.candidate,
+            built=request.built,
+            seed=request.seed,
+        )
+        reply = await self._shop.ask(request.task, asked, rules.reference_s)
+        if isinstance(reply, Ended):
+            when = f", while {reply.stage.words}" if reply.stage else ""
+            words = f"this shape only: on another one it {reply.words}{when}"
+        else:
+            words = expect(reply, ShapesTried).words
+        checked = found.verification.model_copy(update={"shapes": words})
+        return found.model_copy(update={"verification": checked})
+
+    async def _sanitize(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
+        """What compute-sanitizer says of a finalist on a GPU."""
+        shop = self._shop
+        wanted = shop.rules.has(Defence.SANITIZER) and request.hardware.kind == "cuda"
+        if found.verdict is not Verdict.CORRECT or not wanted:
+            return found
+        if shop.rules.evidence == "timing":
+            checked = found.verification
+            missing = (*checked.not_verified, "memory errors and races: the sanitizer was left out")
+            left_out = checked.model_copy(update={"not_verified": missing})
+            return found.model_copy(update={"verification": left_out})
+        with shop.noting(request.task.path, "certify: sanitizer"):
+            return await sanitized(request, found, shop.scratch / "sanitize")
+
+    def _note_best(self, task: Task, evaluation: Evaluation) -> None:
+        if evaluation.verification.apart:
+            return  # what computes in less sets no mark for the others
+        if evaluation.verdict == "correct" and (taken := evaluation.median_ms) is not None:
+            key = task_key(task)
+            self._best_ms[key] = min(taken, self._best_ms.get(key, taken))

@@ -1,0 +1,201 @@
+"""The executor of this machine: one persistent worker process a device, replaced when lost.
+
+Compiling runs in parallel outside the device's lease; verifying and timing inside it, one
+candidate at a time. Workers run behind the wall that works here; `isolation` says which it is.
+"""
+
+import asyncio
+from pathlib import Path
+
+from profiles.load import Hardware
+from tools.compile import CompileFailure, compile_candidate
+from tools.evaluate.defences import Defence
+from tools.evaluate.endings import not_compiled
+from tools.evaluate.executor import Effort
+from tools.evaluate.foreign.check import Courthouse
+from tools.evaluate.foreign.request import Foreign, ForeignRequest
+from tools.evaluate.local.baselines import CERTIFY, STANDARD, KnownBaselines
+from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.certification import Certification
+from tools.evaluate.local.profiles import Profiles
+from tools.evaluate.local.reading import Reading
+from tools.evaluate.local.workshop import Workshop, readable
+from tools.evaluate.messages import DispatchSeen
+from tools.evaluate.process.line import Lease
+from tools.evaluate.process.spares import Spares
+from tools.evaluate.process.walls import standing
+from tools.evaluate.rules import Rules
+from tools.hardware import detect
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    Evaluation,
+    Isolation,
+    Phase,
+    Profile,
+    Refusal,
+    Task,
+    TracePolicy,
+)
+
+
+class LocalExecutor:
+    """The executor of this machine. Close it with `aclose`; a closed one starts no worker."""
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        scratch: Path,
+        *,
+        seed: int,
+        rules: Rules,
+        lease: Lease | None = None,
+        spares: Spares | None = None,
+    ) -> None:
+        self.rules = rules
+        self._shop = Workshop(hardware, scratch, seed=seed, rules=rules, lease=lease, spares=spares)
+        self._builder = Builder(self._shop)
+        self._reading = Reading(self._shop, self._builder)
+        self._baselines = KnownBaselines(self._shop, self._builder)
+        self._certification = Certification(self._shop, self._baselines, self._builder)
+        self._profiles = Profiles(self._shop)
+        self._courthouse = Courthouse(scratch, hardware.kind)
+
+    @classmethod
+    def create(
+        cls,
+        target: str,
+        scratch: Path,
+        seed: int = 0,
+        rules: Rules | None = None,
+        lease: Lease | None = None,
+        spares: Spares | None = None,
+    ) -> "LocalExecutor":
+        """An executor for `auto`, `cuda` or `cpu`; starts nothing yet.
+
+        Args:
+            target: which device.
+            scratch: a folder of its own, for compiled graphs and other caches.
+            seed: every draw of inputs and weights follows from it.
+            rules: the judge's figures, if not the defaults.
+            lease: the device's, shared with the other executors of one program.
+            spares: workers that stand ready, likewise shared.
+
+        Raises:
+            ValueError: the target or the wished isolation is unknown.
+            EnvironmentLacksError: there is no such device, or no wall where one is demanded.
+        """
+        hardware = detect(target)
+        rules = rules or Rules()
+        standing(rules, hardware.kind)  # what is missing is said before anything is spent
+        return cls(
+            hardware,
+            scratch.absolute(),
+            seed=seed,
+            rules=rules,
+            lease=lease,
+            spares=spares,
+        )
+
+    @property
+    def scratch(self) -> Path:
+        """Where its processes have their folders."""
+        return self._shop.scratch
+
+    @property
+    def isolation(self) -> Isolation:
+        """How workers are kept apart."""
+        return self._shop.isolation
+
+    @property
+    def together(self) -> bool:
+        """A trip costs nothing here: ask for one thing after another, and learn in between."""
+        return False
+
+    def warm(self) -> None:
+        """Start the worker in the background, as it will be asked soon."""
+        self._shop.keeper.warm()
+
+    async def hardware(self) -> Hardware:
+        """The device, with ceilings measured in a worker unless they are known already."""
+        return await self._shop.hardware()
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Read a user's file in a worker of its own, then see whether the task proves anything."""
+        return await self._reading.trace(path, policy)
+
+    async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Turn a user's file into a task, and leave open whether that proves anything."""
+        return await self._reading.read(path, policy)
+
+    async def audit(self, task: Task) -> Task | Refusal:
+        """Run the task on the device it is for, and badge it where being right proves little."""
+        return await self._reading.audit(task)
+
+    async def dispatch(self, task: Task) -> DispatchSeen:
+        """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
+        return await self._reading.dispatch(task)
+
+    async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
+        """Measure eager and torch.compile (on a GPU also a CUDA graph), each once a task."""
+        return await self._baselines.measured(task, eager_only=eager_only)
+
+    def remember(self, task: Task, baselines: Baselines) -> None:
+        """Take baselines that an earlier session measured as known; they are made when needed."""
+        self._baselines.remember(task, baselines)
+
+    def reseed(self, seed: int) -> None:
+        """Let every draw from now on follow from another seed."""
+        self._shop.reseed(seed)
+
+    def spent(self, path: str) -> tuple[Phase, ...]:
+        """Where the time of a file went since this was last asked; lost questions are left out."""
+        return self._shop.spent(path)
+
+    async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+        """Compile, verify and time one candidate; every failure of it is an evaluation."""
+        hardware = await self.hardware()
+        if effort != "screen":
+            await self.baselines(task)
+        built = await compile_candidate(
+            candidate,
+            architecture=hardware.architecture,
+            timeout_s=self.rules.compile_s,
+            contract=self.rules.has(Defence.ALLOW_LIST),
+        )
+        self._shop.note(task.path, Phase(name="compile: candidates", seconds=built.seconds))
+        if isinstance(built, CompileFailure):
+            return not_compiled(candidate, built, self.isolation)
+        if effort == "precise" and hardware.kind == "cuda":
+            # A finalist will want a process of its own; on a CPU its start would disturb the times.
+            self._shop.keeper.prepare((*readable(task), built.artifact.parents[1]))
+        return await self._certification.judged(task, candidate, built, effort)
+
+    async def profile(self, task: Task, candidate: Candidate) -> Profile:
+        """Where a call's time goes, and hardware counters where they can be read."""
+        return await self._profiles.of(task, candidate)
+
+    async def check_foreign(
+        self, task: Task, foreign: Foreign, *, timed: bool = True
+    ) -> Evaluation:
+        """Verify foreign code in a guest and time it, as a finalist of a search would be."""
+        hardware = await self.hardware()
+        request = ForeignRequest(
+            task=task,
+            hardware=hardware,
+            rules=self.rules,
+            foreign=foreign,
+            seed=self._shop.fresh_seed(task, foreign.name),
+            compare_to=(*STANDARD[hardware.kind], *CERTIFY[hardware.kind]) if timed else (),
+        )
+        async with self._shop.lease:
+            return await self._courthouse.judge(request)
+
+    async def aclose(self) -> None:
+        """End every process."""
+        await asyncio.gather(
+            self._builder.aclose(),
+            self._shop.aclose(),
+            self._profiles.aclose(),
+            self._courthouse.aclose(),
+        )

@@ -1,0 +1,52 @@
+"""Where a candidate's call spends its time, and hardware counters where they can be read."""
+
+import time
+
+from tools.compile import CompileFailure, compile_candidate
+from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.messages import ProfileRequest
+from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.profiling.local import not_profiled, profile_here
+from tools.evaluate.seeds import fresh_seed
+from tools.nouns import Candidate, Phase, Profile, Task
+from tools.profile.code import code_evidence
+
+
+class Profiles:
+    """Profiles candidates, in a worker beside the judge's where a profiler would slow that down."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        aside = shop.scratch / "aside"
+        self._aside = Keeper(aside, shop.rules, shop.device, shop.lease)
+
+    async def of(self, task: Task, candidate: Candidate) -> Profile:
+        """Everything that can be measured of a candidate here."""
+        shop = self._shop
+        hardware = await shop.hardware()
+        built = await compile_candidate(
+            candidate, architecture=hardware.architecture, timeout_s=shop.rules.compile_s
+        )
+        if isinstance(built, CompileFailure):
+            return not_profiled(candidate, built)
+        request = ProfileRequest(
+            task=task,
+            hardware=hardware,
+            rules=shop.rules,
+            candidate=candidate,
+            built=built,
+            seed=fresh_seed(shop.seed, task.source_sha256, candidate.id, "profile"),
+        )
+        start = time.perf_counter()
+        code = await code_evidence(candidate, hardware)
+        reading_s = time.perf_counter() - start
+        async with shop.lease:
+            folder = shop.scratch / "profiles"
+            found = await profile_here(request, shop.keeper, self._aside, folder)
+        seconds = found.seconds + reading_s
+        shop.note(task.path, Phase(name="profile: all", seconds=seconds))
+        return found.model_copy(update={"code": code, "seconds": seconds})
+
+    async def aclose(self) -> None:
+        """End the worker beside the judge's."""
+        await self._aside.aclose()

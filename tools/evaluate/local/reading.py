@@ -1,0 +1,115 @@
+"""What a file is, and whether being right on it proves anything."""
+
+from pathlib import Path
+
+from tools.evaluate.endings import refusal_of
+from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.workshop import Workshop, expect, readable
+from tools.evaluate.messages import (
+    Audited,
+    AuditRequest,
+    DispatchRequest,
+    DispatchSeen,
+    Reply,
+    Traced,
+    TraceRequest,
+)
+from tools.evaluate.process.beside import beside
+from tools.evaluate.process.ended import Ended
+from tools.nouns import Doubt, Refusal, Task, TracePolicy
+from tools.tasks import read_source
+
+
+class Reading:
+    """Turns files into tasks, audits them, and lists what PyTorch runs for them."""
+
+    def __init__(self, shop: Workshop, builder: Builder) -> None:
+        self._shop = shop
+        self._builder = builder
+
+    async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Read a file in a worker of its own, then see whether the task proves anything."""
+        source = read_source(path)
+        if isinstance(source, Refusal):
+            return source
+        self._shop.keeper.warm()
+        task = await self._read(source, path, policy)
+        return await self.audit(task) if isinstance(task, Task) else task
+
+    async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Turn a file into a task, and leave open whether that proves anything."""
+        source = read_source(path)
+        return source if isinstance(source, Refusal) else await self._read(source, path, policy)
+
+    async def audit(self, task: Task) -> Task | Refusal:
+        """Run the task on the device it is for, and badge it where being right proves little."""
+        shop = self._shop
+        request = AuditRequest(
+            task=task,
+            hardware=await shop.hardware(),
+            rules=shop.rules,
+            seed=shop.fresh_seed(task, "audit"),
+        )
+        async with shop.lease:
+            reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
+        if isinstance(reply, Ended):
+            return refusal_of(reply, f"running {task.name}")
+        audited = expect(reply, Audited)
+        return audited.refusal or _badged(task, audited)
+
+    async def dispatch(self, task: Task) -> DispatchSeen:
+        """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
+        shop = self._shop
+        request = DispatchRequest(
+            task=task,
+            hardware=await shop.hardware(),
+            rules=shop.rules,
+            seed=shop.fresh_seed(task, "dispatch"),
+        )
+        async with shop.lease, shop.keeper.short_lived("dispatch") as worker:
+            reply = await worker.ask(request, shop.rules.reference_s)
+        if isinstance(reply, Ended):
+            return DispatchSeen(failure=refusal_of(reply, f"profiling {task.name}").sentence)
+        return expect(reply, DispatchSeen)
+
+    async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
+        shop, limit_s = self._shop, policy.timeout_s
+        request = TraceRequest(source=source, path=str(path), policy=policy)
+        with shop.noting(str(path), "read: worker and file"):
+            worker = await shop.keeper.apart("trace", beside(source, str(path)))
+            found: Task | Refusal | None = None
+            try:
+                found = _read_from(await worker.ask(request, limit_s), path)
+            finally:
+                if not isinstance(found, Task):
+                    await shop.keeper.end(worker)
+        if isinstance(found, Task):
+            await self._builder.adopt(str(path), worker)
+        return found
+
+
+def _read_from(reply: Reply | Ended, path: Path) -> Task | Refusal:
+    if isinstance(reply, Ended):
+        return refusal_of(reply, f"reading {path.name}")
+    traced = expect(reply, Traced).result
+    return _draws_random(traced) if isinstance(traced, Task) and traced.draws_random else traced
+
+
+def _badged(task: Task, audited: Audited) -> Task:
+    told = (*(badge.words for badge in audited.badges), *audited.notes)
+    update = {
+        "badges": (*task.badges, *audited.badges),
+        "warnings": (*task.warnings, *(words for words in told if words not in task.warnings)),
+    }
+    return task.model_copy(update=update)
+
+
+def _draws_random(task: Task) -> Refusal:
+    """Candidates draw in another order than PyTorch does, so fixing the generator is no help."""
+    reasons = {badge.name: badge.reason for badge in task.badges}
+    where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
+    also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
+    return Refusal(
+        sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
+        f"implementation could keep; call .eval() in the constructor{also}.",
+    )

@@ -1,0 +1,157 @@
+"""What every question on this machine shares: the device, its workers, its seeds, its account.
+
+Whoever asks holds the device's lease.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from profiles.load import Hardware
+from tools.evaluate.messages import (
+    Audited,
+    BaselineMeasured,
+    Broken,
+    CeilingsMeasured,
+    CeilingsRequest,
+    DispatchSeen,
+    Judged,
+    Reply,
+    Request,
+    ShapesTried,
+    Traced,
+)
+from tools.evaluate.process.beside import beside
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.line import Lease
+from tools.evaluate.process.spares import Spares
+from tools.evaluate.process.walls import standing
+from tools.evaluate.process.worker import WorkerBrokenError
+from tools.evaluate.rules import Rules
+from tools.evaluate.seeds import fresh_seed
+from tools.hardware import cached_ceilings, keep_ceilings
+from tools.nouns import Isolation, Phase, Task
+from tools.nouns.phase import together
+
+Expected = TypeVar("Expected", Traced, Audited, DispatchSeen, BaselineMeasured, Judged, ShapesTried)
+
+
+class Workshop:
+    """The workers of one device, and where their time went, by the task's file.
+
+    Args:
+        hardware: the device, perhaps without measured ceilings.
+        scratch: a folder of its own, for compiled graphs and other caches.
+        seed: every draw follows from it.
+        rules: the judge's figures.
+        lease: the device's, where several executors use one device.
+        spares: workers that stand ready, if there are any.
+    """
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        scratch: Path,
+        *,
+        seed: int,
+        rules: Rules,
+        lease: Lease | None,
+        spares: Spares | None,
+    ) -> None:
+        self.rules, self.scratch, self.seed = rules, scratch, seed
+        self.device = hardware.kind
+        lease = lease or asyncio.Lock()
+        # Of one's own there is none before a worker was lost.
+        self._spares = Spares(scratch / "spares", rules, lease, wanted=0, device=hardware.kind)
+        self.keeper = Keeper(scratch, rules, hardware.kind, lease, spares or self._spares)
+        self._known = hardware
+        self._trips = count()
+        self._phases: dict[str, list[Phase]] = {}
+
+    @property
+    def lease(self) -> Lease:
+        """The device's."""
+        return self.keeper.lease
+
+    @property
+    def isolation(self) -> Isolation:
+        """How workers are kept apart."""
+        return standing(self.rules, self.device).isolation
+
+    async def hardware(self) -> Hardware:
+        """The device, with ceilings measured in a worker unless they are known already."""
+        if not self._known.measured:
+            self._known = cached_ceilings(self._known) or await self._ceilings()
+        return self._known
+
+    def reseed(self, seed: int) -> None:
+        """Let every draw from now on follow from another seed."""
+        self.seed, self._trips = seed, count()
+
+    def fresh_seed(self, task: Task, what: str) -> int:
+        """Another seed for every question."""
+        return fresh_seed(self.seed, task.source_sha256, what, next(self._trips))
+
+    async def ask(
+        self, task: Task, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
+    ) -> Reply | Ended:
+        """A question about a task to the persistent worker."""
+        waited_s = self.keeper.waited_s
+        reply = await self.keeper.ask(request, limit_s, readable)
+        self._note_start(task.path, self.keeper.waited_s - waited_s)
+        if isinstance(reply, Reply):
+            self.note(task.path, *reply.phases)
+        return reply
+
+    def spent(self, path: str) -> tuple[Phase, ...]:
+        """Where the time of a file went since this was last asked, in order of first steps."""
+        return tuple(self._phases.pop(path, ()))
+
+    def note(self, path: str, *phases: Phase) -> None:
+        """Enter into a file's account."""
+        self._phases[path] = list(together((*self._phases.get(path, ()), *phases)))
+
+    @contextmanager
+    def noting(self, path: str, name: str) -> Iterator[None]:
+        """Enter what is done inside, by the wall's clock."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.note(path, Phase(name=name, seconds=time.perf_counter() - start))
+
+    def _note_start(self, path: str, seconds: float) -> None:
+        if seconds:
+            self.note(path, Phase(name="worker: start", seconds=seconds))
+
+    async def aclose(self) -> None:
+        """End the workers."""
+        await self._spares.aclose()
+        await self.keeper.aclose()
+
+    async def _ceilings(self) -> Hardware:
+        request = CeilingsRequest(hardware=self._known)
+        async with self.lease:
+            reply = await self.keeper.ask(request, self.rules.ceilings_s)
+        if isinstance(reply, Ended) or not isinstance(reply.answer, CeilingsMeasured):
+            return self._known  # its figures are then the data sheet's, and say so
+        return keep_ceilings(self._known, reply.answer.ceilings)
+
+
+def readable(task: Task) -> tuple[Path, ...]:
+    """What a worker must be able to read for a task."""
+    return beside(task.source, task.path)
+
+
+def expect(reply: Reply, kind: type[Expected]) -> Expected:
+    """The answer, which is of the expected kind or a confession."""
+    if isinstance(reply.answer, Broken):
+        raise WorkerBrokenError(f"{reply.answer.words}\n{reply.answer.detail}")
+    if not isinstance(reply.answer, kind):
+        raise WorkerBrokenError(f"a worker answered {reply.answer.kind!r} to another question")
+    return reply.answer
