@@ -1,5 +1,5 @@
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -9,7 +9,8 @@ from graphs.suite import Ground, Outcome, Terms, run_suite
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import EnvironmentLacksError, Executor
-from tools.nouns import Refusal, TracePolicy
+from tools.evaluate.rules import Depth, Rules
+from tools.nouns import Comparison, Refusal, TracePolicy
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
@@ -98,3 +99,23 @@ async def test_baselines_alone_write_no_candidate(
     assert [item.ended for item in found] == ["baselines"] * 3
     assert dict(found[0].baselines_ms) == {"eager": 2.5, "compile": 2.0}
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("evidence", "certified"), [("full", 2), ("timing", 1)])
+async def test_only_full_evidence_certifies_the_first_finalists_rivals(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path,
+    evidence: Depth, certified: int,
+) -> None:  # fmt: skip
+    @dataclass
+    class Alike(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        rules: Rules = field(default_factory=Rules)
+
+        def _comparisons(self, ms: float) -> tuple[Comparison, ...]:
+            apart = {"ci95_low": 1.05, "ci95_high": 9.0}  # from PyTorch, and not from each other
+            return tuple(item.model_copy(update=apart) for item in super()._comparisons(ms))
+
+    judge = Alike(rules=Rules(evidence=evidence))
+    profile = toy.PROFILE.model_copy(update={"finalists": 2})
+    (item,) = await outcomes(files[:1], profile, terms, ground(toy, tmp_path, judge))
+    assert item.ended == "searched", item.words
+    assert sum(effort == "certify" for _, effort in judge.asked) == certified

@@ -38,9 +38,10 @@ def get_inputs():
 """
 
 
-def graphs(folder: Path) -> set[str]:
-    """The compiled graphs in a cache of Inductor's."""
-    return {path.name for path in folder.glob("fxgraph/*/*")}
+def graphs(folder: Path) -> set[tuple[str, int]]:
+    """The compiled graphs in a cache of Inductor's, with when they were written."""
+    found = (path for path in folder.glob("fxgraph/*/*/*") if path.is_file())
+    return {(path.name, path.stat().st_mtime_ns) for path in found}
 
 
 def folders(place: Path) -> list[str]:

@@ -5,7 +5,8 @@
 the `workshop`: the device's workers and the account of where their time goes.
 """
 
-from tools.evaluate.local.baselines import CERTIFY, STANDARD, task_key
+from tools.evaluate.local.baselines import CERTIFY, STANDARD
 from tools.evaluate.local.executor import LocalExecutor
+from tools.evaluate.local.workshop import task_key
 
 __all__ = ["CERTIFY", "STANDARD", "LocalExecutor", "task_key"]

@@ -2,7 +2,7 @@
 
 from tools.evaluate.executor import Effort
 from tools.evaluate.local.builder import COMPILED, Builder, Making
-from tools.evaluate.local.workshop import Workshop, expect, readable
+from tools.evaluate.local.workshop import Workshop, expect, readable, task_key
 from tools.evaluate.messages import BaselineMeasured, BaselineRequest
 from tools.evaluate.process.ended import Ended
 from tools.nouns import Baseline, Baselines, Refusal, Task
@@ -75,8 +75,3 @@ class KnownBaselines:
             return Baseline(name=name, failure=f"{name} {reply.words}")
         found = expect(reply, BaselineMeasured).baseline
         return found.model_copy(update={"setup_s": found.setup_s + making.seconds})
-
-
-def task_key(task: Task) -> str:
-    """What tells tasks apart: the file's content, the entry and the inputs."""
-    return "|".join((task.source_sha256, task.entry, *task.input_override))

@@ -12,7 +12,7 @@ import contextlib
 from hashlib import sha256
 from pathlib import Path
 
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.local.workshop import Workshop, task_key
 from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerProcess
@@ -94,8 +94,7 @@ class Builder:
 
 
 def _digest(task: Task) -> str:
-    text = "|".join((task.source_sha256, task.entry, *task.input_override))
-    return sha256(text.encode()).hexdigest()[:16]
+    return sha256(task_key(task).encode()).hexdigest()[:16]
 
 
 def _seconds(reply: Reply) -> float:

@@ -9,9 +9,9 @@ from tools.compile import Built
 from tools.evaluate.defences import Defence
 from tools.evaluate.endings import accompanied, evaluation_of, isolated
 from tools.evaluate.executor import Effort
-from tools.evaluate.local.baselines import KnownBaselines, task_key
+from tools.evaluate.local.baselines import KnownBaselines
 from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.workshop import Workshop, expect, readable
+from tools.evaluate.local.workshop import Workshop, expect, readable, task_key
 from tools.evaluate.messages import HoldoutRequest, Judged, JudgeRequest, Reply, ShapesTried
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.quarantine import cautious, suspicious

@@ -143,6 +143,11 @@ class Workshop:
         return keep_ceilings(self._known, reply.answer.ceilings)
 
 
+def task_key(task: Task) -> str:
+    """What tells tasks apart: the file's content, the entry and the inputs."""
+    return "|".join((task.source_sha256, task.entry, *task.input_override))
+
+
 def readable(task: Task) -> tuple[Path, ...]:
     """What a worker must be able to read for a task."""
     return beside(task.source, task.path)
