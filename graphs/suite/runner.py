@@ -28,7 +28,6 @@ from tools.evaluate.executor import (
 )
 from tools.evaluate.rules import Rules
 from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy
-from tools.nouns.phase import together
 from tools.nouns.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.
@@ -212,8 +211,7 @@ class _One:
                 kernel = _sha256(standing.candidate.kernel + "\0" + standing.candidate.plan)
         return self._ended("searched").model_copy(
             update={
-                "phases": together((*summary.phases, *self._phases())),
-                # Once is enough in a line.
+                # The account stands in the line itself; once is enough.
                 "summary": summary.model_copy(update={"phases": ()}),
                 "run": summary.run,
                 "against": against,
@@ -235,12 +233,12 @@ class _One:
                 "warnings": self._task.warnings if self._task else (),
                 "badges": self._task.badges if self._task else (),
                 "seconds": time.monotonic() - self._began_s,
-                "phases": self._phases() if how != "searched" else (),
+                "phases": self._phases(),
             }
         )
 
     def _phases(self) -> tuple[Phase, ...]:
-        """What the judge's account has of the file since a search was summed up, if one was."""
+        """What the judge's account has of the file."""
         judge = self._judge
         return judge.spent(str(self._path)) if isinstance(judge, MeteredExecutor) else ()
 

@@ -125,7 +125,7 @@ class MeteredExecutor(Protocol):
     """An executor that keeps account of where its time goes."""
 
     def spent(self, path: str) -> tuple[Phase, ...]:
-        """The phases of a task's file since this was last asked; () for an unknown one."""
+        """The phases of a task's file since it was read; () for an unknown one."""
         ...
 
 

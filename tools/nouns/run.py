@@ -91,7 +91,7 @@ class Summary(Value):
 
     `usd` is None where no price is known; `calls` counts questions to models, `models` names them.
     `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
-    `phases` say where the judge's time of the last session went; () where it is far away.
+    `phases` say where the judge's time went since the file was read; () where it is far away.
     """
 
     run: str

@@ -4,7 +4,8 @@ Inductor keeps what it compiles in a folder, and whoever can write there can mak
 So a candidate's worker has a folder of its own, which goes with it, and what was built cleanly lies
 in another one, which workers can read and none can write: they copy it before they compile, and
 find most of the work done. The process that read the file builds it too where it is still there.
-Not covered: workers that stood ready before there was an executor; they build for themselves.
+Not covered: executors that share workers which stood ready before (the chat's): those have no such
+folder to read, and build for themselves.
 """
 
 import asyncio
@@ -43,6 +44,9 @@ class Builder:
 
     async def adopt(self, path: str, reader: WorkerProcess) -> None:
         """Keep the process that read a file, which nothing but that file has run in."""
+        if not self._shop.alone:
+            await self._shop.keeper.end(reader)
+            return
         old = [self._readers.pop(path)] if path in self._readers else []
         self._readers[path] = reader
         while len(self._readers) > _KEPT:
@@ -55,6 +59,8 @@ class Builder:
         What cannot be built is left to the worker that wants it, which says why.
         """
         key = (_digest(task), name)
+        if not self._shop.alone:
+            return Making()
         if key not in self._made:
             self._made[key] = await self._build(task, name, readable)
         return self._made[key]

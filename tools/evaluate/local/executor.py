@@ -149,7 +149,7 @@ class LocalExecutor:
         self._shop.reseed(seed)
 
     def spent(self, path: str) -> tuple[Phase, ...]:
-        """Where the time of a file went since this was last asked; lost questions are left out."""
+        """Where the time of a file went since it was read; lost questions are left out."""
         return self._shop.spent(path)
 
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:

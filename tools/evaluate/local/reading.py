@@ -75,6 +75,7 @@ class Reading:
     async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
         shop, limit_s = self._shop, policy.timeout_s
         request = TraceRequest(source=source, path=str(path), policy=policy)
+        shop.open_account(str(path))
         with shop.noting(str(path), "read: worker and file"):
             worker = await shop.keeper.apart("trace", beside(source, str(path)))
             found: Task | Refusal | None = None

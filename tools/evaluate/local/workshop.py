@@ -65,6 +65,8 @@ class Workshop:
     ) -> None:
         self.rules, self.scratch, self.seed = rules, scratch, seed
         self.device = hardware.kind
+        # Where several share a machine, no process of one waits for what it may be good for.
+        self.alone = spares is None
         lease = lease or asyncio.Lock()
         # Of one's own there is none before a worker was lost.
         self._spares = Spares(scratch / "spares", rules, lease, wanted=0, device=hardware.kind)
@@ -109,8 +111,12 @@ class Workshop:
         return reply
 
     def spent(self, path: str) -> tuple[Phase, ...]:
-        """Where the time of a file went since this was last asked, in order of first steps."""
-        return tuple(self._phases.pop(path, ()))
+        """Where the time of a file went since it was read, in the order of first steps."""
+        return tuple(self._phases.get(path, ()))
+
+    def open_account(self, path: str) -> None:
+        """Begin a file's account anew."""
+        self._phases.pop(path, None)
 
     def note(self, path: str, *phases: Phase) -> None:
         """Enter into a file's account."""
