@@ -5,6 +5,7 @@ candidate at a time. Workers run behind the wall that works here; `isolation` sa
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from profiles.load import Hardware
@@ -176,17 +177,31 @@ class LocalExecutor:
         return await self._profiles.of(task, candidate)
 
     async def check_foreign(
-        self, task: Task, foreign: Foreign, *, timed: bool = True
+        self,
+        task: Task,
+        foreign: Foreign,
+        *,
+        timed: bool = True,
+        against: Sequence[str] | None = None,
     ) -> Evaluation:
-        """Verify foreign code in a guest and time it, as a finalist of a search would be."""
+        """Verify foreign code in a guest and time it, as a finalist of a search would be.
+
+        Args:
+            task: what it is for.
+            foreign: the code.
+            timed: whether it is timed at all.
+            against: the baselines to time it beside, where not all of them.
+        """
         hardware = await self.hardware()
+        if against is None:
+            against = (*STANDARD[hardware.kind], *CERTIFY[hardware.kind])
         request = ForeignRequest(
             task=task,
             hardware=hardware,
             rules=self.rules,
             foreign=foreign,
             seed=self._shop.fresh_seed(task, foreign.name),
-            compare_to=(*STANDARD[hardware.kind], *CERTIFY[hardware.kind]) if timed else (),
+            compare_to=tuple(against) if timed else (),
         )
         async with self._shop.lease:
             return await self._courthouse.judge(request)
