@@ -1,9 +1,10 @@
 """One candidate judged by this machine's workers, and a finalist as closely as can be.
 
 A finalist has a process of its own, which no other candidate ever saw; what is too good to be
-believed has two. After that come other shapes, over which its worker may be lost, and on a GPU
-the sanitizer.
+believed has two. After that come other shapes, over which its worker may be lost, and a sanitizer.
 """
+
+from pathlib import Path
 
 from tools.compile import Built
 from tools.evaluate.defences import Defence
@@ -12,10 +13,20 @@ from tools.evaluate.executor import Effort
 from tools.evaluate.local.baselines import KnownBaselines
 from tools.evaluate.local.builder import Builder
 from tools.evaluate.local.workshop import Workshop, expect, readable, task_key
-from tools.evaluate.messages import HoldoutRequest, Judged, JudgeRequest, Reply, ShapesTried
+from tools.evaluate.messages import (
+    LAUNCHES,
+    HoldoutRequest,
+    Judged,
+    JudgeRequest,
+    LaunchesRecorded,
+    RecordRequest,
+    Reply,
+    ShapesTried,
+)
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.quarantine import cautious, suspicious
-from tools.evaluate.sanitizing import sanitized
+from tools.evaluate.sanitizing import sanitized, sanitized_here
+from tools.evaluate.sanitizing.host import taken
 from tools.nouns import Candidate, Evaluation, Task, Verdict
 
 
@@ -110,10 +121,9 @@ class Certification:
         return found.model_copy(update={"verification": checked})
 
     async def _sanitize(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
-        """What compute-sanitizer says of a finalist on a GPU."""
+        """What a sanitizer says of a finalist: the GPU's, or the C++ compiler's own."""
         shop = self._shop
-        wanted = shop.rules.has(Defence.SANITIZER) and request.hardware.kind == "cuda"
-        if found.verdict is not Verdict.CORRECT or not wanted:
+        if found.verdict is not Verdict.CORRECT or not shop.rules.has(Defence.SANITIZER):
             return found
         if shop.rules.evidence == "timing":
             checked = found.verification
@@ -121,7 +131,20 @@ class Certification:
             left_out = checked.model_copy(update={"not_verified": missing})
             return found.model_copy(update={"verification": left_out})
         with shop.noting(request.task.path, "certify: sanitizer"):
-            return await sanitized(request, found, shop.scratch / "sanitize")
+            folder = shop.scratch / "sanitize"
+            if request.hardware.kind == "cuda":
+                return await sanitized(request, found, folder)
+            return await sanitized_here(request, found, folder, self._record)
+
+    async def _record(self, request: RecordRequest, place: Path) -> str:
+        """Move the launches of one call of a C++ candidate to a place; why not, or ""."""
+        shop, task = self._shop, request.task
+        reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
+        if isinstance(reply, Ended):
+            return f"the process {reply.words}"
+        told = expect(reply, LaunchesRecorded)
+        folder = shop.keeper.scratch
+        return told.problem or taken(folder / LAUNCHES if folder else None, place)
 
     def _note_best(self, task: Task, evaluation: Evaluation) -> None:
         if evaluation.verification.apart:

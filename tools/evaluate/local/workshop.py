@@ -20,6 +20,7 @@ from tools.evaluate.messages import (
     CeilingsRequest,
     DispatchSeen,
     Judged,
+    LaunchesRecorded,
     Reply,
     Request,
     ShapesTried,
@@ -38,7 +39,16 @@ from tools.hardware import cached_ceilings, keep_ceilings
 from tools.nouns import Isolation, Phase, Task
 from tools.nouns.phase import together
 
-Expected = TypeVar("Expected", Traced, Audited, DispatchSeen, BaselineMeasured, Judged, ShapesTried)
+Expected = TypeVar(
+    "Expected",
+    Traced,
+    Audited,
+    DispatchSeen,
+    BaselineMeasured,
+    Judged,
+    ShapesTried,
+    LaunchesRecorded,
+)
 
 
 class Workshop:
