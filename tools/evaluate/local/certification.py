@@ -134,9 +134,9 @@ class Certification:
             folder = shop.scratch / "sanitize"
             if request.hardware.kind == "cuda":
                 return await sanitized(request, found, folder)
-            return await sanitized_here(request, found, folder, self._record)
+            return await sanitized_here(request, found, folder, self.record)
 
-    async def _record(self, request: RecordRequest, place: Path) -> str:
+    async def record(self, request: RecordRequest, place: Path) -> str:
         """Move the launches of one call of a C++ candidate to a place; why not, or ""."""
         shop, task = self._shop, request.task
         reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))

@@ -21,7 +21,7 @@ from tools.evaluate.local.certification import Certification
 from tools.evaluate.local.profiles import Profiles
 from tools.evaluate.local.reading import Reading
 from tools.evaluate.local.workshop import Workshop, readable
-from tools.evaluate.messages import DispatchSeen
+from tools.evaluate.messages import DispatchSeen, RecordRequest
 from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import standing
@@ -175,6 +175,10 @@ class LocalExecutor:
     async def profile(self, task: Task, candidate: Candidate) -> Profile:
         """Where a call's time goes, and hardware counters where they can be read."""
         return await self._profiles.of(task, candidate)
+
+    async def record(self, request: RecordRequest, place: Path) -> str:
+        """Move the launches of one call of a C++ candidate to a place; why not, or ""."""
+        return await self._certification.record(request, place)
 
     async def check_foreign(
         self,
