@@ -111,6 +111,19 @@ async def test_the_scratch_can_be_written_and_the_parents_environment_is_not_the
     assert (tmp_path / "scratch" / "kept").exists()
 
 
+async def test_who_ends_it_at_the_same_time_as_another_closes_nothing_of_anybody_else(
+    tmp_path: Path, enclosed: Wall
+) -> None:
+    argv = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
+    environment = {"PATH": os.environ["PATH"]}
+    walled = await start_walled(
+        Enclosure(argv=argv, scratch=tmp_path / "scratch", environment=environment), enclosed
+    )
+    await asyncio.gather(walled.end(), walled.end(), walled.end())
+    assert not walled.alive
+    await walled.end()
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [

@@ -53,7 +53,6 @@ class LocalExecutor:
         lease: Lease | None = None,
         spares: Spares | None = None,
     ) -> None:
-        self.rules = rules
         self._shop = Workshop(hardware, scratch, seed=seed, rules=rules, lease=lease, spares=spares)
         self._builder = Builder(self._shop)
         self._reading = Reading(self._shop, self._builder)
@@ -97,6 +96,15 @@ class LocalExecutor:
             lease=lease,
             spares=spares,
         )
+
+    @property
+    def rules(self) -> Rules:
+        """The judge's figures; other ones hold from the next question on."""
+        return self._shop.rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self._shop.rules = rules
 
     @property
     def scratch(self) -> Path:

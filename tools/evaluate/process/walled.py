@@ -102,6 +102,7 @@ class Walled:
         self._wall = behind
         self._status: int | None = None
         self._ended = False
+        self._ending = asyncio.Lock()
         _LIVE[process.pid] = behind.kind is WallKind.NONE
 
     @property
@@ -145,9 +146,15 @@ class Walled:
         return self._status
 
     async def end(self) -> None:
-        """End everything; returns when nothing of it is left, or after some seconds."""
-        if self._ended:
-            return
+        """End everything; returns when nothing of it is left, or after some seconds.
+
+        Several may ask for it at once; each returns when it is done.
+        """
+        async with self._ending:
+            if not self._ended:
+                await self._end()
+
+    async def _end(self) -> None:
         left = tree(self.pid)
         if self._wall.kind is WallKind.NONE and self._process.returncode is None:
             # The launcher alone finds those that left the group.
