@@ -322,7 +322,10 @@ INDEXING: Mapping[str, Meaning] = {
     "full": _filled(None, 1),
     "full_like": _filled(None, 1),
     "new_full": _filled(None, 2),
-    **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), _filled(0.0)),
+    # What was never written may hold anything, so also zeros.
+    **dict.fromkeys(
+        ("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty"), _filled(0.0)
+    ),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), _filled(1.0)),
     "scalar_tensor": _scalar_tensor,
     "fill": _fill,

@@ -203,15 +203,6 @@ def _softmax(log: bool) -> Meaning:
     return meaning
 
 
-def _pool_of_all(context: Context, node: Node, arguments: Arguments) -> None:
-    """Adaptive average pooling to one value is a mean over the window's dimensions."""
-    wanted = arguments.integers(1, "output_size") or ()
-    if set(wanted) != {1}:
-        raise UnlikeError("more than one value a channel")
-    reduction = Reduction(context, node, [-1 - at for at in range(len(wanted))], node.out[0].dtype)
-    reduction.store(reduction.mean())
-
-
 def _scan(kind: str) -> Meaning:
     def meaning(context: Context, node: Node, arguments: Arguments) -> None:
         spec = _packed(node.out[0])
@@ -224,7 +215,8 @@ def _scan(kind: str) -> Meaning:
         where = reduction.space.at(made) if rank else context.space([], ()).at(made)
         outer = reduction.space.names(reduction.kept)
         context.add(Nest(outer, reduction.inner, (Write(where, value),)))
-        context.values[node.name] = (made,)
+        # Of a running extremum only the values are known here, not where they were.
+        context.values[node.name] = (made, *(None for _ in node.out[1:]))
 
     return meaning
 
@@ -255,9 +247,8 @@ REDUCTIONS: Mapping[str, Meaning] = {
     "count_nonzero": _count_nonzero,
     "_softmax": _softmax(log=False),
     "_log_softmax": _softmax(log=True),
-    "_adaptive_avg_pool2d": _pool_of_all,
-    "_adaptive_avg_pool3d": _pool_of_all,
-    "adaptive_avg_pool1d": _pool_of_all,
     "cumsum": _scan("sum"),
     "cumprod": _scan("prod"),
+    "cummax": _scan("max"),
+    "cummin": _scan("min"),
 }

@@ -6,6 +6,7 @@ or whose tensors are empty go to the library.
 
 from __future__ import annotations
 
+from agents.playbook.lower.adaptive import ADAPTIVE
 from agents.playbook.lower.arguments import Arguments, UnlikeError, base
 from agents.playbook.lower.channels_last import convolved
 from agents.playbook.lower.context import Context
@@ -16,6 +17,7 @@ from agents.playbook.lower.library import call
 from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
 from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
+from agents.playbook.lower.resampling import RESAMPLING
 from agents.playbook.lower.shapes import SHAPES
 from agents.playbook.lower.windows import WINDOWS, depthwise, reads_indices
 from tools.nouns import DType, Graph, Node, Ref, Scalar
@@ -99,6 +101,10 @@ def _covered(context: Context, node: Node) -> bool:
             REDUCTIONS[name](context, node, arguments)
         elif name in INDEXING:
             INDEXING[name](context, node, arguments)
+        elif name in RESAMPLING:
+            RESAMPLING[name](context, node, arguments)
+        elif name in ADAPTIVE:
+            ADAPTIVE[name](context, node, arguments)
         elif name in WINDOWS:
             WINDOWS[name](context, node, arguments)
         elif name in PRODUCTS:

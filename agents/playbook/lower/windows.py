@@ -30,7 +30,13 @@ Meaning = Callable[[Context, Node, Arguments], None]
 
 # Reads written out in one kernel; beyond that compilers slow down and registers spill.
 MOST_POSITIONS = 128
-MAX_POOLS = frozenset({"max_pool2d_with_indices", "max_pool3d_with_indices"})
+# The second result of these says where the first was found.
+_WITH_INDICES = frozenset(
+    {
+        *("max_pool2d_with_indices", "max_pool3d_with_indices", "cummax", "cummin"),
+        *(f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def _always(condition: Expr) -> bool:
 
 def reads_indices(node: Node, users: Mapping[str, tuple[Node, ...]]) -> bool:
     """Whether somebody wants to know where a maximum was."""
-    if base(node.op) not in MAX_POOLS:
+    if base(node.op) not in _WITH_INDICES:
         return False
     readers = users.get(node.name, ())
     return any("getitem" not in r.op or Arguments(r).integer(1) != 0 for r in readers)
