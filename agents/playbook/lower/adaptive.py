@@ -67,8 +67,8 @@ def _unlike(context: Context, node: Node, arguments: Arguments, rank: int, highe
     if math.prod(most) > MOST_POSITIONS:
         raise UnlikeError("a window of too many positions")
     total: Expr | None = None
-    for at in product(*map(range, most)):
-        x = _read(context, placed, starts, lengths, dict(zip(dims, at, strict=True)), highest)
+    for offsets in product(*map(range, most)):
+        x = _read(context, placed, starts, lengths, dict(zip(dims, offsets, strict=True)), highest)
         total = x if total is None else ops("maximum" if highest else "add", total, x)
     if total is None:
         raise UnlikeError("an empty window")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.playbook.lower import views
+from agents.playbook.lower.adaptive import ADAPTIVE
 from agents.playbook.lower.arguments import Arguments, base
 from agents.playbook.lower.channels_last import convolved
 from agents.playbook.lower.context import Context
@@ -16,8 +17,9 @@ from agents.playbook.lower.indexing import store
 from agents.playbook.lower.library import call
 from agents.playbook.lower.pointwise import POINTWISE
 from agents.playbook.lower.reductions import REDUCTIONS
+from agents.playbook.lower.resampling import RESAMPLING
 from agents.playbook.lower.shapes import SHAPES
-from agents.playbook.lower.windows import WINDOWS
+from agents.playbook.lower.windows import WINDOWS, reads_indices
 from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar
 
 Users = Mapping[str, tuple[Node, ...]]
@@ -48,7 +50,9 @@ def _in_loop(node: Node, users: Users) -> bool:
     name = base(node.op)
     if name in SHAPES:
         return read_by_loops(node, users)
-    return name in POINTWISE or name in REDUCTIONS or name in WINDOWS
+    if reads_indices(node, users):
+        return False
+    return any(name in table for table in (POINTWISE, REDUCTIONS, WINDOWS, ADAPTIVE, RESAMPLING))
 
 
 def without_bias(context: Context, node: Node) -> bool:
