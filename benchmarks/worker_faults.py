@@ -33,12 +33,16 @@ from worker_fault_kinds import ROWS, Fault, faults, honest
 
 from tools.evaluate.foreign.request import Foreign
 from tools.evaluate.local import LocalExecutor
+from tools.evaluate.process.memory import machine_bytes
 from tools.evaluate.process.walls import LAUNCHER
 from tools.evaluate.rules import Rules
 from tools.nouns import Isolation, Refusal, Task, TracePolicy, Value
 
 READING_S = 8.0
-RULES = Rules(memory_fraction=0.2, processes_max=64, screen_s=0.05)
+MEMORY_BYTES = 4 << 30  # a limit that is reached in seconds, whatever the machine has
+RULES = Rules(
+    memory_fraction=min(0.5, MEMORY_BYTES / machine_bytes()), processes_max=64, screen_s=0.05
+)
 GOAL_S = 15.0
 
 

@@ -303,6 +303,13 @@ class ShapesTried(Value):
     words: str
 
 
+class Lacking(Value):
+    """What was to be judged needs something that this machine has not; a sentence says what."""
+
+    kind: Literal["lacking"] = "lacking"
+    words: str
+
+
 class Broken(Value):
     """An exception that nobody expected: Kernelwright itself is broken."""
 
@@ -323,6 +330,7 @@ Answer = Annotated[
     | LaunchesRecorded
     | DispatchSeen
     | Profiled
+    | Lacking
     | Broken,
     Field(discriminator="kind"),
 ]

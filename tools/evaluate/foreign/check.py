@@ -9,10 +9,11 @@ that was shared is only given back by ending, nothing does.
 from pathlib import Path
 
 from tools.evaluate.defences import Defence
+from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.foreign.host.guests import Guests
 from tools.evaluate.foreign.host.usher import Usher
 from tools.evaluate.foreign.request import ForeignRequest
-from tools.evaluate.messages import Broken, Judged, Reply
+from tools.evaluate.messages import Broken, Judged, Lacking, Reply
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.walls import standing
@@ -58,6 +59,7 @@ class Courthouse:
             request: what is asked; `usher` is filled in here.
 
         Raises:
+            EnvironmentLacksError: this machine has not what the code needs, such as a GPU.
             WorkerBrokenError: the judge itself failed.
         """
         found = await self._once(request)
@@ -141,6 +143,8 @@ def _evaluation(request: ForeignRequest, reply: Reply | Ended) -> Evaluation:
                 verdict=Verdict.CRASHED, reason=f"the judge of foreign code {reply.words}"
             ),
         )
+    if isinstance(reply.answer, Lacking):
+        raise EnvironmentLacksError(reply.answer.words)
     if isinstance(reply.answer, Broken):
         raise WorkerBrokenError(f"{reply.answer.words}\n{reply.answer.detail}")
     if not isinstance(reply.answer, Judged):

@@ -2,7 +2,8 @@
 
 A round is one pair: fresh values for every call, a number of calls nobody knew before, and each
 call its own place for the answer. The clock is the judge's: it starts with the word go and stops
-when the judge holds every answer, so that nothing a guest says or replaces can shorten it. What
+when the judge has looked into every answer (`looks`), so that nothing a guest says or replaces can
+shorten it; whole answers are taken after it, and must hold what was seen. What
 the protocol itself costs is measured with calls that deliver an answer which stands ready, in the
 baseline's guest (foreign code must not be asked what to subtract), and taken off both.
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from tools.evaluate.clock.cold import Flush
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.clocks import Reading, Readings
+from tools.evaluate.foreign.looks import Chance, Look
 from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Way
 from tools.evaluate.foreign.places import place_of, slots_of
 from tools.evaluate.foreign.runner import unchanged
@@ -59,6 +61,8 @@ class Stand:
         ]
         self.outputs = [seat.outputs(bench) for _ in sets]
         self._taken = [tuple(torch.empty_like(o) for o in outputs) for outputs in self.outputs]
+        self._looks = [tuple(map(Look, outputs)) for outputs in self.outputs]
+        self._chance = Chance(bench.device)
 
     def arrange(self, limit_s: float) -> None:
         """Tell the guest of the places."""
@@ -81,17 +85,36 @@ class Stand:
         self, calls: Sequence[Call], way: Way, limit_s: float, *, exact: bool
     ) -> tuple[float, Done]:
         """The calls between the judge's two looks at its clock; milliseconds, and the report."""
+        places = [self._chance.places(output.numel()) for output in self.outputs[0]]
+        looks = [
+            (look, place)
+            for call in calls
+            for look, place in zip(self._looks[call.outputs], places, strict=True)
+        ]
+        for look, place in looks:
+            look.aim(place)
         running = self.seat.link.started(Go(calls=tuple(calls), way=way, exact=exact), limit_s)
         self.settle()
         start = running.wait()
+        for look, _ in looks:
+            look.take()
+        self.settle()
+        wall_ms = (time.perf_counter_ns() - start) / 1e6
+        self._take_whole(calls)
+        return wall_ms, running.report()
+
+    def _take_whole(self, calls: Sequence[Call]) -> None:
         for call in calls:
             for mine, theirs in zip(
                 self._taken[call.outputs], self.outputs[call.outputs], strict=True
             ):
                 mine.copy_(theirs)
         self.settle()
-        wall_ms = (time.perf_counter_ns() - start) / 1e6
-        return wall_ms, running.report()
+
+    def was_there(self, call: Call) -> bool:
+        """Whether what was seen of a call's answer under the clock stands in the whole."""
+        looks, taken = self._looks[call.outputs], self._taken[call.outputs]
+        return all(look.stands_in(whole) for look, whole in zip(looks, taken, strict=True))
 
     def taken(self, call: Call) -> tuple[Tensor, ...]:
         """The judge's own copy of a call's answer."""
@@ -241,9 +264,18 @@ class Duel:
             if self._rules.has(Defence.TIMED_RESULTS):
                 self._verify(draw, values, self._ours.taken(call))
             if self._rules.has(Defence.LATE_CHANGES):
+                self._in_time(call)
                 unchanged(self._ours.outputs[call.outputs], self._ours.taken(call))
             if self._rules.has(Defence.INPUTS_UNCHANGED):
                 self._intact(values, self._ours.arguments[call.arguments])
+
+    def _in_time(self, call: Call) -> None:
+        if not self._ours.was_there(call):
+            raise RejectedError(
+                Verdict.CHEATING,
+                "a timed answer changed after it was returned, while the judge took it: the work "
+                "was still going on when the candidate said that it was done",
+            )
 
     def _intact(self, values: Sequence[Argument], placed: Sequence[Argument]) -> None:
         for number, (then, now) in enumerate(zip(tensors(values), tensors(placed), strict=True)):

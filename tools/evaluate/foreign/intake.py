@@ -1,38 +1,23 @@
 """Reads foreign code out of the files that people keep it in; nothing is executed.
 
-A Python file with a `ModelNew` (KernelBench), a folder or file of a `ref.py`/`src.py` pair, or a
-file of records one a line, as CUDA-L1 publishes them.
+A Python file with a `ModelNew` (KernelBench), also one in a fence of Markdown, as models answer; a
+folder with a `src.py`, as in a `ref.py`/`src.py` pair; or a file of records (`records`).
 """
 
 import ast
-from collections.abc import Sequence
+import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from tools.evaluate.foreign.reach import bound
+from tools.evaluate.foreign.records import chosen, read_records
 from tools.evaluate.foreign.request import Foreign
 from tools.nouns import Refusal
 from tools.tasks.source import read_source
 
 RECORDS = (".json", ".jsonl")
-_LARGEST_BYTES = 256 * 1024 * 1024
 _PREFERRED = ("ModelNew", "Model")
-
-
-class Record(BaseModel):
-    """One line of a file of records, as far as it matters here."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    level_id: int | None = None
-    task_id: int | None = None
-    ref_code: str = ""
-    custom_code: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Level and task, as in `1/23`."""
-        return f"{self.level_id}/{self.task_id}"
+_OURS = re.compile(r"^```(cuda|cpp|c\+\+)", re.MULTILINE)
+_FENCED = re.compile(r"^```(?:python|py)?[^\S\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def is_foreign(path: Path) -> bool:
@@ -44,7 +29,7 @@ def is_foreign(path: Path) -> bool:
     if path.suffix != ".py" or not path.is_file():
         return False
     source = read_source(path)
-    return isinstance(source, str) and bool(_classes(source))
+    return isinstance(source, str) and not _OURS.search(source)
 
 
 def read_foreign(
@@ -70,78 +55,58 @@ def read_foreign(
 
 
 def _of_source(source: str, name: str, entry: str | None) -> Foreign | Refusal:
+    source = _unfenced(source)
     try:
-        ast.parse(source)
-    except (SyntaxError, ValueError) as error:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return Refusal(sentence=f"{name} is no Python: {error.msg} (line {error.lineno}).")
+    except (ValueError, RecursionError, MemoryError) as error:
         return Refusal(sentence=f"{name} is no Python: {error}.")
-    there = _classes(source)
+    there = _classes(tree)
     if entry is not None and entry not in there:
         listed = ", ".join(there) or "none"
         return Refusal(sentence=f"{name} has no class {entry}; it has {listed}.")
-    chosen = entry or next((n for n in _PREFERRED if n in there), there[-1] if there else None)
-    if chosen is None:
-        return Refusal(sentence=f"{name} defines no ModelNew.")
-    return Foreign(name=name, source=source, entry=chosen)
+    found = entry or next((n for n in _PREFERRED if n in there), there[-1] if there else None)
+    if found is None:
+        return Refusal(
+            sentence=f"{name} defines no ModelNew, nor another class with a parent like nn.Module."
+        )
+    return Foreign(name=name, source=source, entry=found)
 
 
 def _of_record(path: Path, task: str, wanted: str | None, entry: str | None) -> Foreign | Refusal:
-    records = _records(path)
+    records = read_records(path)
     if isinstance(records, Refusal):
         return records
-    found = _chosen(records, task, wanted)
+    found = chosen(records, task, wanted)
     if found is None:
         which = f"record {wanted}" if wanted else "record of this task"
         return Refusal(
             sentence=f"{path.name} has no {which} among its {len(records)}; name one with "
             "--record: the number of its line, or level/task."
         )
-    if not found.custom_code:
-        return Refusal(sentence=f"Record {found.name} of {path.name} holds no code of its own.")
-    return _of_source(found.custom_code, f"{path.stem} {found.name}", entry)
+    name = " ".join(part for part in (path.stem, found.name) if part)
+    if found.empty or found.custom_code is None:
+        return Refusal(sentence=f"The record {name} holds no code of its own.")
+    return _of_source(found.custom_code, name, entry)
 
 
-def _records(path: Path) -> list[Record] | Refusal:
-    try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            return Refusal(sentence=f"{path} is too large for a file of records.")
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        return Refusal(sentence=f"{path} cannot be read: {error}.")
-    records = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(Record.model_validate_json(line))
-        except ValidationError:
-            return Refusal(sentence=f"Line {number} of {path} is no record in JSON.")
-    return records
+def _unfenced(source: str) -> str:
+    """The text within its only fence, where there is one and a ModelNew within."""
+    blocks: list[str] = [text for text in _FENCED.findall(source) if "class ModelNew" in text]
+    return blocks[0] if len(blocks) == 1 else source
 
 
-def _chosen(records: Sequence[Record], task: str, wanted: str | None) -> Record | None:
-    """By number or name; without one, the only record or the one whose reference is the task."""
-    if wanted is not None:
-        if wanted.isdigit():
-            number = int(wanted)
-            return records[number - 1] if 0 < number <= len(records) else None
-        return next((record for record in records if record.name == wanted), None)
-    same = [record for record in records if _same(record.ref_code, task)]
-    if len(same) == 1:
-        return same[0]
-    return records[0] if len(records) == 1 else None
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
-    except (SyntaxError, ValueError):
-        return False
-
-
-def _classes(source: str) -> list[str]:
-    """Classes that have a forward or a parent, in the file's order."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.bases]
+def _classes(tree: ast.Module) -> list[str]:
+    """Names that stand for a class with a parent, in the file's order; other names for one last."""
+    found = [(name, node) for statement in tree.body for name, node in bound(statement)]
+    classes = [name for name, node in found if isinstance(node, ast.ClassDef) and node.bases]
+    aliases = [
+        name
+        for name, node in found
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in classes
+    ]
+    named = [name for name in aliases if name in _PREFERRED]
+    return list(dict.fromkeys([*classes, *named]))

@@ -15,6 +15,7 @@ from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.audit import Findings, apart, audited, label
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.elsewhere import Elsewhere
+from tools.evaluate.foreign.lacking import LackingError, lacking
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
 from tools.evaluate.foreign.reading import Reading, read
@@ -22,7 +23,7 @@ from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.runner import GuestRunner
 from tools.evaluate.foreign.timing import Timing
 from tools.evaluate.foreign.trials import ForeignTrials, redraw
-from tools.evaluate.foreign.verdicts import rejected
+from tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
 from tools.evaluate.judge.bench import Bench, Draw, Result
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.harsh import harshest_first
@@ -74,7 +75,7 @@ class ForeignLadder:
         self._made = False
 
     def climb(self) -> Evaluation:
-        """Every rung that the candidate deserves."""
+        """Every rung that the candidate deserves; LackingError where none can be tried here."""
         start = time.perf_counter()
         evaluation = Evaluation(
             candidate=self._request.foreign.name, verification=self._verification(*self._verify())
@@ -92,6 +93,7 @@ class ForeignLadder:
         try:
             self._try_everything()
         except RejectedError as found:
+            self._raise_what_lacks(found)
             return self._sharpened(found)
         except UnverifiableError as error:
             return Verdict.OUT_OF_MEMORY, f"not verified: {error}"
@@ -101,6 +103,14 @@ class ForeignLadder:
             return Verdict.CRASHED, f"the reference itself failed: {refused}"
         used = ", ".join(dict.fromkeys(self._sentence.distributions))
         return Verdict.CORRECT, f"right on inputs drawn from {used}"
+
+    def _raise_what_lacks(self, found: RejectedError) -> None:
+        """LackingError where the code did not fail, but this machine."""
+        failed = found.failed if isinstance(found, GuestRejectedError) else None
+        if failed is None or failed.how not in ("import", "construct", "forward"):
+            return
+        if words := lacking(self._request.foreign.name, failed.words, self._bench.device):
+            raise LackingError(words)
 
     def _sharpened(self, found: RejectedError) -> tuple[Verdict, str]:
         """A result that is not there when the call returns has a reason where streams are made."""

@@ -2,10 +2,19 @@
 
 from tools.evaluate.endings import verdict_of
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from tools.evaluate.foreign.messages import Failed
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.nouns import Verdict
 
 _COMPILERS = ("Error building extension", "syntax error", "ninja", "CompilationError")
+
+
+class GuestRejectedError(RejectedError):
+    """A verdict on code that failed in its guest; `failed` is how, as the guest told it."""
+
+    def __init__(self, found: RejectedError, failed: Failed) -> None:
+        super().__init__(found.verdict, found.reason)
+        self.failed = failed
 
 
 def rejected(error: GuestFailedError | GuestLostError, doing: str) -> RejectedError:
@@ -15,7 +24,10 @@ def rejected(error: GuestFailedError | GuestLostError, doing: str) -> RejectedEr
         tail = f"; its last words: {said}" if said else ""
         reason = f"the guest {error.ended.words} while {doing}{tail}"
         return RejectedError(verdict_of(error.ended), reason)
-    failed = error.failed
+    return GuestRejectedError(_verdict(error.failed), error.failed)
+
+
+def _verdict(failed: Failed) -> RejectedError:
     match failed.how:
         case "not_a_tensor":
             return RejectedError(

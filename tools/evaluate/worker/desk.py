@@ -7,6 +7,7 @@ from typing import Literal, assert_never
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineFailedError, compiled
 from tools.evaluate.foreign.court import Court
+from tools.evaluate.foreign.lacking import LackingError
 from tools.evaluate.foreign.ladder import ForeignLadder
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.judge.bench import Draw
@@ -28,6 +29,7 @@ from tools.evaluate.messages import (
     HoldoutRequest,
     Judged,
     JudgeRequest,
+    Lacking,
     LaunchesRecorded,
     OpenProfilerRequest,
     Profiled,
@@ -186,13 +188,15 @@ class Desk:
         finally:
             self.retire = poisoned(request.hardware.kind)
 
-    def _foreign(self, request: ForeignRequest) -> Judged:
+    def _foreign(self, request: ForeignRequest) -> Judged | Lacking:
         try:
             if request.usher is None:
                 raise ValueError("a judge of foreign code inherits its usher's socket")
             if self._court is None:
                 self._court = Court(request.usher)
             return Judged(evaluation=ForeignLadder(request, self._court, self._announce).climb())
+        except LackingError as lacks:
+            return Lacking(words=str(lacks))
         finally:
             self.retire = poisoned(request.hardware.kind)
 

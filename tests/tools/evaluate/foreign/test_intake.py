@@ -51,7 +51,55 @@ def test_records_that_cannot_be_used_are_explained(tmp_path):
         found = read_foreign(path, TASK, wanted)
         assert isinstance(found, Refusal)
         assert words in found.sentence
-    path.write_text("[1, 2]")
-    found = read_foreign(path, TASK)
-    assert isinstance(found, Refusal)
-    assert "Line 1" in found.sentence
+    for text, words in (
+        ("[1, 2]", "Line 1"),
+        ("", "holds no records"),
+        (json.dumps({"custom_code": "None"}), "The record a holds no code"),
+        (json.dumps({"custom_code": "class ModelNew("}), "is no Python: '(' was never closed"),
+    ):
+        path.write_text(text)
+        found = read_foreign(path, TASK)
+        assert isinstance(found, Refusal)
+        assert words in found.sentence
+
+
+def test_records_come_by_level_in_a_list_and_with_code_under_another_name(tmp_path):
+    record = {"task_id": 7, "custom_code": CODE}
+    for written, name in (
+        ({"1": [{"task_id": 7, "custom_code": None}], "2": [record]}, "a 2/7"),
+        ([{"level_id": 2, **record}, {"level_id": 3}], "a 2/7"),
+        ([{"level_id": 2, "task_id": 7, "code": CODE}, {"level_id": 3}], "a 2/7"),
+    ):
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps(written, indent=1))
+        found = read_foreign(path, TASK, "2/7")
+        assert isinstance(found, Foreign)
+        assert (found.name, found.entry) == (name, "ModelNew")
+
+
+def test_an_entry_in_a_branch_an_alias_and_a_fence_is_found(tmp_path):
+    nested = "try:\n    import fast\nexcept ImportError:\n    fast = None\nif fast is None:\n"
+    nested += "".join(f"    {line}\n" for line in CODE.splitlines())
+    aliased = CODE.replace("ModelNew", "Quick") + "class Part(nn.Module):\n    pass\n"
+    for text in (nested, aliased + "ModelNew = Quick\n", f"Here it is:\n```python\n{CODE}```\n"):
+        path = tmp_path / "answer.py"
+        path.write_text(text)
+        assert is_foreign(path)
+        found = read_foreign(path, TASK)
+        assert isinstance(found, Foreign)
+        assert found.entry == "ModelNew"
+
+
+def test_python_that_cannot_be_foreign_code_is_explained(tmp_path):
+    path = tmp_path / "answer.py"
+    for text, words in (
+        ("class ModelNew(nn.Module:\n    pass\n", "is no Python: "),
+        ("def kernel_function(x):\n    return x\n", "defines no ModelNew"),
+    ):
+        path.write_text(text)
+        assert is_foreign(path)
+        found = read_foreign(path, TASK)
+        assert isinstance(found, Refusal)
+        assert words in found.sentence
+    path.write_text("```cpp\nvoid f() {}\n```\n```python\ndef forward(x): ...\n```\n")
+    assert not is_foreign(path), "a kernel with its plan is ours"

@@ -61,6 +61,65 @@ def test_words_about_the_l2_in_a_kernels_comments_are_not_refused():
     assert read(module("return x", source), "ModelNew").forbidden == ()
 
 
+COPIED = """
+class Model(nn.Module):
+    def __init__(self):
+        super(Model, self).__init__()
+        self.part = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.run(x)
+    def run(self, x):
+        return self.part(x) + 1
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        first = Model()
+        first.eval()
+        %s
+    def forward(self, x):
+        return torch.relu(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.weight = first.part.weight",
+        "self.load_state_dict(first.state_dict(), strict=False)",
+        "self.part = first.part",
+    ],
+)
+def test_the_reference_may_be_made_for_its_weights(kept):
+    assert read(HEAD + COPIED % kept, "ModelNew").forbidden == ()
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.f = first",
+        "self.f = first.forward",
+        "self.f = first.run",
+        "self.f = first.eval()",
+        "self.f = [*first.modules()][0]",
+        "self.f = lambda x: first(x)",
+        "again = first; self.f = again",
+        "self.f = Model()",
+        "self.fs = nn.ModuleList([Model()])",
+    ],
+)
+def test_a_reference_that_could_be_called_is_handing_over(kept):
+    assert "is the reference" in " ".join(read(HEAD + COPIED % kept, "ModelNew").forbidden)
+
+
+def test_an_entry_in_a_branch_or_under_another_name_is_read_like_any_other():
+    theirs = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    inherits = "class {}(Model):\n    pass\n"
+    branch = "if torch.__version__:\n    class ModelNew(Model):\n        pass\n"
+    alias = inherits.format("Quick") + "ModelNew = Quick\n"
+    for entry in (branch, alias):
+        assert read(HEAD + theirs + entry, "ModelNew", HEAD + theirs).forbidden
+
+
 def test_settings_and_honest_code_are_not_refused():
     source = module("return self.f(x)", "torch.backends.cudnn.benchmark = True")
     assert read(source, "ModelNew").forbidden == ()
