@@ -88,7 +88,7 @@ async def _holds_without(
 ) -> bool:
     executor.rules = RULES.model_copy(update={"switched_off": (defence,)})
     try:
-        found = await suite.evil(case)
+        found = await suite.evil(case.model_copy(update={"tries": 1}))
     except WorkerBrokenError:
         return False  # the judge itself fell over what the defence keeps away
     finally:

@@ -46,7 +46,7 @@ class Case(Value):
         certified: whether it takes a finalist's trials to tell, such as other shapes.
         timed: whether it is timed as well; what verifying finds needs no clock.
         tries: how often it is tried until it is found out, where it is evil only if the host
-            recycles memory; a try in which it did its work shows nothing.
+            recycles memory, or a busy machine leaves it without a time; such a try shows nothing.
     """
 
     name: str
