@@ -3,6 +3,9 @@
 Several processes share the files; one that is long and last would keep everybody waiting.
 """
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 
 LONGEST = (
@@ -20,3 +23,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((at for at, end in enumerate(LONGEST) if path.endswith(end)), len(LONGEST))
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def path_as_it_was() -> Iterator[None]:
+    """A file that a test loads leaves its folder on the path, where walls would let it in."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before

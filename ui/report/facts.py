@@ -219,10 +219,11 @@ def remarks(story: Story) -> tuple[str, ...]:
 
 
 def rule_rows(story: Story) -> list[tuple[str, str]]:
-    """Every figure that the judge goes by, a name and a value each."""
+    """Every figure and choice that the judge goes by, a name and a value each."""
     rules = story.rules or Rules()
     fields = [name for name in Rules.model_fields if name != "switched_off"]
-    return [(name.replace("_", " "), f"{getattr(rules, name):g}") for name in fields]
+    values = ((name.replace("_", " "), getattr(rules, name)) for name in fields)
+    return [(name, value if isinstance(value, str) else f"{value:g}") for name, value in values]
 
 
 def switched_off(story: Story) -> tuple[str, ...]:

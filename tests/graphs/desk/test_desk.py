@@ -241,7 +241,7 @@ async def test_a_refusal_keeps_the_file_for_another_try(
 ) -> None:
     source = "def soft(x):\n    return x\n"
     refused = Refusal(sentence="The file defines no nn.Module; to optimise a function, name it: s.")
-    executor = lives.judges._make("cpu", lives.home, lives.judges.lease)
+    executor = lives.judges._make("cpu", lives.home, asyncio.Lock())
 
     async def refuse(*_: object) -> Refusal:
         return refused

@@ -51,12 +51,14 @@ async def test_a_file_that_forges_while_it_is_read_is_refused_for_that(
 
 
 async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_run_goes_on(
-    executor: LocalExecutor,
     rows: Task,
     kernel: Callable[..., Candidate],
     write: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
     path = write(FORGER % {"said": VERDICT, "where": "evaluate"})
+    # Of its own: where workers were lost before, one that stood ready judges, under another name.
+    executor = LocalExecutor.create("cpu", tmp_path / "scratch", seed=7)
     task = await executor.read(path, TracePolicy())
     assert isinstance(task, Task), task
     found = await executor.evaluate(task, kernel(), "screen")
@@ -65,3 +67,4 @@ async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_
     assert found.screen is None
     after = await executor.evaluate(rows, kernel(), "screen")
     assert after.verdict is Verdict.CORRECT, after.verification.reason
+    await executor.aclose()

@@ -8,7 +8,10 @@ from tools.evaluate.local import LocalExecutor
 from tools.nouns import Candidate, InputSpec, Task, TensorSpec, Verdict
 from tools.tasks.resized import changeable, odd, variants
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("beside_eager_alone"),
+]
 
 Make = Callable[..., Candidate]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.evaluate.judge.bits import first_difference, flat_memory, same_bits
-from tools.evaluate.judge.memory import GuardedMemory, refill, unwritten
+from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory, refill, unwritten
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32,
          torch.bool]  # fmt: skip
@@ -80,3 +80,35 @@ def test_bits_tell_zeros_apart_and_nans_alike() -> None:
     assert not same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
     assert first_difference(torch.eye(3), torch.eye(3).roll(1, 0)) == (0, 0)
     assert not same_bits(torch.ones(2), torch.ones(2, dtype=torch.int32))
+
+
+def test_a_call_may_be_given_what_the_one_before_left() -> None:
+    memory = GuardedMemory("cpu", GUARD)
+    memory.empty((9,), torch.float32)  # made by the set-up, and not of a call
+    memory.begin(recycling=False)
+    memory.empty((7,), torch.int32).fill_(77)
+    memory.retire()
+    memory.begin(recycling=True)
+    assert unwritten(memory.empty((9,), torch.float32)) == 9  # of another size than what was left
+    again = memory.empty((7,), torch.int32)
+    assert (again == 77).all()
+    around(again, 7).fill_(0)
+    assert memory.damage() is not None
+    assert unwritten(memory.empty((7,), torch.int32)) == 7
+
+
+@pytest.mark.parametrize("dtype", [*TYPES[:-1], torch.complex64, torch.uint8])
+def test_a_timed_call_finds_nothing_that_an_earlier_one_left(dtype: torch.dtype) -> None:
+    memory = SpoiltMemory("cpu")
+    on = torch.device("cpu")
+    shapes = [(5000,), (3, 7), (), (0, 4), (5000,)]
+    found = []
+    for _ in range(4):
+        given = [memory.empty(shape, dtype, on) for shape in shapes]
+        found.append([bool((block == 1).any()) for block in given])
+        assert len({block.data_ptr() for block in given if block.numel()}) == 4
+        for block in given:
+            block.fill_(1)
+        del given
+        memory.spoil()
+    assert not any(map(any, found[1:]))

@@ -7,7 +7,10 @@ import pytest
 from tools.evaluate.local import LocalExecutor
 from tools.nouns import Candidate, Task, Verdict
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("beside_eager_alone"),
+]
 
 
 async def test_a_certified_candidate_has_times_back_to_back_and_after_gaps(

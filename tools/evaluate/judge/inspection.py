@@ -47,6 +47,8 @@ class Inspection:
         prepare: brings what the candidate prepared up to date with them.
         seed: of the values that change; which calls are looked at follows from nothing.
         harsh: distributions that the candidate was right on before, the one to begin with first.
+        spoil: overwrites what earlier calls left in memory that the next one will be given; a
+            look's own preparations would do so by chance, and set it apart from other samples.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class Inspection:
         prepare: Callable[[], None],
         seed: int,
         harsh: Sequence[str] = (),
+        spoil: Callable[[], None] | None = None,
     ) -> None:
         self._bench = bench
         self._weights = weights
         self._prepare = prepare
+        self._spoil = spoil
         self._values = random.Random(seed)
         self._chance = random.SystemRandom()
         self._on = bench.rules.has(Defence.TIMED_RESULTS)
@@ -100,6 +104,8 @@ class Inspection:
             fixed = {n: t for n, t in self._weights.items() if n not in self._bench.mutated}
             self._prints = Fingerprints(named | {f"weight {n!r}": t for n, t in fixed.items()})
         self._outputs = None
+        if self._spoil is not None:
+            self._spoil()
 
     def after(self, arguments: Sequence[Argument]) -> None:
         """Verify the sample that was just timed, when it is one that is looked at.

@@ -4,6 +4,8 @@ Outputs and temporaries are filled with NaN (integers with a pattern nobody comp
 what a kernel forgets to write shows. Guards beside inputs hold NaN, so that reading past the end
 shows in the result; guards beside written blocks hold another pattern, so that a NaN read there
 and written here is still noticed.
+A call may also be given the memory of the call before as that left it, which is how calls meet it
+when they are timed: whoever leaves a mark there that the work is done is found out.
 Not covered: writes beyond the guards, and reads past the end whose value does not matter.
 """
 
@@ -19,6 +21,7 @@ from tools.nouns.value import Value
 NAN_BYTE = 0xFF  # all ones is a NaN in every floating type, and none that arithmetic makes
 INTEGER_BYTE = 0xA5
 _WRITTEN_GUARD = 0x7F
+_Wish = tuple[tuple[int, ...], torch.dtype]
 
 
 class Damage(Value):
@@ -79,11 +82,26 @@ class GuardedMemory:
         self._guard = guard_bytes
         self._take = take
         self._blocks: list[Block] = []
+        self._left: list[Block] = []  # by the call before, in the order of asking
+        self._first = 0
+        self._recycling = False
+
+    def begin(self, *, recycling: bool) -> None:
+        """A call begins; it may be given what `retire` kept of the one before, as it was left."""
+        self._first = len(self._blocks)
+        self._recycling = recycling
+
+    def retire(self) -> None:
+        """Keep what was allocated since the call began; what was kept before is freed."""
+        self._left, self._recycling = self._blocks[self._first :], False
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype, device: object = None) -> Tensor:
         """A poisoned tensor for an output or a temporary."""
         size = torch.Size(shape).numel()
         count = sum(not block.name.startswith("input") for block in self._blocks)
+        if self._recycling and self._left and self._left[0].body.numel() == size * dtype.itemsize:
+            self._blocks.append(self._left.pop(0))
+            return self._blocks[-1].body.view(dtype).view(shape)
         block = self._block(f"allocation {count}", size * dtype.itemsize, _WRITTEN_GUARD)
         block.body.fill_(poison_byte(dtype) if self._poisoned else 0)
         return block.body.view(dtype).view(shape)
@@ -120,6 +138,47 @@ class GuardedMemory:
         block = Block(name, raw, self._guard, guard_byte)
         self._blocks.append(block)
         return block
+
+
+class SpoiltMemory:
+    """torch's own memory, in which a timed call finds nothing that an earlier one left.
+
+    Before every sample, outside the timed span, memory as the last call asked for it is poisoned.
+    On a CPU the next call is handed those very blocks, and pays for asking torch all the same; a
+    GPU's allocator gives out blocks of a size again by itself, and may be capturing a graph.
+    Not covered: calls beyond the first of a sample, and the memory inside of a CUDA graph, which
+    stays as it was; there what a call leaves out shows when it is looked at.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._asked: list[_Wish] = []
+        self._call: list[_Wish] = []  # of one call: the fewest between two samples
+        self._ready: list[Tensor] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """See `tools.candidates.run.allocator.Allocator`."""
+        made = torch.empty(shape, dtype=dtype, device=device)
+        self._asked.append((shape, dtype))
+        if self._ready and self._ready[0].shape == made.shape and self._ready[0].dtype == dtype:
+            return self._ready.pop(0)
+        return made
+
+    def spoil(self) -> None:
+        """Poison what the next call will be given, as far as the device has room for it."""
+        if self._asked and (not self._call or len(self._asked) < len(self._call)):
+            self._call = self._asked
+        self._asked, self._ready = [], []
+        blocks: list[Tensor] = []
+        for shape, dtype in self._call:
+            try:
+                block = torch.empty(shape, dtype=dtype, device=self._device)
+            except torch.OutOfMemoryError:
+                break
+            flat_memory(block).view(torch.uint8).fill_(poison_byte(dtype))
+            blocks.append(block)
+        if self._device == "cpu":
+            self._ready = blocks
 
 
 def poison_byte(dtype: torch.dtype) -> int:

@@ -71,10 +71,17 @@ class Trials:
         memory: guarded memory that the runner can reach.
         runner: calls the candidate.
         announce: told before the candidate runs, as it may not come back.
+        keeps: whether a later draw may be given the memory of the one before.
     """
 
     def __init__(
-        self, bench: Bench, memory: GuardedMemory, runner: Runner, announce: Announce
+        self,
+        bench: Bench,
+        memory: GuardedMemory,
+        runner: Runner,
+        announce: Announce,
+        *,
+        keeps: bool = False,
     ) -> None:
         self._bench = bench
         self._announce = announce
@@ -89,6 +96,10 @@ class Trials:
         # Where the device has no room for three copies of everything, copies wait on the host.
         room = available_bytes(bench.device, bench.rules.memory_fraction)
         self._tight = bench.device == "cuda" and candidate_bytes(bench.task) > room
+        # Answers are copied when they are returned, else they would change with their memory.
+        apart = self._has(Defence.LATE_CHANGES) and self._has(Defence.NEW_VALUES)
+        self._keeps = keeps and apart and not self._tight
+        self._recycled = False
 
     def prepare(self) -> None:
         """Run the plan's set-up, once."""
@@ -104,6 +115,7 @@ class Trials:
         settle: Callable[[], None],
         weights: int | None = None,
         instead: Sequence[Argument] | None = None,
+        recycled: bool = False,
     ) -> None:
         """One draw: run, check memory, then compare with a truth that did not exist before.
 
@@ -114,6 +126,7 @@ class Trials:
             settle: told when the candidate is done and the reference's turn begins.
             weights: a seed of other weights than the module's own, in the same memory.
             instead: arguments to use in place of the draw's own.
+            recycled: in the memory of the call before, as that left it, where it was kept.
 
         Raises:
             RejectedError: the candidate failed, with its verdict and reason.
@@ -122,6 +135,7 @@ class Trials:
         other = self._bench.other_weights(weights) if weights is not None else nullcontext()
         with other:
             self._follow(moved=weights is not None)
+            self._recycled = recycled and self._keeps
             self._run(draw, sentence, twice=twice, settle=settle, instead=instead)
 
     def _follow(self, *, moved: bool) -> None:
@@ -202,6 +216,7 @@ class Trials:
         kept_here = {f"input {n}": t for n, t in numbered(tensors(pristine)).items()}
         kept_here |= {f"weight {name!r}": t for name, t in live.items()}
         far = Fingerprints(kept_here) if self._has(Defence.INPUTS_UNCHANGED) else None
+        self._memory.begin(recycling=self._recycled)
         outputs, returned = self._attempt(self._outputs)
         with small_steps():
             if self._has(Defence.GUARD_BANDS) and (damage := self._memory.damage()) is not None:
@@ -213,6 +228,8 @@ class Trials:
                 self._shaped(outputs)
             self._at_rest(outputs, returned)
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
+        if self._keeps:
+            self._memory.retire()
         self._memory.forget("allocation")
         return Result(returned, {name: self._weights[name].clone() for name in self._bench.mutated})
 

@@ -23,7 +23,7 @@ from tools.evaluate.judge.digits import Precision, by_source, measured
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.harsh import harshest_first
 from tools.evaluate.judge.inspection import Inspection
-from tools.evaluate.judge.memory import GuardedMemory
+from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory
 from tools.evaluate.judge.precision import lower_precisions, task_precision
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.speed_of_light import impossible
@@ -118,7 +118,7 @@ class Ladder:
         memory = GuardedMemory(bench.device, bench.rules.guard_bytes, poisoned=poisoned)
         self._begin("load")
         runner = plan_runner(bench, request.candidate, request.built, memory)
-        trials = Trials(bench, memory, runner, self._candidate_runs)
+        trials = Trials(bench, memory, runner, self._candidate_runs, keeps=True)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
             self._begin(f"verify {draw.distribution}")
@@ -129,6 +129,7 @@ class Ladder:
                     twice=number == 0,
                     settle=self._reference_runs,
                     weights=self._other_weights(number),
+                    recycled=number % 2 == 1,  # as timed calls are; poison shows other things
                 )
             except RefusedError as refused:
                 if number == 0:
@@ -187,7 +188,8 @@ class Ladder:
     def _time(self, evaluation: Evaluation) -> Evaluation:
         bench, request = self._station.bench, self._request
         self._begin("inputs")
-        runner = PlanRunner(request.candidate, request.built, bench.device)
+        memory = SpoiltMemory(bench.device)
+        runner = PlanRunner(request.candidate, request.built, bench.device, allocator=memory)
         weights = {name: value.clone() for name, value in bench.reference.weights().items()}
         self._candidate_runs("the candidate prepares")
         watch = stopwatch(bench.device)
@@ -211,6 +213,7 @@ class Ladder:
             lambda: runner.prepare_again(weights),
             self._request.seed,
             harsh=[name for name in self._sentence.distributions if name != "task"],
+            spoil=memory.spoil,
         )
         call = inspection.watching(plain)
         harness.inspection = inspection
