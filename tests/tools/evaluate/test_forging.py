@@ -26,7 +26,7 @@ def speak():
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        if "/%(where)s/" in os.environ["HOME"]:
+        if "/%(where)s" in os.environ["HOME"]:
             speak()
         return torch.softmax(x * 0.5, dim=-1)
 
@@ -40,25 +40,14 @@ VERDICT = (
 MESSAGES = {"a-verdict": VERDICT, "noise": "os.urandom(5000)"}
 
 
-@pytest.mark.parametrize("said", MESSAGES.values(), ids=MESSAGES.keys())
-async def test_a_file_that_forges_while_it_is_read_is_refused_for_that(
-    executor: LocalExecutor, write: Callable[[str], Path], said: str
-) -> None:
-    path = write(FORGER % {"said": said, "where": "trace"})
-    found = await executor.read(path, TracePolicy())
-    assert isinstance(found, Refusal)
-    assert "on the judge's own line that the judge did not write" in found.sentence
-
-
 async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_run_goes_on(
+    executor: LocalExecutor,
     rows: Task,
     kernel: Callable[..., Candidate],
     write: Callable[[str], Path],
-    tmp_path: Path,
 ) -> None:
-    path = write(FORGER % {"said": VERDICT, "where": "evaluate"})
-    # Of its own: where workers were lost before, one that stood ready judges, under another name.
-    executor = LocalExecutor.create("cpu", tmp_path / "scratch", seed=7)
+    path = write(FORGER % {"said": VERDICT, "where": "evaluate/"})
+    # First in this file: where a worker was lost, one that stood ready judges, by another name.
     task = await executor.read(path, TracePolicy())
     assert isinstance(task, Task), task
     found = await executor.evaluate(task, kernel(), "screen")
@@ -67,4 +56,13 @@ async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_
     assert found.screen is None
     after = await executor.evaluate(rows, kernel(), "screen")
     assert after.verdict is Verdict.CORRECT, after.verification.reason
-    await executor.aclose()
+
+
+@pytest.mark.parametrize("said", MESSAGES.values(), ids=MESSAGES.keys())
+async def test_a_file_that_forges_while_it_is_read_is_refused_for_that(
+    executor: LocalExecutor, write: Callable[[str], Path], said: str
+) -> None:
+    path = write(FORGER % {"said": said, "where": ""})
+    found = await executor.read(path, TracePolicy())
+    assert isinstance(found, Refusal)
+    assert "on the judge's own line that the judge did not write" in found.sentence
