@@ -21,7 +21,7 @@ demo: setup  ## Set everything up and make one module faster.
 
 # Most tests wait for a process or a compiler, so two at a time take little longer than one.
 # A file's tests share their processes, so a file stays together; plain `pytest` works as well.
-PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --timeout 900
 
 test: setup  ## Run every test that needs no GPU.
 	$(PYTEST)

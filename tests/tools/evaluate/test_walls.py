@@ -111,6 +111,26 @@ async def test_the_scratch_can_be_written_and_the_parents_environment_is_not_the
     assert (tmp_path / "scratch" / "kept").exists()
 
 
+async def test_who_holds_its_output_open_keeps_nobody_from_ending_it(
+    tmp_path: Path, enclosed: Wall
+) -> None:
+    """As a process does that was forked, in another thread, while this one was started."""
+    walled = await start_walled(
+        Enclosure(
+            argv=(sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"),
+            scratch=tmp_path,
+            environment={"PATH": os.environ["PATH"]},
+        ),
+        enclosed,
+    )
+    held = os.open(f"/proc/{walled.pid}/fd/1", os.O_WRONLY)
+    try:
+        await asyncio.wait_for(walled.end(), 8.0)
+        assert not walled.alive
+    finally:
+        os.close(held)
+
+
 async def test_who_ends_it_at_the_same_time_as_another_closes_nothing_of_anybody_else(
     tmp_path: Path, enclosed: Wall
 ) -> None:

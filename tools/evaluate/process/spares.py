@@ -97,7 +97,7 @@ class Spares:
 
     async def _fill(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        while self.ready < self._wanted:
+        while self.ready < self._wanted and not self._closed:
             async with self._lease:
                 pass  # somebody who measures is let finish
             try:

@@ -23,6 +23,7 @@ from tools.priority import give_way
 
 _ENDING_S = 3.0
 _DEATH_S = 10.0
+_POLL_S = 0.02
 _FILE_BYTES = 8 << 30
 _LIVE: dict[int, bool] = {}
 
@@ -136,7 +137,7 @@ class Walled:
 
     async def wait(self) -> int | None:
         """How the command ended, once it has: negative for a signal; None when nobody saw it."""
-        await self._process.wait()
+        await self._exit()
         self._read_status()
         return self._status
 
@@ -162,15 +163,24 @@ class Walled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _ENDING_S)
+                await asyncio.wait_for(self._exit(), _ENDING_S)
         _signal_group(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            await self._process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._exit(), _DEATH_S)
         await gone(left, _DEATH_S)
         self._read_status()
         os.close(self._status_fd)
         self._ended = True
         _LIVE.pop(self.pid, None)
+
+    async def _exit(self) -> None:
+        """Return once the outermost process has ended.
+
+        asyncio's own `wait` also waits for the end of its output, whose pipe any process that was
+        forked meanwhile may hold, a compile server for one: it may never return.
+        """
+        while self._process.returncode is None:
+            await asyncio.sleep(_POLL_S)
 
     def _read_status(self) -> None:
         if self._status is not None or self._ended:

@@ -154,8 +154,8 @@ class WorkerProcess:
         await self._walled.end()
         self._writer.close()
         self._listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-            await self._listener
+        # Not awaited itself: its cancellation could not be told from one of whoever ends the worker.
+        await asyncio.wait({self._listener})
 
     async def _converse(self, request: Request | None, limit_s: float) -> Ready | Reply | Ended:
         try:
