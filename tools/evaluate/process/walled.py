@@ -179,7 +179,7 @@ class Walled:
         asyncio's own `wait` also waits for the end of its output, whose pipe any process that was
         forked meanwhile may hold, a compile server for one: it may never return.
         """
-        while self._process.returncode is None:
+        while self._process.returncode is None:  # noqa: ASYNC110  # asyncio tells it no event
             await asyncio.sleep(_POLL_S)
 
     def _read_status(self) -> None:

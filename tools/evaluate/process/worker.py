@@ -154,7 +154,7 @@ class WorkerProcess:
         await self._walled.end()
         self._writer.close()
         self._listener.cancel()
-        # Not awaited itself: its cancellation could not be told from one of whoever ends the worker.
+        # Not awaited itself: its cancellation could not be told from one of whoever is here.
         await asyncio.wait({self._listener})
 
     async def _converse(self, request: Request | None, limit_s: float) -> Ready | Reply | Ended:
