@@ -152,7 +152,7 @@ def _references() -> list[Fault]:
                    f"if {fork} == 0:\n            {stay}\n        os._exit(3)",
                    "exit status 3"),
         _reference("many processes", f"while {fork} > 0: pass\n        time.sleep(600)",
-                   "processes running"),
+                   "and was stopped"),
         _reference("prints a forged verdict", _FORGED, "exit status 0"),
         _reference("writes a forged frame",
                    "[os.write(fd, struct.pack('>Q', len(SAID)) + SAID) for fd in sockets()]",

@@ -12,7 +12,7 @@ import pytest_asyncio
 from profiles.load import Hardware
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
-from tools.nouns import Doubt, Refusal, TracePolicy
+from tools.nouns import Doubt, Refusal, Task, TracePolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,6 +64,20 @@ async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
     found = await reading
     assert isinstance(found, Refusal)
     assert "did not finish within 10 s" in found.sentence
+    assert _named(name) == []
+
+
+async def test_what_a_file_left_running_ends_with_its_reading(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    name = f"stays-{os.getpid()}"[:15]
+    native = f"libc.prctl(15, {name.encode()!r}, 0, 0, 0), time.sleep(600)"
+    path = write(
+        f"import ctypes, time\nlibc = ctypes.CDLL(None)\nif libc.fork() == 0: {native}\n"
+        "time.sleep(0.3)\n" + MODEL + "        return x * 2\n" + INPUTS
+    )
+    found = await reader.read(path, TracePolicy())
+    assert isinstance(found, Task), found
     assert _named(name) == []
 
 

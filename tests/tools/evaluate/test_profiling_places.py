@@ -169,8 +169,7 @@ def request_(tmp_path) -> ProfileRequest:
 
 async def test_ncu_works_behind_the_wall_and_reaches_nothing_of_ours(tool, request_, tmp_path):
     tool("ncu")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+    scratch = tmp_path / "profiles" / "scratch"
     found = await count(request_, scratch)
     assert found.missing is None
     assert found.outside == ""

@@ -122,11 +122,11 @@ def test_input_sets_pass_through_the_cache_if_they_fit(
 
 def test_null_answers_that_pass_are_named() -> None:
     zeros, ramp = torch.zeros(9), torch.arange(9.0)
-    assert not passing_nulls([ramp], [ramp.double()], [torch.randn(9)], Rules())
-    (zero, mean) = passing_nulls([zeros], [zeros.double()], [torch.randn(9)], Rules())
+    assert not passing_nulls([ramp], [ramp.double()], [torch.randn(9)], 4)
+    (zero, mean) = passing_nulls([zeros], [zeros.double()], [torch.randn(9)], 4)
     assert "zeros" in zero
     assert "mean" in mean
-    (same,) = passing_nulls([ramp], [ramp.double()], [ramp.clone()], Rules())
+    (same,) = passing_nulls([ramp], [ramp.double()], [ramp.clone()], 4)
     assert "input 0" in same
 
 

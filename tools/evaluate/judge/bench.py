@@ -94,7 +94,7 @@ class Bench:
         own = self.own(arguments)
         right = self.right(arguments, own)
         with small_steps():
-            return Nulls(own.outputs, right.outputs, tensors(arguments), self.rules)
+            return Nulls(own.outputs, right.outputs, tensors(arguments), self.chunk_elements)
 
     def draw(self, wanted: Draw) -> list[Argument]:
         """Fresh arguments of the forward."""

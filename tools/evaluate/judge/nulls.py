@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from tools.evaluate.judge.errors import Distance, distance
-from tools.evaluate.rules import Rules
 
 # Times PyTorch's own error. An honest kernel may be off by half as much again (the root of it), by
 # another order of adding alone; what is nearer than this cannot be told from one.
@@ -27,7 +26,7 @@ class Nulls:
         own: PyTorch's outputs.
         truth: in float64.
         inputs: of that draw; one that has an output's shape and type is tried as its answer.
-        rules: the figures.
+        chunk_elements: how many are compared at a time.
     """
 
     def __init__(
@@ -35,18 +34,21 @@ class Nulls:
         own: Sequence[Tensor],
         truth: Sequence[Tensor],
         inputs: Sequence[Tensor],
-        rules: Rules,
+        chunk_elements: int,
     ) -> None:
-        chunk = rules.compare_chunk_elements
         self._off: list[dict[str, Distance]] = []
         self._same: list[tuple[str, ...]] = []
         for ours, right in zip(own, truth, strict=True):
             tried = dict(_nulls(ours, right, inputs))
             floating = ours.dtype.is_floating_point
-            off = {n: distance(t, ours, right, chunk) for n, t in tried.items()} if floating else {}
-            same = () if floating else tuple(n for n, t in tried.items() if torch.equal(t, ours))
-            self._off.append(off)
-            self._same.append(same)
+            self._off.append(
+                {n: distance(t, ours, right, chunk_elements) for n, t in tried.items()}
+                if floating
+                else {}
+            )
+            self._same.append(
+                () if floating else tuple(n for n, t in tried.items() if torch.equal(t, ours))
+            )
 
     def bound(self, output: int, yardstick: Distance, usual: float) -> float:
         """How many times the yardstick's own error a candidate may be off by.
@@ -70,10 +72,10 @@ class Nulls:
 
 
 def passing_nulls(
-    own: Sequence[Tensor], truth: Sequence[Tensor], inputs: Sequence[Tensor], rules: Rules
+    own: Sequence[Tensor], truth: Sequence[Tensor], inputs: Sequence[Tensor], chunk_elements: int
 ) -> tuple[str, ...]:
     """Warnings: which null answers pass for which output. Empty when all fail, as they must."""
-    return Nulls(own, truth, inputs, rules).words()
+    return Nulls(own, truth, inputs, chunk_elements).words()
 
 
 def _nulls(own: Tensor, truth: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:

@@ -82,9 +82,11 @@ class Reading:
             try:
                 found = _read_from(await worker.ask(request, limit_s), path)
             finally:
-                if not isinstance(found, Task):
+                # Processes that the file started end with the reader; nothing of it may run on.
+                keep = isinstance(found, Task) and not worker.strays()
+                if not keep:
                     await shop.keeper.end(worker)
-        if isinstance(found, Task):
+        if keep:
             await self._builder.adopt(str(path), worker)
         return found
 

@@ -53,6 +53,7 @@ class WorkerProcess:
         self._writer = writer
         self._token = UNASKED
         self._output = bytearray()
+        self._began: frozenset[int] = frozenset()
         self._listener = asyncio.create_task(self._listen())
         self._limits = Limits(
             memory_bytes=int(machine_bytes() * rules.memory_fraction),
@@ -118,6 +119,7 @@ class WorkerProcess:
         first = await worker._converse(None, rules.start_s)
         if isinstance(first, Ended):
             raise WorkerBrokenError(f"a worker {first.words} before it was ready\n{first.output}")
+        worker._began = frozenset(walled.processes())
         return worker
 
     @property
@@ -138,6 +140,10 @@ class WorkerProcess:
     def processes(self) -> tuple[int, ...]:
         """Every process that belongs to it now."""
         return self._walled.processes()
+
+    def strays(self) -> tuple[int, ...]:
+        """Those that were started by what it was asked to run, and still run."""
+        return tuple(pid for pid in self.processes() if pid not in self._began)
 
     async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
         """One question. Stages reported on the way replace the limit by their own.

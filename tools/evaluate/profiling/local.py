@@ -32,10 +32,10 @@ async def profile_here(
     """
     start = time.perf_counter()
     if request.hardware.kind == "cuda":
-        async with asyncio.TaskGroup() as both:
-            counting = both.create_task(count(request, scratch))
-            both.create_task(_open(aside, request.rules.profile_s))
-        counted, timed = counting.result(), await _times(request, aside)
+        counted, _ = await asyncio.gather(
+            count(request, scratch), _open(aside, request.rules.profile_s)
+        )
+        timed = await _times(request, aside)
     else:
         counted, timed = Counted(), await _times(request, judges)
     missing = (counted.missing or timed.uncounted, timed.missing)

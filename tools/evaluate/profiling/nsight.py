@@ -83,7 +83,7 @@ async def count(request: ProfileRequest, scratch: Path) -> Counted:
 
     Args:
         request: What to run.
-        scratch: A folder of its own; what is written there stays.
+        scratch: A folder of its own, made when needed; what is written there stays.
     """
     ncu = find_ncu()
     if isinstance(ncu, Missing):
@@ -101,6 +101,7 @@ async def count(request: ProfileRequest, scratch: Path) -> Counted:
 
 
 def _order(ncu: Path, request: ProfileRequest, scratch: Path) -> Order:
+    scratch.mkdir(parents=True, exist_ok=True)
     asked = scratch / "request.json"
     asked.write_text(request.model_dump_json(), encoding="utf-8")
     limit_s = request.rules.profile_s

@@ -1,5 +1,6 @@
 """The loops of the emulator and larger ones on a real device, against float64."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,10 +79,15 @@ async def wrong_ones(toolbox: SimpleNamespace, builds: dict[str, Any], count: in
     for name, build in builds.items():
         buffers = build.buffers(seed=3, device="cuda")
         wanted = toolbox.truth(build.loop(name), buffers)
-        for label, loop, candidate in candidates(build, name, hardware, count):
-            built = await compile_candidate(
-                candidate, architecture=hardware.architecture, timeout_s=120
+        made = candidates(build, name, hardware, count)
+        # Together, as there are hundreds and a compiler uses one core.
+        compiled = await asyncio.gather(
+            *(
+                compile_candidate(candidate, architecture=hardware.architecture, timeout_s=120)
+                for _, _, candidate in made
             )
+        )
+        for (label, loop, candidate), built in zip(made, compiled, strict=True):
             if isinstance(built, CompileFailure):
                 wrong.append(f"{label}: {built.message[:300]}")
                 continue

@@ -93,7 +93,7 @@ class _Experiments:
         if (found := self._insensitive()) is not None:
             badges.append(found)
         for words in passing_nulls(
-            first.own, first.right, tensors(first.arguments), self._bench.rules
+            first.own, first.right, tensors(first.arguments), self._bench.chunk_elements
         ):
             badges.append(Badge(name=Doubt.NULL_PASSES, reason=words))
         badges += self._idle_terms()
