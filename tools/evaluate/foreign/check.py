@@ -3,7 +3,7 @@
 One guest runs the foreign code, another the reference for timing; the judge is a worker of our own
 that holds the truth, the clock and the verdict. A candidate's guest never outlives its question.
 On a CPU the judge and the reference's guest stay for the next question; on a GPU, where memory
-that was shared is only given back by ending, nothing does.
+that was shared is only given back by ending, none does that heard a case, and others stand ready.
 """
 
 from pathlib import Path
@@ -11,13 +11,13 @@ from pathlib import Path
 from tools.evaluate.defences import Defence
 from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.foreign.host.guests import Guests
-from tools.evaluate.foreign.host.usher import Usher
+from tools.evaluate.foreign.host.judges import Judge, Judges
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.messages import Broken, Judged, Lacking, Reply
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.walls import standing
-from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
+from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
@@ -39,18 +39,18 @@ class Courthouse:
     Args:
         scratch: a folder for the processes' own.
         device: what they work on.
-
-    Attributes:
-        judges_started: How often a judge had to be started up to now.
     """
 
     def __init__(self, scratch: Path, device: str) -> None:
-        self._scratch, self._device = scratch, device
+        self._device = device
         self._guests = Guests(scratch, device)
-        self._judge: WorkerProcess | None = None
-        self._usher: Usher | None = None
+        self._judges = Judges(scratch, device, self._guests)
         self._asked = 0
-        self.judges_started = 0
+
+    @property
+    def judges_started(self) -> int:
+        """How often a judge had to be started up to now."""
+        return self._judges.started
 
     async def judge(self, request: ForeignRequest) -> Evaluation:
         """The evaluation of foreign code; every failure of it is one.
@@ -73,7 +73,7 @@ class Courthouse:
     async def _once(self, request: ForeignRequest) -> Evaluation:
         self._asked += 1
         await self._guests.judged_by(request.rules)
-        if self._judge is None:
+        if self._asked == 1:
             self._guests.prepare()  # while the judge starts
         try:
             reply = await self._ask(request)
@@ -88,46 +88,31 @@ class Courthouse:
         return evaluation.model_copy(update={"verification": verification})
 
     async def aclose(self) -> None:
-        """End the judge and every guest."""
-        judge, usher = self._judge, self._usher
-        self._judge = self._usher = None
-        if judge is not None:
-            await judge.aclose()
-        if usher is not None:
-            await usher.aclose()
+        """End the judges and every guest."""
+        await self._judges.aclose()
         await self._guests.aclose()
 
     async def _ask(self, request: ForeignRequest) -> Reply | Ended:
-        judge, usher = await self._present(request)
+        judge = await self._present(request)
         if self._asked > 1 and not request.compare_to:
             self._guests.spare_next = True
-        asked = request.model_copy(update={"usher": usher.descriptor})
-        return await judge.ask(asked, request.rules.reference_s)
+        asked = request.model_copy(update={"usher": judge.usher.descriptor})
+        return await judge.worker.ask(asked, request.rules.reference_s)
+
+    async def _present(self, request: ForeignRequest) -> Judge:
+        """The judge, who can read what the task's file imports."""
+        readable = beside(request.task.source, request.task.path)
+        judge = await self._judges.present(request.rules, readable)
+        if self._asked > 1 and self._device == "cuda" and not request.compare_to:
+            self._judges.prepare(readable)
+        return judge
 
     async def _afterwards(self, reply: Reply | Ended) -> None:
         """Nothing of a candidate's stays, and of the others what is as good as new."""
         await self._guests.leave("candidate")
         if self._device == "cuda" or isinstance(reply, Ended) or reply.retire:
-            await self.aclose()
-
-    async def _present(self, request: ForeignRequest) -> tuple[WorkerProcess, Usher]:
-        """The judge, who can read what the task's file imports, and its usher."""
-        readable = beside(request.task.source, request.task.path)
-        judge, usher = self._judge, self._usher
-        if judge is not None and usher is not None:
-            if judge.alive and set(readable) <= set(judge.readable):
-                return judge, usher
-            await self.aclose()
-        self.judges_started += 1
-        self._usher = usher = Usher(self._guests)
-        self._judge = judge = await WorkerProcess.start(
-            self._scratch / "judge",
-            request.rules,
-            (usher.descriptor,),
-            device=self._device,
-            readable=readable,
-        )
-        return judge, usher
+            await self._judges.leave()
+            await self._guests.leave_all()
 
 
 def _behind(rules: Rules, device: str) -> Isolation:

@@ -71,6 +71,10 @@ class Guests:
     async def aclose(self) -> None:
         """End all of them."""
         await self._drop_spare()
+        await self.leave_all()
+
+    async def leave_all(self) -> None:
+        """End those that are seated; a spare has met none of them."""
         for name in tuple(self._seated):
             await self.leave(name)
 

@@ -1,0 +1,37 @@
+"""Who judges foreign code, and who comes next."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.evaluate.foreign.host.guests import Guests
+from tools.evaluate.foreign.host.judges import Judges
+from tools.evaluate.rules import Rules
+
+RULES = Rules()
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> Judges:
+    return Judges(tmp_path, "cpu", Guests(tmp_path, "cpu"))
+
+
+async def test_the_one_that_stands_ready_sits_next_and_nobody_is_left(
+    judges: Judges, tmp_path: Path
+) -> None:
+    first = await judges.present(RULES, ())
+    assert await judges.present(RULES, ()) is first
+    judges.prepare(())
+    judges.prepare(())
+    await judges.leave()
+    assert not first.worker.alive
+    second = await judges.present(RULES, ())
+    assert judges.started == 2
+    assert second.worker.scratch != first.worker.scratch
+    # Who cannot read what a task's file imports is of no use to it.
+    judges.prepare(())
+    third = await judges.present(RULES, (tmp_path,))
+    assert not second.worker.alive
+    assert tmp_path in third.worker.readable
+    await judges.aclose()
+    assert not third.worker.alive

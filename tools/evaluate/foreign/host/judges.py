@@ -1,0 +1,111 @@
+"""Judges of foreign code: the one that sits, and on a GPU the one that comes after it.
+
+A judge is a worker of our own with an usher beside it, who brings guests in. On a GPU each judge
+hears one case, so the next one is started while its predecessor is busy: it imports torch
+meanwhile and leaves the device alone until it is asked.
+"""
+
+import asyncio
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.host.guests import Guests
+from tools.evaluate.foreign.host.usher import Usher
+from tools.evaluate.process.worker import WorkerProcess
+from tools.evaluate.rules import Rules
+
+
+class Judge(NamedTuple):
+    """A worker that judges, and who answers its questions about guests."""
+
+    worker: WorkerProcess
+    usher: Usher
+
+    async def aclose(self) -> None:
+        """End both."""
+        await self.worker.aclose()
+        await self.usher.aclose()
+
+
+class Judges:
+    """Starts judges and ends them.
+
+    Args:
+        scratch: the folder of their folders.
+        device: what they work on.
+        guests: whom their ushers may bring in.
+
+    Attributes:
+        started: How many were started up to now.
+    """
+
+    def __init__(self, scratch: Path, device: str, guests: Guests) -> None:
+        self._scratch, self._device, self._guests = scratch, device, guests
+        self._present: Judge | None = None
+        self._next: asyncio.Task[Judge] | None = None
+        self._rules = Rules()
+        self._numbers = count()
+        self.started = 0
+
+    async def present(self, rules: Rules, readable: tuple[Path, ...]) -> Judge:
+        """The judge that sits, or else the next one, who can read what is asked.
+
+        Raises:
+            WorkerBrokenError: none comes up.
+        """
+        if rules.has(Defence.SANDBOX) != self._rules.has(Defence.SANDBOX):
+            await self.aclose()  # they sit behind another wall
+        self._rules = rules
+        if self._present is None and self._next is not None:
+            # Shielded: one that is given up meanwhile must not stay half started.
+            self._present = await asyncio.shield(self._next)
+            self._next = None
+        judge = self._present
+        if judge is None or not _can_hear(judge, readable):
+            await self.leave()
+            judge = await self._start(readable)
+        self._present = judge
+        return judge
+
+    def prepare(self, readable: tuple[Path, ...]) -> None:
+        """Start the next one in the background, if there is none."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._start(readable))
+
+    async def leave(self) -> None:
+        """End the one that sits."""
+        judge, self._present = self._present, None
+        if judge is not None:
+            await judge.aclose()
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        coming, self._next = self._next, None
+        if coming is not None:
+            (judge,) = await asyncio.gather(coming, return_exceptions=True)
+            if isinstance(judge, Judge):
+                await judge.aclose()
+        await self.leave()
+
+    async def _start(self, readable: tuple[Path, ...]) -> Judge:
+        self.started += 1
+        usher = Usher(self._guests)
+        try:
+            worker = await WorkerProcess.start(
+                # Never another's folder, which may still be on its way out.
+                self._scratch / "judge" / str(next(self._numbers)),
+                self._rules,
+                (usher.descriptor,),
+                device=self._device,
+                readable=readable,
+            )
+        except BaseException:
+            await usher.aclose()
+            raise
+        return Judge(worker, usher)
+
+
+def _can_hear(judge: Judge, readable: tuple[Path, ...]) -> bool:
+    return judge.worker.alive and set(readable) <= set(judge.worker.readable)
