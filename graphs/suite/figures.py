@@ -45,6 +45,8 @@ class Figures(Value):
         improved: How many are ahead of every baseline with the interval above 1.
         columns: Against eager, against compile, against the better.
         floor_fraction_median: Over those with a candidate.
+        beside: Which baselines the certified candidates were timed beside, with counts; what is
+            not among them nobody compared with.
         methods: How the best came about, with counts.
         precisions: In which precision, with counts.
         ends: How those ended that were not searched, with counts.
@@ -57,6 +59,7 @@ class Figures(Value):
     improved: int
     columns: tuple[Column, ...]
     floor_fraction_median: float | None
+    beside: tuple[tuple[str, int], ...]
     methods: tuple[tuple[str, int], ...]
     precisions: tuple[tuple[str, int], ...]
     ends: tuple[tuple[str, int], ...]
@@ -74,6 +77,7 @@ def figures(outcomes: Sequence[Outcome]) -> Figures:
         improved=sum(item.hardest is not None and item.hardest.ci95[0] > 1.0 for item in outcomes),
         columns=tuple(_column(name, ratio, outcomes) for name, ratio in BASELINES),
         floor_fraction_median=median(fractions) if fractions else None,
+        beside=_counted([found.baseline for item in outcomes for found in item.against]),
         methods=_counted([_family(best.method) for best in bests]),
         precisions=_counted([best.precision for best in bests]),
         ends=_counted([item.ended for item in outcomes if item.ended != "searched"]),

@@ -25,6 +25,7 @@ from tools.evaluate.executor import (
     Executor,
     MeteredExecutor,
     PatientExecutor,
+    StandingExecutor,
 )
 from tools.evaluate.rules import Rules
 from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy
@@ -48,6 +49,8 @@ class Ground:
         executor: Who judges; worker processes on this machine by default.
         besides_s: What a task may take besides its search.
         rules: The judge's figures where the executor is of our own; the defaults if None.
+        ahead: Whether the next file is read, and processes start, beside the present search; by
+            default where that disturbs no times, which is on a GPU.
     """
 
     target: Target
@@ -57,6 +60,7 @@ class Ground:
     executor: Executor | None = None
     besides_s: float = BESIDES_S
     rules: Rules | None = None
+    ahead: bool | None = None
 
 
 async def run_suite(
@@ -82,8 +86,7 @@ async def run_suite(
     """
     executor, target, rules = ground.executor, ground.target, ground.rules
     async with opened(executor, target, seed=terms.seed, rules=rules) as judge:
-        hardware = await judge.hardware()
-        ahead = hardware.kind == "cuda"  # on a CPU it would disturb the times
+        ahead = await _ahead(judge, len(files), ground.ahead)
         readings = _Readings(judge, files, ahead=ahead)
         try:
             for number, path in enumerate(files):
@@ -91,6 +94,16 @@ async def run_suite(
                 yield await one.run(readings.of(number), profile, begun(path))
         finally:
             await readings.aclose()
+
+
+async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:
+    """Whether work for the next files is done beside the present one; begins with it if so."""
+    # On a CPU it would disturb the times.
+    ahead = (await judge.hardware()).kind == "cuda" if wished is None else wished
+    if ahead and isinstance(judge, StandingExecutor):
+        # One reads the next file, one is the finalist's, and one may be lost.
+        judge.stand_by(min(3, files + 1))
+    return ahead
 
 
 class _Readings:

@@ -111,6 +111,15 @@ UNBUILT = Isolation(kind=WallKind.NOT_RUN, words=UNBUILT_WORDS)
 
 
 @runtime_checkable
+class StandingExecutor(Protocol):
+    """An executor that can have processes stand ready for work that is known to come."""
+
+    def stand_by(self, workers: int) -> None:
+        """From now on let that many stand ready; they leave the device alone until asked."""
+        ...
+
+
+@runtime_checkable
 class RuledExecutor(Protocol):
     """An executor whose judge's figures are known here."""
 

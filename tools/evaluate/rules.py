@@ -96,6 +96,16 @@ class Rules(Value):
     # For the test that every defence is needed; nothing else takes one away.
     switched_off: tuple[Defence, ...] = ()
 
+    @classmethod
+    def of(cls, evidence: Depth) -> "Rules":
+        """The figures for that depth; times of many tasks are taken for a shorter while.
+
+        What it takes to be right is the same. An interval is as sure, and may be wider.
+        """
+        if evidence == "full":
+            return cls()
+        return cls(evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2)
+
     def has(self, defence: Defence) -> bool:
         """Whether a defence stands."""
         return defence not in self.switched_off

@@ -131,7 +131,7 @@ async def _work(
             suite.target,
             home,
             chosen_models(suite.models),
-            rules=Rules(evidence=suite.evidence),
+            rules=Rules.of(suite.evidence),
         ),
         begun=live.begin,
     )

@@ -80,7 +80,8 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
     if found.floor_fraction_median is not None:
         lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
     for name, counts in (
-        ("method", found.methods), ("precision", found.precisions), ("not searched", found.ends)
+        ("timed beside", found.beside), ("method", found.methods),
+        ("precision", found.precisions), ("not searched", found.ends),
     ):  # fmt: skip
         if counts:
             lines.append(f"{name}: " + ", ".join(f"{plain(what)} {n}" for what, n in counts))

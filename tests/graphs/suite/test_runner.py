@@ -1,5 +1,5 @@
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -119,3 +119,22 @@ async def test_only_full_evidence_certifies_the_first_finalists_rivals(
     (item,) = await outcomes(files[:1], profile, terms, ground(toy, tmp_path, judge))
     assert item.ended == "searched", item.words
     assert sum(effort == "certify" for _, effort in judge.asked) == certified
+
+
+@pytest.mark.parametrize(("ahead", "standing"), [(None, []), (True, [3])])
+async def test_processes_stand_by_where_their_starts_disturb_no_times(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path,
+    ahead: bool | None, standing: list[int],
+) -> None:  # fmt: skip
+    @dataclass
+    class Standing(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        stood: list[int] = field(default_factory=list)
+
+        def stand_by(self, workers: int) -> None:
+            self.stood.append(workers)
+
+    judge = Standing()
+    where = replace(ground(toy, tmp_path, judge), ahead=ahead)
+    found = await outcomes(files, None, terms, where)
+    assert [item.ended for item in found] == ["baselines"] * 3
+    assert judge.stood == standing

@@ -6,12 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from profiles.load import hardware_profile
 from tools.evaluate.local import LocalExecutor
+from tools.evaluate.local.baselines import KnownBaselines
+from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.workshop import Workshop
 from tools.evaluate.messages import RehearseRequest
+from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import wall
-from tools.evaluate.rules import Rules
-from tools.nouns import Baselines, Candidate, Refusal, Task, TracePolicy, Verdict, WallKind
+from tools.evaluate.rules import Depth, Rules
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Conditions,
+    Measurement,
+    Refusal,
+    Task,
+    TracePolicy,
+    Verdict,
+    WallKind,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,3 +112,49 @@ async def test_the_prepared_worker_is_the_next_one(short_rules: Rules, tmp_path:
         assert folders(tmp_path / "evaluate") == ["0"]
     finally:
         await keeper.aclose()
+
+
+async def test_workers_that_stand_by_can_read_what_was_built_and_are_taken_first(
+    short_rules: Rules, tmp_path: Path
+) -> None:
+    lease, built = asyncio.Lock(), tmp_path / "built"
+    spares = Spares(tmp_path / "spares", short_rules, lease, wanted=0, readable=(built,))
+    keeper = Keeper(tmp_path, short_rules, lease=lease, spares=spares)
+    try:
+        assert spares.take() is None
+        spares.stand_by(2)
+        async with asyncio.timeout(240):
+            while spares.ready < 2:  # noqa: ASYNC110 - processes come up
+                await asyncio.sleep(0.1)
+        reply = await keeper.ask(RehearseRequest(compiler=True), 60.0, (built,))
+        assert not isinstance(reply, Ended)
+        assert keeper.scratch in {tmp_path / "spares" / f"spare-{n}" for n in (0, 1)}
+        assert spares.ready == 1
+        assert not (tmp_path / "evaluate").exists()
+    finally:
+        await spares.aclose()
+        await keeper.aclose()
+    assert spares.ready == 0
+
+
+@pytest.mark.parametrize(
+    ("evidence", "eager_ms", "left_out"),
+    [
+        ("full", 3.0, ()),
+        ("timing", 3.0, ("graph", "max-autotune")),
+        ("timing", 0.2, ("max-autotune",)),
+    ],
+)
+async def test_baselines_that_nobody_compares_with_are_named(
+    evidence: Depth, eager_ms: float, left_out: tuple[str, ...], rows: Task, tmp_path: Path
+) -> None:
+    rules, device = Rules.of(evidence), hardware_profile("h200")
+    shop = Workshop(device, tmp_path, seed=0, rules=rules, lease=None, spares=None)
+    known = KnownBaselines(shop, Builder(shop))
+    timed = Measurement(
+        median_ms=eager_ms, p10_ms=eager_ms, p90_ms=eager_ms, samples_ms=(eager_ms,),
+        conditions=Conditions(device="gpu", l2_flushed=True, input_sets=1),
+    )  # fmt: skip
+    known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed),)))
+    assert known.left_out(rows) == left_out
+    assert ("max-autotune" in known.to_compare(rows, "certify")) == (evidence == "full")

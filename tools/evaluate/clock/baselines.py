@@ -24,6 +24,11 @@ class BaselineFailedError(Exception):
 
 def compiled(bench: Bench, name: str) -> Timed:
     """torch.compile's forward, which compiles when it is first called; `name` is of `MODES`."""
+    # Kernels that are found ready would look for, and write, their best settings where the process
+    # that made them had its folder, which nobody else can write. So every process chooses itself.
+    from torch._inductor import config
+
+    config.autotune_local_cache = False
     forward = torch.compile(bench.reference.module, mode=MODES[name])
 
     def call(arguments: Sequence[Argument]) -> object:

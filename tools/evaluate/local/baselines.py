@@ -9,6 +9,9 @@ from tools.nouns import Baseline, Baselines, Refusal, Task
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
+# With evidence of timing alone: max-autotune costs more than all the rest of a certification, and
+# a graph takes away only the host's part, of which there is little in a long forward.
+_LAUNCHES_MATTER_MS = 1.0
 
 
 class KnownBaselines:
@@ -30,12 +33,12 @@ class KnownBaselines:
 
     async def measured(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
-        names = STANDARD[self._shop.device]
+        names: tuple[str, ...] = STANDARD[self._shop.device]
         await self._shop.hardware()
         async with self._shop.lease:
             for name in names[:1] if eager_only else names:
                 known = self.of(task) or Baselines(items=())
-                if known.named(name) is not None:
+                if known.named(name) is not None or self._is_left_out(known, name):
                     continue
                 item = await self._measure(task, name)
                 if name == "eager" and item.measurement is None:
@@ -48,9 +51,24 @@ class KnownBaselines:
         known = self.of(task)
         if effort == "screen" or known is None:
             return ()
-        names = [item.name for item in known.items if item.measurement is not None]
-        names += CERTIFY[self._shop.device] if effort == "certify" else ()
+        names = tuple(item.name for item in known.items if item.measurement is not None)
+        if effort == "certify" and self._shop.rules.evidence == "full":
+            names += CERTIFY[self._shop.device]
         return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
+
+    def left_out(self, task: Task) -> tuple[str, ...]:
+        """Those that nobody compares with at this depth of evidence, though they could be made."""
+        if self._shop.rules.evidence == "full":
+            return ()
+        device, known = self._shop.device, self.of(task) or Baselines(items=())
+        graph = [name for name in STANDARD[device] if self._is_left_out(known, name)]
+        return (*graph, *CERTIFY[device])
+
+    def _is_left_out(self, known: Baselines, name: str) -> bool:
+        eager = known.named("eager")
+        if name != "graph" or self._shop.rules.evidence == "full" or eager is None:
+            return False
+        return eager.measurement is not None and eager.measurement.median_ms > _LAUNCHES_MATTER_MS
 
     def give_up(self, task: Task, name: str) -> None:
         """One that costs its worker is not tried again."""

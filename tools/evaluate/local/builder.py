@@ -86,11 +86,13 @@ class Builder:
         limit_s = shop.rules.max_autotune_s if "max" in name else shop.rules.baseline_s
         worker = self._readers.pop(task.path, None)
         if worker is None or not worker.alive:
-            worker = await shop.keeper.apart("build", readable)
+            with shop.noting(task.path, "worker: start"):
+                worker = await shop.keeper.apart("build", readable)
         try:
             reply = await worker.ask(request, limit_s)
         finally:
-            await shop.keeper.end(worker)
+            with shop.noting(task.path, "worker: end"):
+                await shop.keeper.end(worker)
         if isinstance(reply, Ended):
             return Making(ended=f"{name} {reply.words}")
         shop.note(task.path, *reply.phases)

@@ -75,7 +75,8 @@ class Certification:
         return await self._sanitize(request, evaluation)
 
     async def _fresh(self, request: JudgeRequest) -> Evaluation:
-        await self._shop.keeper.renew()
+        with self._shop.noting(request.task.path, "worker: end"):
+            await self._shop.keeper.renew()
         return await self._climb(request)
 
     async def _climb(self, request: JudgeRequest) -> Evaluation:
@@ -128,6 +129,8 @@ class Certification:
         if shop.rules.evidence == "timing":
             checked = found.verification
             missing = (*checked.not_verified, "memory errors and races: the sanitizer was left out")
+            if others := self._baselines.left_out(request.task):
+                missing += (f"faster than {' or '.join(others)}: left out as a baseline",)
             left_out = checked.model_copy(update={"not_verified": missing})
             return found.model_copy(update={"verification": left_out})
         with shop.noting(request.task.path, "certify: sanitizer"):

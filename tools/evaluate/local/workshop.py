@@ -28,7 +28,7 @@ from tools.evaluate.messages import (
 )
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.keeper import Keeper
+from tools.evaluate.process.keeper import BUILT, Keeper
 from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import standing
@@ -78,8 +78,15 @@ class Workshop:
         # Where several share a machine, no process of one waits for what it may be good for.
         self.alone = spares is None
         lease = lease or asyncio.Lock()
-        # Of one's own there is none before a worker was lost.
-        self._spares = Spares(scratch / "spares", rules, lease, wanted=0, device=hardware.kind)
+        # Of one's own there is none before a worker was lost, or a suite asks for some.
+        self._spares = Spares(
+            scratch / "spares",
+            rules,
+            lease,
+            wanted=0,
+            device=hardware.kind,
+            readable=(scratch / BUILT,),
+        )
         self.keeper = Keeper(scratch, rules, hardware.kind, lease, spares or self._spares)
         self._known = hardware
         self._trips = count()
@@ -127,6 +134,11 @@ class Workshop:
     def open_account(self, path: str) -> None:
         """Begin a file's account anew."""
         self._phases.pop(path, None)
+
+    def stand_by(self, workers: int) -> None:
+        """Let that many workers stand ready from now on, where they are of our own."""
+        if self.alone:
+            self._spares.stand_by(workers)
 
     def note(self, path: str, *phases: Phase) -> None:
         """Enter into a file's account."""

@@ -20,8 +20,8 @@ from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
 
-# So many spares are left for files: somebody waits to be told what theirs is.
-FOR_FILES = 2
+# The folder for what every worker may read and none may write.
+BUILT = "built"
 
 
 class Keeper:
@@ -51,7 +51,7 @@ class Keeper:
         self.lease: Lease = lease or asyncio.Lock()
         self.questions = 0
         self.waited_s = 0.0
-        self.built = scratch / "built"
+        self.built = scratch / BUILT
         self._scratch = scratch
         self._rules = rules
         self._device = device
@@ -168,7 +168,8 @@ class Keeper:
             if worker.alive and set(readable) <= set(worker.readable):
                 return worker
             await worker.aclose()
-        return await self._start("evaluate", readable, leave=FOR_FILES)
+        leave = self._spares.for_files if self._spares is not None else 0
+        return await self._start("evaluate", readable, leave=leave)
 
     async def _successor(self) -> WorkerProcess | None:
         """What was being prepared; None where that failed, as whoever needs one will be told."""
@@ -202,7 +203,9 @@ class Keeper:
 
     def _spare(self, readable: tuple[Path, ...], leave: int) -> WorkerProcess | None:
         """A worker that stands ready and can read what is asked, if there is one."""
-        if self._spares is None or not set(readable) <= {cache_folder()}:
+        if self._spares is None:
+            return None
+        if not set(readable) <= {cache_folder(), *self._spares.readable}:
             return None
         return self._spares.take(leave)
 

@@ -5,6 +5,8 @@ behind it (`tools.tasks.rehearsal`). It waits until nobody holds the device's le
 so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
 with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
 
+A suite knows how many it needs: its spares are started side by side and import torch.compile too.
+
 Who finds none starts one, in turn with all others who do (`starts`). Where nobody waits for files
 (a search from the command line) none stands ready at first; once a worker was lost, the next loss
 is likely, and from then on one does (`lost`).
@@ -24,6 +26,8 @@ from tools.evaluate.rules import Rules
 
 log = logging.getLogger(__name__)
 
+FOR_FILES = 2
+
 
 class Spares:
     """A few started workers, each with a folder of its own.
@@ -35,8 +39,10 @@ class Spares:
         wanted: How many stand ready.
         after_s: How long after one was taken another is started.
         device: What they work on.
+        readable: What they may read beside what every worker may.
 
     Attributes:
+        for_files: How many of them are left for those who read a file: somebody waits for that.
         starts: Whose turn it is to start a worker, here and beside.
     """
 
@@ -48,12 +54,15 @@ class Spares:
         wanted: int = 4,
         after_s: float = 5.0,
         device: str = "cpu",
+        readable: tuple[Path, ...] = (),
     ) -> None:
         self._scratch, self._rules, self._lease = scratch, rules, lease
+        self.readable, self.for_files = readable, FOR_FILES
         self._wanted, self._after_s, self._device = wanted, after_s, device
         self.starts = Starts()
         self._ready: list[WorkerProcess] = []
         self._numbers = count()
+        self._at_once, self._compiler = 1, False
         self._filling: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -80,6 +89,12 @@ class Spares:
         self._wanted = max(1, self._wanted)
         self.fill()
 
+    def stand_by(self, wanted: int) -> None:
+        """From now on that many stand ready for a suite: the next ones start at once, together."""
+        self._wanted, self._at_once, self._after_s = wanted, wanted, 0.0
+        self._compiler, self.for_files = True, 0
+        self.fill()
+
     def fill(self, after_s: float = 0.0) -> None:
         """Start what is missing, in the background."""
         if self._closed or (self._filling is not None and not self._filling.done()):
@@ -97,27 +112,45 @@ class Spares:
 
     async def _fill(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        while self.ready < self._wanted and not self._closed:
+        while (missing := self._wanted - self.ready) > 0 and not self._closed:
             async with self._lease:
                 pass  # somebody who measures is let finish
             try:
-                folder = self._scratch / f"spare-{next(self._numbers)}"
-                async with self.starts.turn():
-                    worker = await WorkerProcess.start(folder, self._rules, device=self._device)
-                    self._ready.append(await rehearsed(worker, self._rules))
-            except WorkerBrokenError as broken:
+                async with asyncio.TaskGroup() as starting:
+                    for _ in range(min(missing, self._at_once)):
+                        starting.create_task(self._one_more())
+            except ExceptionGroup as failed:
+                broken, others = failed.split(WorkerBrokenError)
+                if others is not None or broken is None:
+                    raise
                 # Whoever needs a worker starts one and is told what is wrong with it.
-                log.warning("no spare worker: %s", str(broken).splitlines()[0])
+                log.warning("no spare worker: %s", str(broken.exceptions[0]).splitlines()[0])
                 return
 
+    async def _one_more(self) -> None:
+        folder = self._scratch / f"spare-{next(self._numbers)}"
+        for place in self.readable:
+            place.mkdir(parents=True, exist_ok=True)
+        async with self.starts.turn():
+            worker = await WorkerProcess.start(
+                folder, self._rules, device=self._device, readable=self.readable
+            )
+            self._ready.append(await rehearsed(worker, self._rules, compiler=self._compiler))
 
-async def rehearsed(worker: WorkerProcess, rules: Rules) -> WorkerProcess:
+
+async def rehearsed(worker: WorkerProcess, rules: Rules, *, compiler: bool) -> WorkerProcess:
     """The worker with the first export behind it, and asked for nothing else.
+
+    Args:
+        worker: Which one.
+        rules: The judge's figures.
+        compiler: Whether it imports what torch.compile needs as well.
 
     Raises:
         WorkerBrokenError: It did not survive that.
     """
-    reply = await worker.ask(RehearseRequest(), rules.start_s)
-    if isinstance(reply, Ended):
-        raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
+    for request in (RehearseRequest(), *([RehearseRequest(compiler=True)] if compiler else [])):
+        reply = await worker.ask(request, rules.start_s)
+        if isinstance(reply, Ended):
+            raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")
     return worker
