@@ -8,6 +8,7 @@ ones work there is asked in `test_profiling_gpu` and `test_sanitizing`.
 import json
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,9 +19,11 @@ import pytest
 from profiles.load import hardware_profile
 from tools.candidates import new_candidate
 from tools.compile import Built
+from tools.compile.cache import cache_folder
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.walls import CHOICE, wall
-from tools.evaluate.profiling.nsight import VARIABLE, count
+from tools.evaluate.profiling.nsight import VARIABLE, child_command, count
+from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import look
 from tools.nouns import (
@@ -118,7 +121,7 @@ def tool(tmp_path, monkeypatch, door):
     if not wall().isolation.is_a_wall:
         pytest.skip(wall().isolation.words)
     # Without a device no wall lets its driver start; the one for the CPU is the same otherwise.
-    for module in ("profiling.nsight", "sanitizing.device"):
+    for module in ("profiling.nsight", "profiling.standby", "sanitizing.device"):
         monkeypatch.setattr(f"tools.evaluate.{module}.standing", lambda rules, device: wall())
     folder = tmp_path / "toolkit"
     folder.mkdir()
@@ -182,6 +185,49 @@ async def test_ncu_works_behind_the_wall_and_reaches_nothing_of_ours(tool, reque
     assert told["folder"] == str(scratch)
     # Our own program was found there; without a device it got as far as the driver.
     assert told["trial"] == 0 or "libcuda" in told["said"] or "the driver" in told["said"]
+
+
+async def test_what_stands_ready_under_ncu_counts_once_and_is_gone(tool, request_, tmp_path, door):
+    tool("ncu")
+    standby = Standby(tmp_path / "profiles")
+    standby.prepare(request_.task, request_.rules)
+    standby.prepare(request_.task, request_.rules)
+    built = request_.built.model_copy(update={"artifact": cache_folder() / "kernel.cubin"})
+    request = request_.model_copy(update={"built": built})
+    ready = await standby.count(request)
+    assert ready.counters
+    assert not ready.missing
+    assert not list((tmp_path / "profiles").glob("*")), "what it wrote went with it"
+    # What may not be read by the one that waits is counted by another.
+    standby.prepare(request_.task, request_.rules)
+    other = await standby.count(request_)
+    assert other.counters == ready.counters
+    assert [path.name for path in (tmp_path / "profiles").glob("*")] == ["counted"]
+    standby.prepare(request_.task, request_.rules)
+    await standby.aclose()
+    assert [path.name for path in (tmp_path / "profiles").glob("*")] == ["counted"]
+    assert door.visits == 0
+
+
+async def test_a_process_that_breaks_while_it_waits_costs_nothing(tool, request_, tmp_path):
+    tool("ncu", fails="not os.path.exists('request.json')")
+    standby = Standby(tmp_path / "profiles")
+    standby.prepare(request_.task, request_.rules)
+    assert (await standby.count(request_)).counters
+    await standby.aclose()
+
+
+def test_the_watched_process_waits_for_what_to_run(tmp_path):
+    asked = tmp_path / "request.json"
+    child = subprocess.Popen(child_command(asked, 60), stderr=subprocess.PIPE, text=True)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(3.0)
+        asked.write_text("no request", encoding="utf-8")
+        _, said = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert "Invalid JSON" in said
 
 
 async def test_ncu_that_works_outside_only_runs_there_and_says_so(tool, request_, tmp_path, door):

@@ -179,6 +179,7 @@ class LocalExecutor:
         self._shop.note(task.path, Phase(name="compile: candidates", seconds=built.seconds))
         if isinstance(built, CompileFailure):
             return not_compiled(candidate, built, self.isolation)
+        self._profiles.prepare(task)
         if effort == "precise" and hardware.kind == "cuda":
             # A finalist will want a process of its own; on a CPU its start would disturb the times.
             self._shop.keeper.prepare((*readable(task), built.artifact.parents[1]))

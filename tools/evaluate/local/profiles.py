@@ -1,5 +1,6 @@
 """Where a candidate's call spends its time, and hardware counters where they can be read."""
 
+import asyncio
 import time
 
 from tools.compile import CompileFailure, compile_candidate
@@ -7,6 +8,7 @@ from tools.evaluate.local.workshop import Workshop
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.local import not_profiled, profile_here
+from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Candidate, Phase, Profile, Task
 from tools.profile.code import code_evidence
@@ -19,6 +21,16 @@ class Profiles:
         self._shop = shop
         aside = shop.scratch / "aside"
         self._aside = Keeper(aside, shop.rules, shop.device, shop.lease)
+        self._counter = Standby(shop.scratch / "profiles")
+
+    def prepare(self, task: Task) -> None:
+        """Start in the background what will count hardware events of a candidate of this task.
+
+        Not on a CPU, whose times a start would disturb, nor where many share a device.
+        """
+        shop = self._shop
+        if shop.device == "cuda" and shop.alone and shop.rules.evidence != "timing":
+            self._counter.prepare(task, self._shop.rules)
 
     async def of(self, task: Task, candidate: Candidate) -> Profile:
         """Everything that can be measured of a candidate here."""
@@ -41,12 +53,12 @@ class Profiles:
         code = await code_evidence(candidate, hardware)
         reading_s = time.perf_counter() - start
         async with shop.lease:
-            folder = shop.scratch / "profiles"
-            found = await profile_here(request, shop.keeper, self._aside, folder)
+            found = await profile_here(request, shop.keeper, self._aside, self._counter)
+        self.prepare(task)
         seconds = found.seconds + reading_s
         shop.note(task.path, Phase(name="profile: all", seconds=seconds))
         return found.model_copy(update={"code": code, "seconds": seconds})
 
     async def aclose(self) -> None:
-        """End the worker beside the judge's."""
-        await self._aside.aclose()
+        """End the worker beside the judge's, and what stands ready."""
+        await asyncio.gather(self._aside.aclose(), self._counter.aclose())

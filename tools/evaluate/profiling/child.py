@@ -1,16 +1,22 @@
 """`python -m tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice, then the end.
 
 Once to load and warm, once between the profiler's start and stop, so that nothing else is counted.
-Runs under Nsight Compute; what it prints is for whoever reads why that failed.
+It imports torch first and then waits until the request's file is there, so that it can stand ready
+without touching the device. Runs under Nsight Compute; what it prints is for whoever reads why that
+failed.
 """
 
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
+WAITING_S = 600  # after which nobody will come any more
+_POLL_S = 0.01
 
-def main(asked: Path) -> None:
+
+def main(asked: Path, limit_s: int) -> None:
     """Run the request's candidate on its task's own inputs."""
     import torch
 
@@ -20,6 +26,9 @@ def main(asked: Path) -> None:
     from tools.evaluate.worker.ground import no_new_processes, watch_processes
 
     watch_processes()
+    while not asked.exists():
+        time.sleep(_POLL_S)
+    signal.alarm(limit_s)
     request = ProfileRequest.model_validate_json(asked.read_text(encoding="utf-8"))
     bench = Bench(request.task, request.hardware, request.rules, request.seed, no_new_processes)
     arguments = bench.draw(Draw("task", request.seed))
@@ -36,8 +45,8 @@ def main(asked: Path) -> None:
 
 if __name__ == "__main__":
     # Whatever becomes of those who started it, it does not stay.
-    signal.alarm(int(sys.argv[2]))
-    main(Path(sys.argv[1]))
+    signal.alarm(WAITING_S)
+    main(Path(sys.argv[1]), int(sys.argv[2]))
     sys.stdout.flush()
     # Taking torch down costs half a second and tells nobody anything.
     os._exit(0)

@@ -7,7 +7,6 @@ nothing is counted any more. Whoever asks holds the device's lease.
 import asyncio
 import contextlib
 import time
-from pathlib import Path
 
 from tools.compile import CompileFailure
 from tools.evaluate.messages import Broken, OpenProfilerRequest, Profiled, ProfileRequest
@@ -15,12 +14,13 @@ from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.absent import not_asked
-from tools.evaluate.profiling.nsight import Counted, count
+from tools.evaluate.profiling.nsight import Counted
+from tools.evaluate.profiling.standby import Standby
 from tools.nouns import Candidate, Missing, Profile
 
 
 async def profile_here(
-    request: ProfileRequest, judges: Keeper, aside: Keeper, scratch: Path
+    request: ProfileRequest, judges: Keeper, aside: Keeper, counter: Standby
 ) -> Profile:
     """Everything that can be measured of one candidate.
 
@@ -28,12 +28,12 @@ async def profile_here(
         request: What to profile.
         judges: The judge's worker, which times kernels on a CPU.
         aside: A worker beside it, which CUPTI may slow down.
-        scratch: A folder for what the profilers write.
+        counter: Calls Nsight Compute.
     """
     start = time.perf_counter()
     if request.hardware.kind == "cuda":
         counted, _ = await asyncio.gather(
-            count(request, scratch), _open(aside, request.rules.profile_s)
+            counter.count(request), _open(aside, request.rules.profile_s)
         )
         timed = await _times(request, aside)
     else:

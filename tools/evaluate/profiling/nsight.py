@@ -19,7 +19,8 @@ from tools.evaluate.process.beside import beside
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.walls import Wall, standing
 from tools.evaluate.profiling.places import seen
-from tools.evaluate.profiling.program import Ran, installed, run
+from tools.evaluate.profiling.program import Program, Ran, installed, run
+from tools.evaluate.rules import Rules
 from tools.nouns import KernelCounters, Missing, RuleResult, Value
 from tools.profile.counters.failures import (
     counters_missing,
@@ -38,6 +39,7 @@ VARIABLE = "KERNELWRIGHT_NCU"
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 _INSTALLED = (("/usr/local", "cuda-*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 _READING_S = 20.0
+_ASKED, _REPORT = "request.json", "counters.ncu-rep"
 TRIAL_S = 20.0  # a kernel of our own that does nothing, under one tool
 
 
@@ -88,31 +90,46 @@ async def count(request: ProfileRequest, scratch: Path) -> Counted:
     ncu = find_ncu()
     if isinstance(ncu, Missing):
         return Counted(missing=ncu)
-    order = _order(ncu, request, scratch)
-    own = {plain_name(name) for name in request.built.functions}
+    order = order_of(ncu, request.rules, needed(request), scratch)
+    ask(order, request)
     found, outside = await seen(
         ncu,
         standing(request.rules, "cuda"),
-        lambda behind: _counted(order, own, behind),
-        worked=lambda counted: not counted.missing or counted.missing == nothing_launched(),
+        lambda behind: _counted(order, own_names(request), behind),
+        worked=worked,
         trial=lambda behind: _trial(order, behind),
     )
     return found.model_copy(update={"outside": outside})
 
 
-def _order(ncu: Path, request: ProfileRequest, scratch: Path) -> Order:
+def worked(counted: Counted) -> bool:
+    """Whether ncu itself did what it was to do."""
+    return not counted.missing or counted.missing == nothing_launched()
+
+
+def own_names(request: ProfileRequest) -> set[str]:
+    """The candidate's kernels."""
+    return {plain_name(name) for name in request.built.functions}
+
+
+def order_of(ncu: Path, rules: Rules, readable: tuple[Path, ...], scratch: Path) -> Order:
+    """How to call ncu for a candidate that may be named later (`ask`)."""
     scratch.mkdir(parents=True, exist_ok=True)
-    asked = scratch / "request.json"
-    asked.write_text(request.model_dump_json(), encoding="utf-8")
-    limit_s = request.rules.profile_s
     return Order(
         ncu=ncu,
-        program=tuple(child_command(asked, limit_s)),
-        readable=(*needed(request), *installed(ncu)),
+        program=tuple(child_command(scratch / _ASKED, rules.profile_s)),
+        readable=(*readable, *installed(ncu)),
         scratch=scratch,
-        launches=request.rules.profile_launches,
-        limit_s=limit_s,
+        launches=rules.profile_launches,
+        limit_s=rules.profile_s,
     )
+
+
+def ask(order: Order, request: ProfileRequest) -> None:
+    """Say what to run; it is whole as soon as it is there."""
+    part = order.scratch / f"{_ASKED}.part"
+    part.write_text(request.model_dump_json(), encoding="utf-8")
+    part.replace(order.scratch / _ASKED)
 
 
 def needed(request: ProfileRequest) -> tuple[Path, ...]:
@@ -135,12 +152,29 @@ async def _trial(order: Order, behind: Wall) -> bool:
 
 async def _counted(order: Order, own: set[str], behind: Wall) -> Counted:
     """Collect behind a wall, then read."""
-    report = order.scratch / "counters.ncu-rep"
-    report.unlink(missing_ok=True)
     try:
-        done = await _run(order, [*_collect(order, report), *order.program], order.limit_s, behind)
+        program = await begun(order, behind)
     except OSError as error:
         return Counted(missing=failure(f"{order.ncu} cannot be started: {error.strerror}"))
+    return await ended(order, program, own, behind)
+
+
+async def begun(order: Order, behind: Wall) -> Program:
+    """Start ncu; raises OSError when it cannot be started."""
+    report = order.scratch / _REPORT
+    report.unlink(missing_ok=True)
+    return await Program.start(
+        [*_collect(order, report), *order.program],
+        environment=worker_environment(order.scratch),
+        folder=order.scratch,
+        behind=behind,
+        readable=order.readable,
+    )
+
+
+async def ended(order: Order, program: Program, own: set[str], behind: Wall) -> Counted:
+    """See ncu end, and read what it counted."""
+    done, report = await program.finish(order.limit_s), order.scratch / _REPORT
     if done.status is None:
         return Counted(missing=too_slow(order.limit_s))
     if done.status != 0 or not report.is_file():

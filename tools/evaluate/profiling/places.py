@@ -57,5 +57,10 @@ async def seen(
     return Seen(await look(_plain(tool, behind)), why)
 
 
+def stays_behind(tool: Path, behind: Wall) -> bool:
+    """Whether a tool was not yet seen to work outside only."""
+    return behind.kind is WallKind.NONE or not _OUTSIDE.get((tool, behind.isolation.words), False)
+
+
 def _plain(tool: Path, behind: Wall) -> Wall:
     return plain_wall(f"{tool.name} does not work behind {behind.kind.value}")

@@ -1,0 +1,100 @@
+"""Nsight Compute with a process under it that stands ready, as its start is what costs most.
+
+ncu has started it behind the wall, it has imported torch, and it waits for a request without
+touching the device. Nobody's candidate ever met another in it: each counting uses one up, and the
+next one is started when a counting is over. Where it does not work, counting goes its usual way.
+"""
+
+import asyncio
+import shutil
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.compile.cache import cache_folder
+from tools.evaluate.messages import ProfileRequest
+from tools.evaluate.process.beside import beside
+from tools.evaluate.process.walls import Wall, standing
+from tools.evaluate.profiling import nsight
+from tools.evaluate.profiling.nsight import Counted, Order
+from tools.evaluate.profiling.places import stays_behind
+from tools.evaluate.profiling.program import Program
+from tools.evaluate.rules import Rules
+from tools.nouns import Missing, Task
+
+
+class Waiting(NamedTuple):
+    """A process under ncu that waits for its request."""
+
+    order: Order
+    program: Program
+    behind: Wall
+
+    def can_run(self, request: ProfileRequest) -> bool:
+        """Whether it lives and may read what the request needs."""
+        known = self.order.readable
+        reads = (path for path in nsight.needed(request) if path not in known)
+        inside = all(any(path.is_relative_to(folder) for folder in known) for path in reads)
+        return self.program.alive and inside
+
+
+class Standby:
+    """Counts candidates one after another.
+
+    Args:
+        scratch: The folder of their folders.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._numbers = count()
+        self._waiting: asyncio.Task[Waiting | None] | None = None
+        self._closed = False
+
+    def prepare(self, task: Task, rules: Rules) -> None:
+        """Start in the background what will count a candidate of this task, if nothing waits."""
+        if self._waiting is None and not self._closed:
+            self._waiting = asyncio.create_task(self._start(task, rules))
+
+    async def count(self, request: ProfileRequest) -> Counted:
+        """What `nsight.count` finds, sooner where a process stood ready."""
+        waiting = await self._taken()
+        if waiting is not None and waiting.can_run(request):
+            nsight.ask(waiting.order, request)
+            found = await nsight.ended(
+                waiting.order, waiting.program, nsight.own_names(request), waiting.behind
+            )
+            await _left(waiting)
+            if nsight.worked(found):
+                return found
+        elif waiting is not None:
+            await _left(waiting)
+        return await nsight.count(request, self._scratch / "counted")
+
+    async def aclose(self) -> None:
+        """End what waits."""
+        self._closed = True
+        if (waiting := await self._taken()) is not None:
+            await _left(waiting)
+
+    async def _taken(self) -> Waiting | None:
+        coming, self._waiting = self._waiting, None
+        return None if coming is None else await coming
+
+    async def _start(self, task: Task, rules: Rules) -> Waiting | None:
+        """None where ncu is missing, cannot be started or works outside the wall only."""
+        ncu, behind = nsight.find_ncu(), standing(rules, "cuda")
+        if isinstance(ncu, Missing) or not stays_behind(ncu, behind):
+            return None
+        readable = (*beside(task.source, task.path), cache_folder())
+        folder = self._scratch / f"ready-{next(self._numbers)}"
+        order = nsight.order_of(ncu, rules, readable, folder)
+        try:
+            return Waiting(order, await nsight.begun(order, behind), behind)
+        except OSError:
+            return None
+
+
+async def _left(waiting: Waiting) -> None:
+    await waiting.program.aclose()
+    await asyncio.to_thread(shutil.rmtree, waiting.order.scratch, ignore_errors=True)
