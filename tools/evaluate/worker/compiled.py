@@ -13,10 +13,31 @@ from pathlib import Path
 _OWN = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
 
 
+# What torch imports when it compiles for the first time; a release may lack one of them.
+_MODULES = (
+    "_dynamo", "_inductor.compile_fx", "_inductor.graph", "_inductor.codegen.triton",
+    "_inductor.codegen.cuda_combined_scheduling", "_inductor.fx_passes.joint_graph",
+    "_inductor.fx_passes.pad_mm", "_inductor.fx_passes.fuse_attention",
+    "_inductor.runtime.triton_heuristics",
+)  # fmt: skip
+
+
 def import_compiler() -> None:
-    """Import what torch imports at the first compilation, which takes seconds and no device."""
-    importlib.import_module("torch._inductor.compile_fx")
-    importlib.import_module("torch._dynamo")
+    """Do what torch does at the first compilation only, which takes seconds and no device.
+
+    That is imports, and fingerprints of torch's and Triton's own sources, with which every look
+    into a cache of graphs begins. Nothing is compiled: the tracer would open the device.
+    """
+    for name in _MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"torch.{name}")
+    for module, name in (
+        ("torch._inductor.codegen.common", "init_backend_registration"),
+        ("torch._inductor.codecache", "torch_key"),
+        ("torch._inductor.runtime.triton_compat", "triton_key"),
+    ):
+        with contextlib.suppress(Exception):  # without Triton its stand-in raises
+            getattr(importlib.import_module(module), name)()
 
 
 def take_over(folders: Sequence[Path]) -> None:
