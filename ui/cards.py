@@ -201,7 +201,7 @@ def leaderboard(story: Story) -> Table:
         "candidate",
         "judged",
         "time",
-        "vs best baseline",
+        "vs baseline",
         "95 %",
         "error",
         "idea",
@@ -218,7 +218,10 @@ def leaderboard(story: Story) -> Table:
 
 
 def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
-    """One line of the leaderboard; a ratio exists only after an interleaved comparison."""
+    """One line of the leaderboard; a ratio exists only after an interleaved comparison.
+
+    It is the lowest, over the best of those baselines that this candidate was timed beside.
+    """
     evaluation = standing.evaluation
     worst = min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
     error = evaluation.verification.error_ratio
@@ -227,7 +230,7 @@ def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
         standing.candidate.id,
         judged_words(standing),
         milliseconds(evaluation.median_ms),
-        ratio(worst.ratio) if worst else "screened only",
+        f"{ratio(worst.ratio)} {worst.baseline}" if worst else "screened only",
         _interval(worst) if worst else "",
         f"{error:.2f}" if error is not None else "-",
         Text(one_line(story.title(standing.candidate.idea), 48)),

@@ -45,11 +45,28 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="kernelwright",
-    help="Makes a PyTorch module faster by writing kernels for it, and proves it.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from tools.version import kernelwright_version
+
+        sys.stdout.write(f"kernelwright {kernelwright_version()}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    version: Annotated[  # its callback has told it
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Makes a PyTorch module faster by writing kernels for it, and proves it."""
 
 
 @app.command()

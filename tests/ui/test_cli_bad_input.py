@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.version import kernelwright_version
 from ui import cli
 
 EXAMPLE = "examples/softmax.py"
@@ -171,6 +172,11 @@ def test_a_file_that_leaves_with_status_0_is_refused_by_the_whole_program(tmp_pa
     done = audited(file, tmp_path / "home")
     assert done.returncode == 2, done.stderr
     assert is_one_sentence(done.stderr), done.stderr
+
+
+def test_the_program_says_which_it_is(capsys):
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"kernelwright {kernelwright_version()}\n"
 
 
 def test_help_needs_none_of_the_heavy_libraries():
