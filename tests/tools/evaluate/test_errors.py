@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.evaluate.judge.errors import allclose, distance, wrong_elements
+from tools.evaluate.judge.errors import allclose, apart, distance, wrong_elements
 from tools.evaluate.judge.reasons import placement, wrong_values
 
 CHUNK = 64
@@ -128,3 +128,27 @@ def test_a_reason_names_the_pattern(change, words: str) -> None:
 def test_no_pattern_is_named_where_there_is_none() -> None:
     assert placement(torch.ones(3, 3, dtype=torch.bool)) == ""
     assert placement(torch.tensor(True)) == ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_two_results_are_as_far_apart_as_from_a_truth_that_one_of_them_is(
+    dtype: torch.dtype,
+) -> None:
+    _, own, _ = triple(dtype=dtype)
+    got = (own.double() * (1 + 3 * torch.finfo(dtype).eps)).to(dtype)
+    got[5, 6] += 0.25
+    expected = distance(got, own, own.double(), CHUNK).worst
+    assert apart(got, own, CHUNK) == pytest.approx(expected, rel=1e-6)
+    assert apart(own, own, CHUNK) == 0.0
+
+
+def test_nothing_hides_among_the_largest_numbers_or_those_that_are_none() -> None:
+    huge = torch.full((8, 33), 3e38)
+    wrong = huge.clone()
+    wrong[2, 3] = 2e38
+    assert apart(wrong, huge, CHUNK) > 0.1
+    for value in (float("nan"), float("inf")):
+        got, own, _ = triple()
+        got[3, 4] = value
+        assert not apart(got, own, CHUNK) <= 1.0
+        assert not apart(own, got, CHUNK) <= 1.0

@@ -108,6 +108,29 @@ def distance(
     )
 
 
+def apart(got: Tensor, own: Tensor, chunk_elements: int) -> float:
+    """The worst element's difference between two results, as `Distance.worst` takes it.
+
+    In the type that kernels compute in, in a few passes: the difference of near numbers is exact.
+    NaN where anything is not finite, so that it compares as nothing.
+    """
+    wide = torch.promote_types(got.dtype, torch.float32)
+    flat = (got.reshape(-1), own.reshape(-1))
+    if not flat[0].numel():
+        return 0.0
+    total = torch.zeros((), dtype=torch.float64, device=got.device)
+    for _, (_, o) in _chunks(flat, chunk_elements):
+        total += torch.linalg.vector_norm(o, 1, dtype=torch.float64)
+    scale = _scale(float(total) / flat[0].numel(), got.dtype)
+    worst = torch.zeros((), dtype=wide, device=got.device)
+    for _, (g, o) in _chunks(flat, chunk_elements):
+        difference = (g.to(wide) - o.to(wide)).abs_()
+        # Half of it, as the largest numbers have no double. `maximum` keeps a NaN, as `max` does.
+        weight = o.to(wide).abs().mul_(0.5).add_(scale / 2)
+        worst = torch.maximum(worst, difference.div_(weight).max())
+    return float(worst) / 2
+
+
 def allclose(got: Tensor, own: Tensor, tolerance: float, chunk_elements: int) -> bool:
     """KernelBench's test, `torch.allclose(own, got)`: |own - got| <= tolerance * (1 + |got|).
 
