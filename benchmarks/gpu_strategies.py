@@ -10,7 +10,8 @@ the best ends each problem.
     python benchmarks/gpu_strategies.py results.jsonl --round long
 
 A round is a fixed choice of problems, strategies and seconds: `long` looks at rows that fit no
-block, scans and column reductions, in less than two minutes.
+block, scans and column reductions, in less than two minutes; `long2` tries chosen settings of what
+keeps long rows on chip, beside what was the fastest before, in 75 seconds.
 
 What is not covered: library baselines beyond one eager call, and clocks (read those beside it).
 """
@@ -18,6 +19,7 @@ What is not covered: library baselines beyond one eager call, and clocks (read t
 import argparse
 import asyncio
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -76,6 +78,8 @@ class Round:
     strategies: tuple[str, ...] = ()
     settings: int = 6
     seconds: float = 540
+    # (problem, part of a strategy's name, "GROUP=48 BLOCKS=3"): these settings and no others.
+    chosen: tuple[tuple[str, str, str], ...] = ()
 
 
 ROUNDS = {
@@ -97,6 +101,50 @@ ROUNDS = {
         settings=8,
         seconds=110,
     ),
+    "long2": Round(
+        problems=("softmax", "layer_norm", "instance_norm", "group_norm", "batch_norm"),
+        seconds=75,
+        chosen=(
+            ("softmax", "partly_online", ""),
+            ("softmax", "partly_online", "BLOCKS=2 UNROLL=8"),
+            ("softmax", "partly_online", "UNROLL=8"),
+            ("softmax", "partly_online", "BLOCKS=4"),
+            ("softmax", "partly_online", "CLUSTER=8 THREADS=512 BLOCKS=2"),
+            ("softmax", "grid_rows_ring_online", ""),
+            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=3 UNROLL=2 LAG=1"),
+            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=4 UNROLL=2 LAG=0"),
+            ("softmax", "grid_rows_ring_online", "GROUP=32 BLOCKS=3 UNROLL=2 LAG=0"),
+            ("softmax", "grid_rows_ring_online", "GROUP=24 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("softmax", "cluster_rows_ring_online", "GROUP=8 BLOCKS=2 UNROLL=4"),
+            ("softmax", "cluster_rows_ring_online", "GROUP=16 BLOCKS=2 UNROLL=2"),
+            ("softmax", "wave_rows_online", "UNROLL=8 BLOCKS=3 TILES=12"),
+            ("softmax", "cluster_rows_stream_online", ""),
+            ("layer_norm", "split_rows", "ROWS=1 THREADS=128"),
+            ("layer_norm", "split_rows", ""),
+            ("layer_norm", "split_rows", "ROWS=8 SPLITS=512"),
+            ("layer_norm", "split_rows", "ROWS=16 SPLITS=1024"),
+            ("layer_norm", "split_rows", "ROWS=16 SPLITS=512 UNROLL=2"),
+            ("layer_norm", "split_rows", "ROWS=4 THREADS=128 SPLITS=512"),
+            ("layer_norm", "split_rows", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
+            ("layer_norm", "split_rows", "ROWS=8 SPLITS=512 LOADS=0"),
+            ("instance_norm", "cluster_rows_partly", ""),
+            ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
+            ("instance_norm", "cluster_rows_partly", "BLOCKS=2 CLUSTER=16"),
+            ("instance_norm", "grid_rows_ring", ""),
+            ("instance_norm", "grid_rows_ring", "GROUP=22 BLOCKS=2 UNROLL=2 LAG=1"),
+            ("instance_norm", "grid_rows_ring", "GROUP=11 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("instance_norm", "cluster_rows_ring", "GROUP=8 BLOCKS=2 UNROLL=4"),
+            ("group_norm", "grid_rows_ring", ""),
+            ("group_norm", "grid_rows_ring", "GROUP=88 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("group_norm", "grid_rows_ring", "GROUP=128 BLOCKS=4 UNROLL=2 LAG=0"),
+            ("group_norm", "grid_rows_ring", "GROUP=99 BLOCKS=3 UNROLL=2 LAG=0"),
+            ("batch_norm", "grid_rows_ring", ""),
+            ("batch_norm", "grid_rows_ring", "GROUP=66 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=132 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "split_rows", "VECTOR=2 UNROLL=8 SPLITS=128 LOADS=0"),
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -113,6 +161,32 @@ def settings_to_try(listed: list[tuple[Setting, ...]], count: int) -> list[tuple
     mixed.shuffle(near)
     mixed.shuffle(far)
     return [default, *near, *far][:count]
+
+
+def chosen_candidates(
+    problem: Problem, hardware: Hardware, chosen: list[tuple[str, str]]
+) -> list[tuple[Strategy, Candidate]]:
+    """One candidate for each (part of a strategy's name, changes to its default setting)."""
+    emitter, made = CudaEmitter(), []
+    strategies = emitter.strategies(problem.loop, hardware)
+    for word, changes in chosen:
+        strategy = next((one for one in strategies if word in one.name), None)
+        if strategy is None:
+            raise ValueError(f"{problem.name} has no strategy {word}")
+        text = assemble(problem.program, emitter, {problem.loop.name: strategy}, hardware)
+        default = valid_settings(parse_kernel(text.kernel, Language.CUDA))[0]
+        wanted = {name: int(value) for name, value in (c.split("=") for c in changes.split())}
+        kernel = text.kernel
+        for name, value in wanted.items():
+            # Values that a search would not try are looked at too.
+            kernel = re.sub(rf"(// tune: \w+_{name} in .*)", rf"\1, {value}", kernel)
+        base = new_candidate(Language.CUDA, kernel, text.plan)
+        setting = tuple(
+            one.model_copy(update={"value": wanted.get(one.name.split("_")[-1], one.value)})
+            for one in default
+        )
+        made.append((strategy, with_settings(base, setting)))
+    return made
 
 
 def candidates(
@@ -132,7 +206,7 @@ def candidates(
 
 
 async def measure(
-    bench: Bench, problem: Problem, settings: int, seconds: float, only: tuple[str, ...]
+    bench: Bench, problem: Problem, listed: list[tuple[Strategy, Candidate]], seconds: float
 ) -> None:
     """Compile, check and time a problem's candidates until its time is over."""
     end = time.monotonic() + seconds
@@ -141,7 +215,6 @@ async def measure(
     floor = problem.moved_bytes / BANDWIDTH["gb_s"] / 1e6
     eager = bench.median_ms(lambda: problem.eager(data), 4)
     bench.write(problem=problem.name, kind="eager", ms=eager, floor_ms=floor)
-    listed = candidates(problem, bench.hardware, settings, only)
     builds = [
         asyncio.ensure_future(
             compile_candidate(one, architecture=bench.hardware.architecture, timeout_s=60)
@@ -228,7 +301,13 @@ async def main() -> None:
         try:
             share = left / (len(wanted) - at)
             settings = options.settings or chosen.settings
-            await measure(bench, problems()[name](), settings, share, tuple(words))
+            problem = problems()[name]()
+            mine = [(word, changes) for at, word, changes in chosen.chosen if at == name]
+            if mine and not options.strategies:
+                listed = chosen_candidates(problem, bench.hardware, mine)
+            else:
+                listed = candidates(problem, bench.hardware, settings, tuple(words))
+            await measure(bench, problem, listed, share)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}")
             bench.write(problem=name, failure=str(error)[:400])

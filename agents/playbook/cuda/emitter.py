@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agents.playbook.cuda import (
     columns,
+    partly,
     pointwise,
     relay,
     ring,
@@ -47,6 +48,7 @@ _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
     _Family(row_shapes.NAMES, rows.strategies, rows.emit),
+    _Family(partly.NAMES, partly.strategies, partly.emit),
     _Family(ring.NAMES, ring.strategies, ring.emit),
     _Family(relay.NAMES, relay.strategies, relay.emit),
     _Family(waves.NAMES, waves.strategies, waves.emit),

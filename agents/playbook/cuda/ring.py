@@ -8,7 +8,7 @@ on chip is read again last-first, when the L2 is the likeliest to have it.
 from dataclasses import dataclass
 
 from agents.playbook.cuda.body import Body, Load
-from agents.playbook.cuda.case import Case, first
+from agents.playbook.cuda.case import REGISTERS, Case, first
 from agents.playbook.cuda.keeping import offsets
 from agents.playbook.cuda.printing import Printer, Stream
 from agents.playbook.cuda.rendering import (
@@ -24,7 +24,7 @@ from agents.playbook.cuda.ring_shape import (
     ALIGN,
     MOST_SLOTS,
     THREADS,
-    UNROLL,
+    UNROLLS,
     Fit,
     Ring,
 )
@@ -39,10 +39,11 @@ _TITLES = {
     GRID: "A group of resident blocks a row, the row in a ring of bulk copies",
 }
 _MEETINGS = {CLUSTER: "distributed shared memory", GRID: "memory"}
-# Nothing of this kind has been measured yet. Until it is, it stands behind everything that was
-# measured on the same rows, whatever bytes promise; 0.75 to 0.8 is what they do.
-_EFFICIENCY = 0.55
-_GROUPS_TRIED = 4
+# Of what the model of rounds in ring_shape.py says. Groups reached 0.9 to 1.0 of it on one H200
+# where nothing lagged; a lag has not been measured, nor clusters that all run at once.
+_EFFICIENCY = {CLUSTER: 0.6, GRID: 0.85}
+_GROUPS_TRIED = 5
+_FEWEST_REGISTERS = 64  # a thread's; fewer would spill
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _strategy(name: str, fit: Fit) -> Strategy:
         compute="2 passes",
         parallel="cluster per row" if name == CLUSTER else "resident blocks per row",
         bytes_read_factor=round(fit.reads, 3),
-        efficiency=round(max(0.02, _EFFICIENCY * fit.filled), 3),
+        efficiency=round(max(0.02, _EFFICIENCY[name] * fit.filled), 3),
         launches=1 if name == CLUSTER else 2,
     )
 
@@ -115,6 +116,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         run=ring.run,
         most_slots=MOST_SLOTS,
         ahead_one_in=AHEAD_ONE_IN,
+        wanted=_wanted(ring, tunables.prefix),
         chunk=f"(COLUMNS + GROUP * {ALIGN} - 1) / (GROUP * {ALIGN}) * {ALIGN}",
         room=f"({ring.shared_bytes} / {tunables.named('{BLOCKS}')} - {ring.reserved_bytes})",
         index=printer.index,
@@ -125,7 +127,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         before=plain.before,
         before_stores=plain.before_stores,
     )
-    groups = f"min({nest.rows}, {case.multiprocessors} * {{BLOCKS}} // {{GROUP}})"
+    groups = f"min({nest.rows}, {ring.groups_text()})"
     grid = tunables.named(f"{groups} * {{GROUP}}")
     shared = tunables.named(_shared_text(ring))
     cluster = tunables.named("{GROUP}") if ring.clusters else ""
@@ -159,24 +161,30 @@ def _fetches(ring: Ring, plain: Body) -> Fetches:
 
 
 def _tunables(ring: Ring, fits: list[Fit], prefix: str) -> Tunables:
-    case = ring.case
+    case, best = ring.case, fits[0]
     tunables = Tunables(prefix).add("THREADS", first(THREADS, [128, 256, 512]))
-    tunables.add("VECTOR", case.along_rows.widths[:2]).add("UNROLL", first(UNROLL, [2, 4, 1]))
-    tunables.add("GROUP", _groups(fits)).add("BLOCKS", (fits[0].blocks, 3 - fits[0].blocks, 3))
+    tunables.add("VECTOR", case.along_rows.widths[:2])
+    tunables.add("UNROLL", first(best.unroll, [*UNROLLS, 1])).add("GROUP", _groups(fits))
+    tunables.add("BLOCKS", first(best.blocks, [2, 3, 4, 1]))
+    if not ring.clusters:
+        tunables.add("LAG", (int(best.lag), 1 - int(best.lag)))
     tunables.add("RETAIN", (1, 0)).add("LOADS", (1, 0)).add("STORES", (1, 0))
     tunables.require(f"{{GROUP}} <= {case.multiprocessors} * {{BLOCKS}}")
-    tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {case.hardware.threads_per_sm or 1024}")
+    tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {REGISTERS // _FEWEST_REGISTERS}")
     return tunables.require(f"{_room_text(ring)} >= 2 * {_tile_bytes_text(ring)}")
 
 
 def _groups(fits: list[Fit]) -> list[int]:
-    """The best number of blocks a row, and the next best that differ from each other."""
-    chosen: list[int] = []
-    for fit in fits:
-        apart = all(4 * abs(fit.group - one) >= max(fit.group, one) for one in chosen)
-        if fit.blocks == fits[0].blocks and apart and len(chosen) < _GROUPS_TRIED:
-            chosen.append(fit.group)
-    return chosen
+    """The best number of blocks a row, then the best of the other ways to share the device."""
+    best = {(fit.blocks, fit.lag): fit.group for fit in reversed(fits)}
+    near = [fit.group for fit in fits if (fit.blocks, fit.lag) == (fits[0].blocks, fits[0].lag)]
+    wanted = dict.fromkeys(best[(fit.blocks, fit.lag)] for fit in fits)
+    return list(dict.fromkeys([*wanted, *near]))[:_GROUPS_TRIED]
+
+
+def _wanted(ring: Ring, prefix: str) -> str:
+    """How many rows' slots are of use: the row, the next one, with a lag the one before."""
+    return "2" if ring.clusters else f"(2 + {prefix}_LAG)"
 
 
 def _room_text(ring: Ring) -> str:
@@ -193,4 +201,5 @@ def _shared_text(ring: Ring) -> str:
     tile = "({THREADS} * {VECTOR} * {UNROLL})"
     chunk = f"(ceil_div({ring.case.nest.columns}, {{GROUP}} * {ALIGN}) * {ALIGN})"
     fitting = f"min({_room_text(ring)} // {_tile_bytes_text(ring)}, {MOST_SLOTS})"
-    return f"min({fitting}, 2 * ceil_div({chunk}, {tile})) * {_tile_bytes_text(ring)}"
+    wanted = "2" if ring.clusters else "(2 + {LAG})"
+    return f"min({fitting}, {wanted} * ceil_div({chunk}, {tile})) * {_tile_bytes_text(ring)}"

@@ -27,27 +27,41 @@ _FEWEST_RUN_BYTES = 512
 _SMALLEST_SHARE_BYTES = 16 * 1024
 # Of the first settings: threads and vectors a thread of a tile.
 THREADS = 256
-UNROLL = 4
+UNROLLS = (4, 2)
 # One slot in this many, and one more, stays free of the row for copies under way.
 AHEAD_ONE_IN = 6
 # What the L2 answers still crosses the chip: its price beside a read of memory.
 _CACHE_PRICE = 0.2
-# Two blocks of different rows on a multiprocessor take turns where one block would wait.
-_ALONE = 0.97
-# From a block's last tile to the group's answer, in microseconds: estimates, not measured.
-_MEETING_US = {True: 1.5, False: 2.5}
+# Of the cache, what a second read meets while everything else streams through; and the cache's
+# speed over memory's, for what rows share.
+_CACHE_FOUND = 0.6
+_CACHE_SPEED = 1.4
+# Fitted to the rounds that an H200 took (benchmarks/results/h200/strategies.jsonl): from a block's
+# last tile to the group's answer, a part of it for each block of the group; then reducing and
+# writing a KiB of the row, where tiles are whole and where their ends must be looked for.
+_MEETING_US = {True: 1.5, False: 4.5}
+_MEETING_US_A_BLOCK = 0.03
+_US_A_KIB = {True: 0.09, False: 0.105}
+# What is left of a meeting that the next row's reduction covers: an estimate, not measured.
+_LAGGED_US = 1.2
+# Clusters are placed within a processing cluster of the device; the smallest have so many
+# multiprocessors, so that more clusters than fit there would wait for the others to end.
+_NEIGHBOURS = 16
 
 
 @dataclass(frozen=True)
 class Fit:
     """One way to share rows, and what to expect.
 
-    `group` blocks share a row and `blocks` a multiprocessor; a row is read `reads` times from
+    `group` blocks share a row and `blocks` a multiprocessor; tiles have `unroll` vectors a thread;
+    with `lag` a row is written after the next one is reduced. A row is read `reads` times from
     memory and `cached` times out of the L2; `filled` is the share of bandwidth that is in use.
     """
 
     group: int
     blocks: int
+    unroll: int
+    lag: bool
     reads: float
     cached: float
     filled: float
@@ -119,10 +133,33 @@ class Ring:
         long = self.run == nest.columns or self.run * one.bytes_each >= _FEWEST_RUN_BYTES
         return in_step and long
 
+    def groups_text(self) -> str:
+        """How many groups run at once, over tunables in braces."""
+        case = self.case
+        if not self.clusters:
+            return f"{case.multiprocessors} * {{BLOCKS}} // {{GROUP}}"
+        places = max(1, case.multiprocessors // _NEIGHBOURS)
+        near = min(_NEIGHBOURS, case.multiprocessors)
+        return f"max(1, {places} * ({near} * {{BLOCKS}} // {{GROUP}}))"
+
     def _fits(self) -> Iterator[Fit]:
-        for blocks in (2, 1):
-            if self._slots(blocks) >= 2:
-                yield from (self._fit(group, blocks) for group in self._groups(blocks))
+        for blocks in (2, 3, 4, 1):
+            for unroll in UNROLLS:
+                slots = self._slots(blocks, unroll)
+                if slots >= 2 and (blocks == 2 or blocks == 1 or unroll == UNROLLS[-1]):
+                    for group in self._groups(blocks):
+                        yield self._fit(group, blocks, unroll, lag=False)
+                        if not self.clusters and slots > 2 * self._tiles(group, unroll):
+                            yield self._fit(group, blocks, unroll, lag=True)
+
+    @cached_property
+    def _shared_bytes(self) -> int:
+        """Bytes an element that rows share and read from the cache each."""
+        case = self.case
+        if not case.shares_columns:
+            return 0
+        places = (case.nest.places[s.name] for s in case.loop.body if s.op == "load")
+        return sum(p.dtype.itemsize_bytes for p in places if any(p.inner) and not any(p.outer))
 
     def _groups(self, blocks: int) -> list[int]:
         """Numbers of blocks a row, down to shares that are not worth a block."""
@@ -132,44 +169,64 @@ class Ring:
         resident = self.case.multiprocessors * blocks
         return [n for n in range(2, resident + 1) if n <= most and resident % n <= resident // 32]
 
-    @property
-    def _tile_bytes(self) -> int:
-        return THREADS * UNROLL * self.case.along_rows.widths[0] * self.bytes_each
+    def _tile(self, unroll: int) -> int:
+        """Elements of a tile."""
+        return THREADS * unroll * self.case.along_rows.widths[0]
 
-    def _slots(self, blocks: int) -> int:
+    def _chunk(self, group: int) -> int:
+        """Elements of a block's share of a row."""
+        return ceil(self.case.nest.columns / (group * ALIGN)) * ALIGN
+
+    def _tiles(self, group: int, unroll: int) -> int:
+        return ceil(self._chunk(group) / self._tile(unroll))
+
+    def _slots(self, blocks: int, unroll: int) -> int:
         room = self.shared_bytes // blocks - self.reserved_bytes
-        return min(MOST_SLOTS, room // self._tile_bytes)
+        return min(MOST_SLOTS, room // (self._tile(unroll) * self.bytes_each))
 
-    def _fit(self, group: int, blocks: int) -> Fit:
+    def _running(self, group: int, blocks: int) -> int:
+        """Groups that run at once."""
+        case = self.case
+        running = case.multiprocessors * blocks // group
+        if self.clusters:
+            near = min(_NEIGHBOURS, case.multiprocessors)
+            running = max(1, case.multiprocessors // _NEIGHBOURS) * (near * blocks // group)
+        return max(1, min(case.nest.rows, running))
+
+    def _fit(self, group: int, blocks: int, unroll: int, *, lag: bool) -> Fit:
         case, rows = self.case, self.case.nest.rows
-        resident = case.multiprocessors * blocks
-        groups = max(1, min(rows, resident // group))
+        groups = self._running(group, blocks)
         share = case.nest.columns * self.bytes_each / group
-        slots, tiles = self._slots(blocks), ceil(share / self._tile_bytes)
+        slots, tiles = self._slots(blocks, unroll), self._tiles(group, unroll)
         kept = min(tiles, slots - slots // AHEAD_ONE_IN - 1)
         again = 1 - kept / tiles
         # What is read again meets what the cache still has of it.
         wanted = again * share * group * groups
-        found = min(1.0, 1.25 * case.cache_bytes / wanted) if again else 1.0
-        used = groups * group / resident * rows / (-(-rows // groups) * groups)
-        used *= _ALONE if blocks == 1 else 1.0
+        found = min(1.0, _CACHE_FOUND * case.cache_bytes / wanted) if again else 1.0
+        used = groups * group / (case.multiprocessors * blocks)
+        used *= rows / (-(-rows // groups) * groups)
+        reads = 1 + again * (1 - found)
+        # What memory would take for a round of rows, and what a block takes for its share.
+        memory_us = share * (1 + reads) * blocks * case.multiprocessors
+        memory_us /= case.hardware.bandwidth_gb_s * 1e3
+        shared_us = memory_us * self._shared_bytes / (self.bytes_each * (1 + reads) * _CACHE_SPEED)
+        meeting_us = _MEETING_US[self.clusters] + _MEETING_US_A_BLOCK * group
+        exposed_us = _LAGGED_US if lag else meeting_us
+        exact = self._chunk(group) % self._tile(unroll) == 0
+        block_us = exposed_us + share / 1024 * _US_A_KIB[exact] * max(1.0, blocks / 2)
+        if lag:
+            # The meeting is over by then, unless a whole round is shorter.
+            block_us = max(block_us, meeting_us)
         return Fit(
             group=group,
             blocks=blocks,
-            reads=1 + again * (1 - found),
+            unroll=unroll,
+            lag=lag,
+            reads=reads,
             cached=again * found,
-            filled=used / (1 + self._exposed(share, slots - kept, blocks, groups)),
+            # While one group meets, only the others move anything.
+            filled=used * memory_us / (max(memory_us + shared_us, block_us) + exposed_us / groups),
         )
-
-    def _exposed(self, share: float, free: int, blocks: int, groups: int) -> float:
-        """The time that memory idles while a group meets, over that of the row's traffic."""
-        case = self.case
-        bytes_per_us = case.hardware.bandwidth_gb_s * 1e3 / (case.multiprocessors * blocks)
-        meeting_us = _MEETING_US[self.clusters]
-        # Free slots keep copies under way; nothing is stored meanwhile.
-        idle_us = max(0.0, meeting_us - free * self._tile_bytes / bytes_per_us) + meeting_us / 4
-        # Blocks of different rows on a multiprocessor cover for each other.
-        return idle_us / min(blocks, groups) / (2 * share / bytes_per_us)
 
 
 def _run(place: Place, sizes: tuple[int, ...]) -> int:

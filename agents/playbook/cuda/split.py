@@ -1,10 +1,14 @@
 """Strategies that spread one row over many blocks, one kernel a pass."""
 
-from agents.playbook.cuda.body import Body
+from dataclasses import dataclass, replace
+
+from agents.playbook.cuda.body import Body, Load, PassCode
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.kernels import allocations, kernels_of, partial_arguments
-from agents.playbook.cuda.printing import Printer
+from agents.playbook.cuda.printing import Printer, Stream
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.schedule import Kept
+from agents.playbook.cuda.types import c_type
 from agents.playbook.ir import Emitted, Strategy
 
 SPLIT = "split_rows"
@@ -12,6 +16,18 @@ NAMES = (SPLIT,)
 _TITLE = "Rows split over blocks, partials in memory"
 _SMALLEST_SHARE_BYTES = 8 * 1024
 _LARGE_SHARE_BYTES = 256 * 1024
+# Rows that a block writes together: each reads what they share from registers, not from a cache.
+_ROWS_TOGETHER = (4, 8, 2, 1, 16)
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the writing pass reads once for several rows, and its code without that."""
+
+    streams: tuple[Stream, ...]
+    decode: tuple[str, ...]
+    loads: tuple[Load, ...]
+    code: PassCode
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -62,12 +78,16 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
     tunables.add("VECTOR", vectors.widths).add("UNROLL", (4, 2, 8, 1))
     tunables.add("SPLITS", _splits(case)).add("LOADS", loads).add("STORES", (1, 0))
+    together = _together(case, body, prefix)
+    if together is not None:
+        tunables.add("ROWS", [n for n in _ROWS_TOGETHER if n <= nest.rows])
     source = render(
         "split",
         title=_TITLE,
         prefix=tunables.prefix,
         tunables=tunables.text(),
         kernels=kernels,
+        together=together,
         rows_fastest=case.shares_columns,
         passes=body.passes(),
         index=printer.index,
@@ -80,10 +100,38 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     )
     blocks = tunables.named(f"{nest.rows} * {{SPLITS}}")
     launches = [Launch(kernel.name, blocks, tunables.named("{THREADS}")) for kernel in kernels]
+    if together is not None:
+        fewer = tunables.named(f"ceil_div({nest.rows}, {{ROWS}}) * {{SPLITS}}")
+        launches[-1] = replace(launches[-1], grid=fewer)
     arguments = [*buffer_arguments(nest), *partial_arguments(kernels, prefix)]
     text, plan = complete(source, arguments, launches)
     lines = allocations(kernels, prefix, blocks, str(nest.rows))
     return Emitted(source=text, plan=(*lines, *plan))
+
+
+def _together(case: Case, body: Body, prefix: str) -> Together | None:
+    """The writing pass over several rows; None where they share too little for it to matter."""
+    nest, last = case.nest, case.schedule.passes[-1]
+    if not case.shares_columns or last.number == 1 or last.reductions:
+        return None
+    shared = []
+    for stmt in last.element:
+        place = nest.places.get(stmt.name)
+        if stmt.name not in case.along_rows.loads or place is None or place.gathers:
+            continue
+        if any(place.inner) and not any(place.outer):
+            shared.append(Kept(stmt, True, place.dtype.itemsize_bytes, c_type(place.dtype)))
+    if not shared:
+        return None
+    names = [one.stmt.name for one in shared]
+    raw = {f"raw_{name}" for name in names}
+    printer = body.printer
+    return Together(
+        streams=tuple(printer.streams(names, ())),
+        decode=tuple(printer.walk_decode([nest.places[name] for name in names])),
+        loads=tuple(load for load in body.passes()[-1].loads if load.raw in raw),
+        code=Body(printer, case.schedule, prefix, shared).passes()[-1],
+    )
 
 
 def _rows_suffice(case: Case) -> bool:

@@ -100,7 +100,7 @@ template <class To, class From> __device__ __forceinline__ To to(From x) { retur
 // read-only path), STREAM marks them first to evict, for data that is touched once.
 constexpr int DEFAULT = 0;
 constexpr int STREAM = 1;
-// Of bulk copies only: hold lines as long as can be, for data that will be read again.
+// Of copies only: hold lines as long as can be, for data that will be read again.
 constexpr int RETAIN = 2;
 
 template <int BYTES> struct Word;
@@ -242,7 +242,7 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsign
     }
 }
 
-// How long the L2 should hold what a bulk copy reads: DEFAULT, STREAM or RETAIN.
+// How long the L2 should hold what a copy reads: DEFAULT, STREAM or RETAIN.
 template <int CACHE> __device__ __forceinline__ unsigned long long cache_policy() {
     unsigned long long policy;
     if constexpr (CACHE == RETAIN) {
@@ -253,6 +253,14 @@ template <int CACHE> __device__ __forceinline__ unsigned long long cache_policy(
         asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
     }
     return policy;
+}
+// `copy_async` under a cache policy.
+template <int BYTES> __device__ __forceinline__ void copy_async(void* shared, const void* global, unsigned long long policy) {
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "l"(policy) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(shared_address(shared)), "l"(global), "n"(BYTES), "l"(policy) : "memory");
+    }
 }
 // Copies a run of bytes from global to shared memory without any thread's help, and tells the
 // barrier. One thread asks for it; addresses and size are multiples of 16 bytes.

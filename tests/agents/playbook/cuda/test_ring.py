@@ -45,7 +45,7 @@ def rings(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     """Rings on a device that holds a row, and on one that holds little of it."""
     made = {"two_loads": two_loads(toolbox.Build), "runs": runs(toolbox.Build)}
     variants: list[Any] = []
-    for kib in (64, 11):
+    for kib in (64, 28):
         device = H200.model_copy(
             update={"sm_count": 4, "cache_mib": 1.0, "shared_kib_per_block": kib}
         )
@@ -91,16 +91,15 @@ def ring(loop: Any, *, clusters: bool = False) -> Ring:
 
 def test_rows_that_fit_on_chip_are_promised_one_read(toolbox: SimpleNamespace):
     assert ring(norm(toolbox, 4096, 393216)).fits()[0].reads == 1.0
-    assert ring(norm(toolbox, 16, 1 << 22)).fits()[0].reads == 1.0
+    assert ring(norm(toolbox, 1024, 1 << 18)).fits()[0].reads == 1.0
 
 
 def test_larger_rows_are_read_again_as_far_as_neither_chip_nor_cache_holds_them(
     toolbox: SimpleNamespace,
 ):
     whole = ring(norm(toolbox, 64, 1 << 24)).fits()[0]
-    assert whole.group == 2 * H200.sm_count
-    # 64 MiB a row, of which about 17 stay in slots and about 31 in the cache.
-    assert 1.15 < whole.reads < 1.4
+    # 64 MiB a row, of which about 17 stay in slots and about 15 in the cache, if one is under way.
+    assert 1.4 < whole.reads < 1.8
     clusters = ring(norm(toolbox, 64, 1 << 24), clusters=True).fits()[0]
     assert clusters.reads > 1.8
 

@@ -265,6 +265,9 @@ template <int BYTES> inline void copy_async(void* shared, const void* global) {
     check_alignment(static_cast<const Word*>(global));
     memcpy(shared, global, BYTES);
 }
+template <int BYTES> inline void copy_async(void* shared, const void* global, unsigned long long) {
+    copy_async<BYTES>(shared, global);
+}
 inline void copy_commit() {}
 template <int PENDING> inline void copy_wait() {}
 inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }

@@ -1,0 +1,174 @@
+"""The strategy that keeps a part of each row in the shared memory of a cluster.
+
+Several clusters share the multiprocessors, so that rows load, meet and store at different times;
+what does not fit on chip is little enough to be still in the L2 when it is read again.
+"""
+
+from math import ceil
+
+from agents.playbook.cuda.body import Body
+from agents.playbook.cuda.case import KIB, REGISTERS, Case, first
+from agents.playbook.cuda.keeping import kept_bytes, offsets
+from agents.playbook.cuda.partials import struct_bytes
+from agents.playbook.cuda.printing import Printer
+from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.row_tunables import streaming_clusters
+from agents.playbook.cuda.schedule import Kept
+from agents.playbook.ir import Emitted, Strategy
+
+PARTLY = "cluster_rows_partly"
+NAMES = (PARTLY,)
+_TITLE = "A cluster a row, part of it in shared memory"
+_THREADS, _UNROLL, _BLOCKS = 256, 4, 3
+# Shares of a row that are wanted: three of them, or little more, fit in a multiprocessor.
+_SHARE_BYTES = 96 * KIB
+# Of shared memory, besides the row: the system's, and what the blocks of a cluster exchange.
+_SYSTEM_BYTES = 1024
+_FEWEST_REGISTERS = 64
+# Not measured yet: three clusters whose rows came from memory twice reached 0.95 of the bandwidth.
+_EFFICIENCY = 0.82
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """Part of the row on chip, where clusters share rows that need more than one pass."""
+    if not _fits(case):
+        return []
+    passes = len(case.schedule.passes)
+    return [
+        Strategy(
+            name=PARTLY,
+            title=_TITLE,
+            mechanism="Asynchronous copies bring as much of a row as fits into the shared memory "
+            "of a cluster's blocks, while the rest is read and reduced; later passes read that "
+            "rest again, the other part where it lies.",
+            reason="Several rows share the multiprocessors, so that one loads while another "
+            "meets or stores, and still only little of them has to stay in the L2.",
+            category="memory",
+            metric="dram bytes read",
+            memory="row partly in shared memory, asynchronous copies",
+            compute=f"{passes} passes",
+            parallel="cluster per row",
+            bytes_read_factor=_reads(case),
+            efficiency=_efficiency(case),
+        )
+    ]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a loop whose rows stay partly on chip.
+
+    Raises:
+        ValueError: When it does not fit.
+    """
+    if not _fits(case):
+        raise ValueError(f"{case.loop.name}: {name} does not fit")
+    nest, keeps = case.nest, _keeps(case)
+    printer = Printer(nest, case.along_rows)
+    body = Body(printer, case.schedule, prefix)
+    held = Body(printer, case.schedule, prefix, keeps, preloaded=True)
+    streamed = body.passes()
+    names = {f"raw_{one.stmt.name}" for one in keeps}
+    tunables = _tunables(case, prefix)
+    source = render(
+        "partly",
+        title=_TITLE,
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        streamed=streamed,
+        passes=held.passes(),
+        copied=[load for load in streamed[0].loads if load.raw in names],
+        keeps=offsets(keeps),
+        kept_bytes=kept_bytes(keeps),
+        room=tunables.named(_room_text(case, "/")),
+        index=printer.index,
+        row_index=printer.row_index,
+        rows=nest.rows,
+        columns=nest.columns,
+        row_decode=printer.row_decode(),
+        before=body.before,
+        before_stores=body.before_stores,
+    )
+    named = tunables.named
+    launch = Launch(
+        f"{prefix}_partly",
+        named(f"{nest.rows} * {{CLUSTER}}"),
+        named("{THREADS}"),
+        named(_shared_text(case)),
+        named("{CLUSTER}"),
+    )
+    text, plan = complete(source, buffer_arguments(nest), [launch])
+    return Emitted(source=text, plan=plan)
+
+
+def _fits(case: Case) -> bool:
+    return bool(
+        len(case.schedule.passes) > 1 and _keeps(case) and _widths(case) and _clusters(case)
+    )
+
+
+def _keeps(case: Case) -> tuple[Kept, ...]:
+    return case.keeps(case.along_rows, loads_only=True)
+
+
+def _widths(case: Case) -> list[int]:
+    """Vectors that an asynchronous copy can move: 4, 8 or 16 bytes for every kept load."""
+    sizes = [one.bytes_each for one in _keeps(case)]
+    widths = case.along_rows.widths
+    return [width for width in widths if all(width * size in (4, 8, 16) for size in sizes)]
+
+
+def _clusters(case: Case) -> list[int]:
+    """Cluster sizes, first the smallest whose shares are held whole, else the largest."""
+    sizes = streaming_clusters(case)
+    whole = [size for size in sizes if case.read_bytes <= size * _SHARE_BYTES]
+    return first(min(whole, default=max(sizes)), sizes) if sizes else []
+
+
+def _tunables(case: Case, prefix: str) -> Tunables:
+    tunables = Tunables(prefix).add("THREADS", first(_THREADS, [128, 256, 512]))
+    tunables.add("CLUSTER", _clusters(case)).add("VECTOR", _widths(case)[:2])
+    tunables.add("UNROLL", first(_UNROLL, [2, 4, 8])).add("BLOCKS", first(_BLOCKS, [2, 3, 4]))
+    tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
+    # Fewer registers a thread than this would spill.
+    return tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {REGISTERS // _FEWEST_REGISTERS}")
+
+
+def _reserved_bytes(case: Case) -> int:
+    """Shared memory of a block that holds none of the row."""
+    printer = Printer(case.nest, case.along_rows)
+    parts = [printer.members(one) for one in case.schedule.reducing]
+    # A partial for each of at most 32 warps, and one for the block.
+    return _SYSTEM_BYTES + sum(33 * struct_bytes(members) + 16 for members in parts)
+
+
+def _room_text(case: Case, divide: str) -> str:
+    """Bytes of a row that a block can hold, over tunables in braces."""
+    whole = case.shared_bytes + 3 * KIB
+    return f"({whole} {divide} {{BLOCKS}} - {_reserved_bytes(case)})"
+
+
+def _shared_text(case: Case) -> str:
+    """Shared memory of a block: whole batches, as the kernel counts them."""
+    batch = "({UNROLL} * {THREADS} * {VECTOR})"
+    batches = f"ceil_div({case.nest.columns}, {batch} * {{CLUSTER}})"
+    held = f"{batch} * {kept_bytes(_keeps(case))}"
+    return f"min({_room_text(case, '//')} // ({held}), {batches}) * {held}"
+
+
+def _reads(case: Case) -> float:
+    """How often a row comes from memory: what is not on chip meets what the L2 still has."""
+    blocks = case.multiprocessors * _BLOCKS
+    share = ceil(case.read_bytes / _clusters(case)[0])
+    room = (case.shared_bytes + 3 * KIB) // _BLOCKS - _reserved_bytes(case)
+    again = max(0, share - room)
+    found = min(1.0, 1.25 * case.cache_bytes / (again * blocks)) if again else 1.0
+    passes = len(case.schedule.passes)
+    return round(1 + (passes - 1) * (again / share) * (1 - found), 3)
+
+
+def _efficiency(case: Case) -> float:
+    """The share of bandwidth to expect: rows must fill the device more than once."""
+    filled = min(1.0, case.nest.rows * _clusters(case)[0] / (2 * case.multiprocessors * _BLOCKS))
+    base = _EFFICIENCY - 0.01 * len(case.schedule.passes)
+    return round(base * max(filled, 0.02), 3)
