@@ -119,14 +119,14 @@ ROUNDS = {
             ("softmax", "cluster_rows_ring_online", "GROUP=16 BLOCKS=2 UNROLL=2"),
             ("softmax", "wave_rows_online", "UNROLL=8 BLOCKS=3 TILES=12"),
             ("softmax", "cluster_rows_stream_online", ""),
-            ("layer_norm", "split_rows", "ROWS=1 THREADS=128"),
-            ("layer_norm", "split_rows", ""),
-            ("layer_norm", "split_rows", "ROWS=8 SPLITS=512"),
-            ("layer_norm", "split_rows", "ROWS=16 SPLITS=1024"),
-            ("layer_norm", "split_rows", "ROWS=16 SPLITS=512 UNROLL=2"),
-            ("layer_norm", "split_rows", "ROWS=4 THREADS=128 SPLITS=512"),
-            ("layer_norm", "split_rows", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
-            ("layer_norm", "split_rows", "ROWS=8 SPLITS=512 LOADS=0"),
+            ("layer_norm", "split_rows", "THREADS=128"),
+            ("layer_norm", "split_rows_together", ""),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512"),
+            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=1024"),
+            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=512 UNROLL=2"),
+            ("layer_norm", "split_rows_together", "ROWS=4 THREADS=128 SPLITS=512"),
+            ("layer_norm", "split_rows_together", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 LOADS=0"),
             ("instance_norm", "cluster_rows_partly", ""),
             ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
             ("instance_norm", "cluster_rows_partly", "BLOCKS=2 CLUSTER=16"),
@@ -170,7 +170,8 @@ def chosen_candidates(
     emitter, made = CudaEmitter(), []
     strategies = emitter.strategies(problem.loop, hardware)
     for word, changes in chosen:
-        strategy = next((one for one in strategies if word in one.name), None)
+        found = sorted((one for one in strategies if word in one.name), key=lambda s: len(s.name))
+        strategy = next(iter(found), None)
         if strategy is None:
             raise ValueError(f"{problem.name} has no strategy {word}")
         text = assemble(problem.program, emitter, {problem.loop.name: strategy}, hardware)

@@ -12,12 +12,18 @@ from agents.playbook.cuda.types import c_type
 from agents.playbook.ir import Emitted, Strategy
 
 SPLIT = "split_rows"
-NAMES = (SPLIT,)
-_TITLE = "Rows split over blocks, partials in memory"
+TOGETHER = "split_rows_together"
+NAMES = (SPLIT, TOGETHER)
+_TITLES = {
+    SPLIT: "Rows split over blocks, partials in memory",
+    TOGETHER: "Rows split over blocks and written together, what they share read once",
+}
 _SMALLEST_SHARE_BYTES = 8 * 1024
 _LARGE_SHARE_BYTES = 256 * 1024
 # Rows that a block writes together: each reads what they share from registers, not from a cache.
 _ROWS_TOGETHER = (4, 8, 2, 1, 16)
+# Not measured yet: behind what was measured on the same rows, whatever bytes promise.
+_TOGETHER_EFFICIENCY = 0.7
 
 
 @dataclass(frozen=True)
@@ -41,24 +47,37 @@ def strategies(case: Case) -> list[Strategy]:
         else "each kernel combines the partials of its row before it starts"
     )
     few = case.nest.rows < 2 * case.multiprocessors
-    return [
-        Strategy(
-            name=SPLIT,
-            title=_TITLE,
-            mechanism=f"Several blocks take a share of a row each and leave their partials in "
-            f"memory; {finish}. Later passes run in reverse, so that they meet the L2's tail.",
-            reason="Few or very long rows leave most multiprocessors idle when a block has a "
-            "whole row; shares of rows fill the device whatever the shape.",
-            category="parallelism",
-            metric="achieved occupancy",
-            memory="streamed" if passes == 1 else "read again per pass",
-            compute=f"{passes} passes" if passes > 1 else "one pass",
-            parallel="many blocks per row",
-            bytes_read_factor=_reads(case, passes),
-            efficiency=0.95 if few or case.read_bytes >= _LARGE_SHARE_BYTES else 0.6,
-            launches=passes + int(ends),
-        )
-    ]
+    plain = Strategy(
+        name=SPLIT,
+        title=_TITLES[SPLIT],
+        mechanism=f"Several blocks take a share of a row each and leave their partials in "
+        f"memory; {finish}. Later passes run in reverse, so that they meet the L2's tail.",
+        reason="Few or very long rows leave most multiprocessors idle when a block has a "
+        "whole row; shares of rows fill the device whatever the shape.",
+        category="parallelism",
+        metric="achieved occupancy",
+        memory="streamed" if passes == 1 else "read again per pass",
+        compute=f"{passes} passes" if passes > 1 else "one pass",
+        parallel="many blocks per row",
+        bytes_read_factor=_reads(case, passes),
+        efficiency=0.95 if few or case.read_bytes >= _LARGE_SHARE_BYTES else 0.6,
+        launches=passes + int(ends),
+    )
+    return [plain, *([_written_together(plain)] if _shared_loads(case) else [])]
+
+
+def _written_together(plain: Strategy) -> Strategy:
+    return plain.model_copy(
+        update={
+            "name": TOGETHER,
+            "title": _TITLES[TOGETHER],
+            "mechanism": f"{plain.mechanism} In the last one a block writes the same columns of "
+            "several rows, with what rows share in registers.",
+            "reason": f"{plain.reason} What rows share does not cross the chip for each of them.",
+            "memory": f"{plain.memory}, shared operands in registers",
+            "efficiency": _TOGETHER_EFFICIENCY,
+        }
+    )
 
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
@@ -78,12 +97,12 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
     tunables.add("VECTOR", vectors.widths).add("UNROLL", (4, 2, 8, 1))
     tunables.add("SPLITS", _splits(case)).add("LOADS", loads).add("STORES", (1, 0))
-    together = _together(case, body, prefix)
+    together = _together(case, body, prefix) if name == TOGETHER else None
     if together is not None:
         tunables.add("ROWS", [n for n in _ROWS_TOGETHER if n <= nest.rows])
     source = render(
         "split",
-        title=_TITLE,
+        title=_TITLES[name],
         prefix=tunables.prefix,
         tunables=tunables.text(),
         kernels=kernels,
@@ -109,26 +128,37 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     return Emitted(source=text, plan=(*lines, *plan))
 
 
-def _together(case: Case, body: Body, prefix: str) -> Together | None:
-    """The writing pass over several rows; None where they share too little for it to matter."""
-    nest, last = case.nest, case.schedule.passes[-1]
-    if not case.shares_columns or last.number == 1 or last.reductions:
-        return None
+def _shared_loads(case: Case) -> tuple[Kept, ...]:
+    """What the writing pass reads alike for every row, where that is too much for a cache."""
+    nest = case.nest
+    if not case.shares_columns or case.schedule.passes[-1].reductions:
+        return ()
+    if len(case.schedule.passes) < 2:
+        return ()
     shared = []
-    for stmt in last.element:
+    for stmt in case.schedule.passes[-1].element:
         place = nest.places.get(stmt.name)
         if stmt.name not in case.along_rows.loads or place is None or place.gathers:
             continue
         if any(place.inner) and not any(place.outer):
             shared.append(Kept(stmt, True, place.dtype.itemsize_bytes, c_type(place.dtype)))
+    return tuple(shared)
+
+
+def _together(case: Case, body: Body, prefix: str) -> Together:
+    """The writing pass over several rows.
+
+    Raises:
+        ValueError: When rows share nothing that matters.
+    """
+    shared, printer = _shared_loads(case), body.printer
     if not shared:
-        return None
+        raise ValueError(f"{case.loop.name}: {TOGETHER} does not fit")
     names = [one.stmt.name for one in shared]
     raw = {f"raw_{name}" for name in names}
-    printer = body.printer
     return Together(
         streams=tuple(printer.streams(names, ())),
-        decode=tuple(printer.walk_decode([nest.places[name] for name in names])),
+        decode=tuple(printer.walk_decode([case.nest.places[name] for name in names])),
         loads=tuple(load for load in body.passes()[-1].loads if load.raw in raw),
         code=Body(printer, case.schedule, prefix, shared).passes()[-1],
     )
