@@ -1,10 +1,12 @@
 """Audits every file of some folders and writes one line of JSON for each: its badges and notes.
 
-    python benchmarks/audit_suite.py --target cuda --out FILE [--slow-down N] FOLDER_OR_FILE...
+    python benchmarks/audit_suite.py --target cuda --out FILE [--slow-down N] [--seconds S]
+        [--beyond-memory] FOLDER_OR_FILE...
 
 All in this process, so use it on files that are trusted, such as a benchmark's. `--slow-down`
 takes the device for so many times slower than it is, so that the experiments use smaller versions
-of large tasks and several of these processes fit on one device.
+of large tasks and several of these processes fit on one device. `--beyond-memory` also audits
+tasks that the device has no room for: of those, too, the experiments use smaller versions.
 """
 
 import argparse
@@ -20,6 +22,8 @@ from tools.hardware import cached_ceilings, detect
 from tools.nouns import Refusal, TracePolicy
 from tools.tasks import trace
 
+_BEYOND = 1e3  # of the machine's memory
+
 
 def main() -> None:
     """Audit everything named, in order; a file that fails costs its line only."""
@@ -28,18 +32,23 @@ def main() -> None:
     words.add_argument("--target", default="cpu")
     words.add_argument("--out", required=True, type=Path)
     words.add_argument("--slow-down", type=float, default=1.0)
+    words.add_argument("--seconds", type=float, default=Rules().audit_s, help="for one task")
+    words.add_argument("--beyond-memory", action="store_true")
     words.add_argument("--share", default="0/1", help="which of how many equal shares of the files")
     asked = words.parse_args()
     hardware = detect(asked.target)
     hardware = _slower(cached_ceilings(hardware) or hardware, asked.slow_down)
+    rules = Rules(audit_s=asked.seconds)
+    if asked.beyond_memory:
+        rules = rules.model_copy(update={"memory_fraction": _BEYOND})
     index, count = map(int, asked.share.split("/"))
     with asked.out.open("a", encoding="utf-8") as out:
         for path in _files(asked.paths)[index::count]:
-            out.write(json.dumps(audited(path, hardware)) + "\n")
+            out.write(json.dumps(audited(path, hardware, rules)) + "\n")
             out.flush()
 
 
-def audited(path: Path, hardware: Hardware) -> dict[str, object]:
+def audited(path: Path, hardware: Hardware, rules: Rules) -> dict[str, object]:
     """One file's line."""
     start = time.perf_counter()
     line: dict[str, object] = {"file": f"{path.parent.name}/{path.stem}"}
@@ -49,7 +58,7 @@ def audited(path: Path, hardware: Hardware) -> dict[str, object]:
         return {**line, "refused": task.sentence}
     badges = list(task.badges)
     if not task.draws_random:
-        request = AuditRequest(task=task, hardware=hardware, rules=Rules(), seed=1)
+        request = AuditRequest(task=task, hardware=hardware, rules=rules, seed=1)
         try:
             answer = Desk(lambda stage: None).answer(request)
         except Exception as error:
@@ -60,7 +69,7 @@ def audited(path: Path, hardware: Hardware) -> dict[str, object]:
             line["notes"] = answer.notes
             if answer.refusal is not None:
                 line["refused"] = answer.refusal.sentence
-    line["badges"] = {badge.name: badge.reason for badge in badges}
+    line["badges"] = [[badge.name, badge.reason] for badge in badges]
     line["audit_s"] = round(time.perf_counter() - start, 2)
     return line
 

@@ -5,31 +5,20 @@ kernels of its own while the library does the work is caught by its own report; 
 look better is measured by the clock like any other.
 """
 
-from collections.abc import Mapping
-
 from torch import Tensor
 
 from tools.evaluate.foreign.messages import Arrange, Call, Go
 from tools.evaluate.foreign.places import place_of, slots_of
 from tools.evaluate.foreign.reading import Reading
-from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.coverage import label as share_label
-from tools.evaluate.judge.precision import task_precision
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Task
 from tools.nouns.value import Value
 
 _RUNS = 5
-_SLIVER = 0.05
 _REPORTED = "reported by the guest"
-_LOWER: Mapping[str, str] = {
-    "matmul precision: high": "tf32",
-    "matmul precision: medium": "bf16",
-    "cuda tf32: True": "tf32",
-    "fp16 reduction: True": "fp16",
-}
 
 
 class Findings(Value):
@@ -63,10 +52,6 @@ class Findings(Value):
                 f"its kernels failed and an except clause fell back to PyTorch: {listed} took "
                 f"{1 - self.share:.0%} of the time"
             )
-        if self.share < _SLIVER:
-            return (
-                f"its kernels do {self.share:.1%} of the work and the library the rest ({listed})"
-            )
         return ""
 
 
@@ -92,21 +77,3 @@ def audited(bench: Bench, seat: Seat, limit_s: float, seed: int) -> Findings:
     seat.memory.forget("allocation")
     share = min(1.0, max(0.0, sorted(shares)[_RUNS // 2]))
     return Findings(share=share, operators=tuple(sorted(operators)))
-
-
-def label(
-    request: ForeignRequest, read: Reading, settings: tuple[str, ...]
-) -> tuple[str, tuple[str, ...]]:
-    """The precision that the candidate computes in, and remarks on settings it changed."""
-    own = task_precision(request.task)
-    lower = [_LOWER[name] for name in settings if name in _LOWER]
-    remarks = tuple(f"it changed torch's setting of {name}" for name in settings)
-    return (lower[0] if lower and own == "fp32" else own), remarks
-
-
-def apart(request: ForeignRequest, precision: str) -> str:
-    """Why it is ranked apart, or an empty word: a lower precision that nobody asked for."""
-    own = task_precision(request.task)
-    if precision == own or precision in request.task.allow:
-        return ""
-    return f"it set torch to {precision}, and the task is in {own}"

@@ -12,19 +12,22 @@ from tools.nouns.value import Value
 
 _LEAST_SHARE = 0.1
 _LATE = 0.02  # a span within another cannot be longer, but for the clocks' own grain
+_AHEAD_SHARE, _AHEAD_MS = 0.1, 0.3  # of a round's time, and besides
 _TICK_MS = 10.0  # processor time is booked in ticks
 
 
 class Reading(Value):
     """One round's times in milliseconds, for all of its calls together.
 
-    `cpu_ms` is the guest's processor time; 0 where nobody read the books.
+    `cpu_ms` is the guest's processor time, and `ahead_ms` as much of it as was used before the
+    word go, while the values already lay there; 0 where nobody read the books.
     """
 
     calls: int
     wall_ms: float
     own_ms: float
     cpu_ms: float = 0.0
+    ahead_ms: float = 0.0
 
 
 class Readings:
@@ -81,6 +84,24 @@ def noise(readings: Readings) -> str:
     return (
         f"the clocks could not be compared: too noisy; calls that do no work took {low:.3g} to "
         f"{high:.3g} ms each, the candidate's {whole:.3g} ms, so its time cannot be told from them"
+    )
+
+
+def worked_ahead(readings: Readings) -> str:
+    """Why the candidate's work was begun before the clock, or an empty word when it was not.
+
+    A guest that waits for the word needs no processor. Threads of OpenMP spin a little before
+    they sleep, so what the baseline's guest ever needed is allowed; and it takes most rounds.
+    """
+    honest = max(r.ahead_ms for r in (*readings.nulls, *readings.baseline))
+    ahead = median([r.ahead_ms for r in readings.candidate])
+    whole = median([r.wall_ms for r in readings.candidate])
+    if ahead <= honest + _AHEAD_SHARE * whole + _AHEAD_MS:
+        return ""
+    return (
+        f"when its values lay there and nothing was asked of it yet, the guest used {ahead:.3g} ms "
+        f"of processor time a round (the baseline's {honest:.3g} ms at most), and {whole:.3g} ms "
+        "passed by the clock then: it works ahead"
     )
 
 

@@ -231,11 +231,17 @@ class Duel:
         return self._round
 
     def _timed(self, stand: Stand, current: Round, way: Way) -> Reading:
+        before_ms = self._used_ms(stand)
         stand.fill(current.values)
         self._flush()
+        ahead_ms = self._used_ms(stand) - before_ms
         exact = self._rules.has(Defence.EXACT_RESULT)
         wall_ms, done = stand.go(current.calls, way, self._limit_s, exact=exact)
-        return Reading(calls=current.count, wall_ms=wall_ms, own_ms=done.own_ms)
+        return Reading(calls=current.count, wall_ms=wall_ms, own_ms=done.own_ms, ahead_ms=ahead_ms)
+
+    def _used_ms(self, stand: Stand) -> float:
+        """Processor time of a guest; on a GPU it is the device that does the work."""
+        return 0.0 if self._bench.device == "cuda" else stand.seat.link.books().cpu_ms
 
     def _booked(self, current: Round, way: Way) -> Reading:
         """One round of the baseline's guest; on a CPU with the processor time that it used."""

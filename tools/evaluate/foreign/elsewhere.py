@@ -25,11 +25,20 @@ class Elsewhere:
         seat: where it sits; nothing of earlier calls in its memory is needed any more.
         make: how the module was made.
         limit_s: how long a call may take, asked anew for each.
+        first_s: how long the first call with other sizes may take.
         seed: of the draws.
     """
 
-    def __init__(self, seat: Seat, make: Make, limit_s: Callable[[], float], seed: int) -> None:
-        self._seat, self._make, self._limit_s, self._seed = seat, make, limit_s, seed
+    def __init__(
+        self,
+        seat: Seat,
+        make: Make,
+        limit_s: Callable[[], float],
+        first_s: Callable[[], float],
+        seed: int,
+    ) -> None:
+        self._seat, self._make, self._seed = seat, make, seed
+        self._limit_s, self._first_s = limit_s, first_s
 
     def fails(self, name: str, bench: Bench) -> str:
         """Why it is not right on the inputs of that bench; "" where it is.
@@ -40,7 +49,7 @@ class Elsewhere:
         """
         self._seat.memory.forget("input")
         self._seat.memory.forget("allocation")
-        runner = GuestRunner(bench, self._seat, self._make, self._limit_s)
+        runner = GuestRunner(bench, self._seat, self._make, self._limit_s, self._first_s)
         draw = Draw("normal", fresh_seed(self._seed, name))
         try:
             trials = Trials(bench, self._seat.memory, runner, lambda _: None)

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.audit import Findings, apart, audited, label
+from tools.evaluate.foreign.audit import Findings, audited
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.elsewhere import Elsewhere
 from tools.evaluate.foreign.lacking import LackingError, lacking
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
+from tools.evaluate.foreign.precision import label, named
 from tools.evaluate.foreign.reading import Reading, read
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.runner import GuestRunner
@@ -25,6 +26,7 @@ from tools.evaluate.foreign.timing import Timing
 from tools.evaluate.foreign.trials import ForeignTrials, redraw
 from tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
 from tools.evaluate.judge.bench import Bench, Draw, Result
+from tools.evaluate.judge.digits import Digits, probed
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.harsh import harshest_first
 from tools.evaluate.judge.holdout import tried_on_others
@@ -39,6 +41,10 @@ from tools.tasks import RefusedError
 from tools.tasks.load import load_module
 
 _LONG_S = 3600.0  # every order has its own limit; the program's is a last resort
+_ONLY_ON_A_GPU = (
+    "its kernels, which are for a GPU: there is none here, and what was judged is what it does "
+    "without them (--target cuda on a machine that has one judges them)"
+)
 
 
 class ForeignLadder:
@@ -70,7 +76,11 @@ class ForeignLadder:
             request.task.source,
             request.task.entry,
         )
+        if self._read.for_gpu and self._bench.device != "cuda":
+            self._not_verified.append(_ONLY_ON_A_GPU)
+        self._read = self._read.on(self._bench.device)
         self._findings = Findings()
+        self._digits: Digits | None = None
         self._call_s = 0.0
         self._made = False
 
@@ -133,7 +143,7 @@ class ForeignLadder:
             raise RejectedError(Verdict.CHEATING, "; ".join(self._read.forbidden))
         seed, bench = self._secret, self._bench
         seat = self._seat = self._court.candidate(bench)
-        self._runner = GuestRunner(bench, seat, self._order(), self._limit_s)
+        self._runner = GuestRunner(bench, seat, self._order(), self._limit_s, self._first_s)
         trials = ForeignTrials(bench, seat.memory, self._runner, lambda _: None)
         trials.prepare()
         self._made = True
@@ -152,14 +162,29 @@ class ForeignLadder:
         if self._rules.has(Defence.SETUP_TIMED):
             other = fresh_seed(seed, "other weights")
             note = trials.other_weights(
-                again, self._sentence, _nothing, seed=other, made=self._runner.made
+                again, self._sentence, _nothing, seed=other, taken=self._runner.taken
             )
             self._not_verified += [note] if note else []
+        self._digits = self._probed(trials)
         self._not_verified += trials.skipped
         self._watch()
 
+    def _probed(self, trials: ForeignTrials) -> Digits | None:
+        """How many digits it computes with, as far as its task lets that be measured."""
+        if not self._rules.has(Defence.PRECISION):
+            return None
+        ranges = bool(named(self._request.task, self._read, self._runner.settings))
+        seed = fresh_seed(self._secret, "digits")
+        return probed(trials, self._bench, seed, _nothing, ranges=ranges, strict=True)
+
     def _watch(self) -> None:
-        """Who does the work: what the guest's dispatcher and profiler saw, and what is written."""
+        """Who does the work: what the guest's dispatcher saw, and what is written.
+
+        What PyTorch compiles is labelled so whatever it calls, and a compiler that must have the
+        whole forward refuses one whose operators are watched.
+        """
+        if self._read.compiles:
+            return
         try:
             self._findings = audited(self._bench, self._seat, self._limit_s() * 10, self._secret)
         except (GuestFailedError, GuestLostError) as error:
@@ -184,7 +209,7 @@ class ForeignLadder:
 
     def _on_other_shapes(self, evaluation: Evaluation) -> Evaluation:
         """Which other shapes it is right on; the last rung, as its guest may be lost over it."""
-        tried = Elsewhere(self._seat, self._order(), self._limit_s, self._secret)
+        tried = Elsewhere(self._seat, self._order(), self._limit_s, self._first_s, self._secret)
         found = tried_on_others(self._bench, self._secret, tried.fails, _nothing)
         update = {"shapes": found.words}
         changed = evaluation.verification.model_copy(update=update)
@@ -234,10 +259,14 @@ class ForeignLadder:
     def _limit_s(self) -> float:
         return self._rules.candidate_s + self._rules.candidate_slowdown * self._call_s
 
+    def _first_s(self) -> float:
+        """A limit for the first call, in which a compiler may have to run before the kernels do."""
+        return self._rules.foreign_build_s if self._read.builds_late else self._limit_s()
+
     def _verification(self, verdict: Verdict, reason: str) -> Verification:
         sentence = self._sentence
         settings = self._runner.settings if self._made else ()
-        precision, remarks = label(self._request, self._read, settings)
+        precision, remarks = label(self._request.task, self._read, settings, self._digits)
         return Verification(
             verdict=verdict,
             reason=reason,
@@ -247,8 +276,9 @@ class ForeignLadder:
             allclose_1e2=sentence.allclose_1e2,
             coverage=self._findings.share,
             method=self._findings.method(self._read),
-            precision=precision,
-            apart=apart(self._request, precision),
+            precision=precision.label,
+            effective_bits=precision.bits,
+            apart=precision.apart,
             distributions=tuple(dict.fromkeys(sentence.distributions)),
             not_verified=tuple(dict.fromkeys((*self._not_verified, *remarks))),
         )

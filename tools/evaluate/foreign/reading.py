@@ -9,6 +9,7 @@ Not covered: what is hidden in strings that code executes, which is why executin
 import ast
 import re
 
+from tools.evaluate.foreign.kernels import for_gpu, named_words
 from tools.evaluate.foreign.reach import Reach
 from tools.evaluate.foreign.sources import computes
 from tools.evaluate.foreign.syntax import Names, alive
@@ -53,6 +54,8 @@ class Reading(Value):
         graphs: Whether the forward reaches a CUDA graph.
         falls_back: Whether an exception in the forward leads on to other code.
         streams: Whether the file makes streams of its own.
+        for_gpu: Whether the kernels that the forward reaches are for a GPU, all of them.
+        words: Words in what the forward reaches that may name a precision.
     """
 
     forbidden: tuple[str, ...] = ()
@@ -61,6 +64,19 @@ class Reading(Value):
     graphs: bool = False
     falls_back: bool = False
     streams: bool = False
+    for_gpu: bool = False
+    words: frozenset[str] = frozenset()
+
+    def on(self, device: str) -> "Reading":
+        """The findings for a device: kernels for a GPU are none where there is no GPU."""
+        if device == "cuda" or not self.for_gpu:
+            return self
+        return self.model_copy(update={"own": False, "falls_back": False})
+
+    @property
+    def builds_late(self) -> bool:
+        """Whether a first call may take a compiler's time."""
+        return self.own or self.compiles != ""
 
 
 def read(source: str, entry: str, reference: str = "", reference_entry: str = "Model") -> Reading:
@@ -96,6 +112,8 @@ def read(source: str, entry: str, reference: str = "", reference_entry: str = "M
         compiles=compilers[0] if compilers else "",
         graphs=any(name.startswith(GRAPHS) for name in dotted),
         streams=any(name.startswith(STREAMS) for name in dotted) or names.mentions(_STREAM_CALLS),
+        for_gpu=for_gpu(reached, names),
+        words=named_words(reached, names),
         falls_back=own and any(_falls_back(node) for part in reach.called for node in alive(part)),
     )
 

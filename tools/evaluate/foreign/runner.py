@@ -36,12 +36,22 @@ class GuestRunner:
         seat: the guest's.
         make: how the module is made.
         limit_s: how long a call may take, asked anew for each.
+        first_s: how long the first may take.
     """
 
-    def __init__(self, bench: Bench, seat: Seat, make: Make, limit_s: Callable[[], float]) -> None:
-        self._bench, self._seat, self._make, self._limit_s = bench, seat, make, limit_s
+    def __init__(
+        self,
+        bench: Bench,
+        seat: Seat,
+        make: Make,
+        limit_s: Callable[[], float],
+        first_s: Callable[[], float],
+    ) -> None:
+        self._bench, self._seat, self._make = bench, seat, make
+        self._limit_s, self._first_s = limit_s, first_s
         self._rules = bench.rules
         self.made = Done()
+        self.taken: frozenset[str] = frozenset()
         self.settings: tuple[str, ...] = ()
         self._calls = 0
 
@@ -65,9 +75,10 @@ class GuestRunner:
     def _call(
         self, arguments: Sequence[Argument], weights: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        seat, limit_s = self._seat, self._limit_s()
+        seat, limit_s = self._seat, self._limit_s() if self._calls else self._first_s()
         outputs = seat.outputs(self._bench)
-        seat.link.ask(Weights(weights=seat.named(tuple(weights.items()))), limit_s)
+        order = Weights(weights=seat.named(tuple(weights.items())))
+        self.taken = frozenset(seat.link.ask(order, limit_s).names)
         arranged = Arrange(
             arguments=(slots_of(seat.arena, arguments),),
             outputs=(tuple(place_of(seat.arena, output) for output in outputs),),

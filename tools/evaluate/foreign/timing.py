@@ -8,7 +8,7 @@ from tools.evaluate.clock.conditions import conditions
 from tools.evaluate.clock.paired import Pairs, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.clocks import disagreement, noise
+from tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
 from tools.evaluate.foreign.duel import Duel, Stand, Verify
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Call, MakeReference
@@ -97,6 +97,8 @@ class Timing:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
         clocks = duel.readings.clocks(work_ms)
+        if self._rules.has(Defence.COMPANIONS) and (words := worked_ahead(duel.readings)):
+            raise RejectedError(Verdict.CHEATING, words)
         if self._rules.has(Defence.CLOCKS_AGREE):
             if words := noise(duel.readings):
                 self._failures.append(f"its time beside {name}: {words}")

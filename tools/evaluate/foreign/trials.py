@@ -4,12 +4,11 @@ A plan keeps nothing between calls and computes nothing in a constructor; a modu
 one element is changed in the same memory, and the weights are drawn anew in a module that stands.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from torch import Tensor
 
-from tools.evaluate.foreign.messages import Done
 from tools.evaluate.judge.bench import Bench, Draw, tensors
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.memory import refill
@@ -38,9 +37,22 @@ class ForeignTrials(Trials):
         self.run(draw, sentence, twice=False, settle=settle, instead=arguments)
 
     def other_weights(
-        self, draw: Draw, sentence: Sentence, settle: Settle, *, seed: int, made: Done
+        self,
+        draw: Draw,
+        sentence: Sentence,
+        settle: Settle,
+        *,
+        seed: int,
+        taken: Collection[str],
     ) -> str:
         """Weights drawn anew, copied into the module that stands; what could not be tried.
+
+        Args:
+            draw: which inputs.
+            sentence: judges the answer.
+            settle: told when the reference's turn begins.
+            seed: of the weights.
+            taken: names of those that the module took over, having them in that shape.
 
         Raises:
             RejectedError: the module answers for the weights that it was constructed with.
@@ -48,9 +60,12 @@ class ForeignTrials(Trials):
         names = set(self._bench.reference.weights())
         if not any(_floating(value) for value in self._weights.values()):
             return ""
-        if missing := sorted(name for name in self._trained() if name not in made.names):
+        if missing := sorted(name for name in self._trained() if name not in taken):
             listed = ", ".join(missing[:3])
-            return f"other weights: the candidate has no {listed}, so they cannot be changed"
+            return (
+                f"other weights: the candidate has no {listed} of the reference's shape, so they "
+                "cannot be changed"
+            )
         redraw(self._bench, seed)
         # A module's own draw is often the same ones and zeros again.
         source = torch.Generator(self._bench.device).manual_seed(seed)

@@ -42,7 +42,7 @@ def _verdict(failed: Failed) -> RejectedError:
             verdict = Verdict.COMPILE_ERROR if building else Verdict.LAUNCH_ERROR
             return RejectedError(verdict, failed.words)
         case "forward":
-            return rejection(RuntimeError(failed.words))
+            return RejectedError(rejection(RuntimeError(failed.words)).verdict, failed.words)
 
 
 def _last_line(output: str) -> str:

@@ -44,6 +44,18 @@ class Precision(Value):
     apart: str = ""
 
 
+class Digits(Value):
+    """What probes show: correct bits, and whether results were as close as PyTorch's own.
+
+    `exact` is of inputs that short significands get wrong, `in_range` of sizes that half precision
+    does not have.
+    """
+
+    bits: float
+    exact: bool
+    in_range: bool
+
+
 class Ruler(Sentence):
     """Measures how far results are off, and rejects nothing."""
 
@@ -84,22 +96,57 @@ def measured(
         settle: told when the reference's turn begins.
     """
     task, named = bench.task, lower_precisions(bench.task, candidate)
-    if task_precision(task) != "fp32":
+    found = probed(trials, bench, seed, settle, ranges=bool(named))
+    if found is None:
         return by_source(task, candidate)
-    significand = _probe(trials, bench, PROBES[0], seed, settle)
+    return resolve(task, named, found.bits, exact=found.exact and found.in_range)
+
+
+def probed(
+    trials: Trials,
+    bench: Bench,
+    seed: int,
+    settle: Callable[[], None],
+    *,
+    ranges: bool,
+    strict: bool = False,
+) -> Digits | None:
+    """What the probes show; None where they mean nothing for the task.
+
+    Args:
+        trials: runs the candidate.
+        bench: the task.
+        seed: of the draws.
+        settle: told when the reference's turn begins.
+        ranges: whether values far beyond and far below half precision's are tried as well.
+        strict: whether a candidate that fails on a probe is rejected, and not only labelled.
+
+    Raises:
+        RejectedError: it failed, where that is strict.
+    """
+    if task_precision(bench.task) != "fp32":
+        return None
+
+    def probe(name: str) -> Ruler | None:
+        return _probe(trials, bench, name, seed, settle, strict=strict)
+
+    significand = probe(PROBES[0])
     if significand is None:
-        return by_source(task, candidate)
+        return None
     bits = -log2(significand.error) if significand.error > 0 else 24.0
     bound = bench.rules.error_bound
-    ranges = [_probe(trials, bench, name, seed, settle) for name in PROBES[1:]] if named else []
-    exact = all(found is None or found.ratio <= bound for found in (significand, *ranges))
-    return resolve(task, named, max(0.0, bits), exact=exact)
+    far = [probe(name) for name in PROBES[1:]] if ranges else []
+    return Digits(
+        bits=max(0.0, bits),
+        exact=significand.ratio <= bound,
+        in_range=all(found is None or found.ratio <= bound for found in far),
+    )
 
 
 def by_source(task: Task, candidate: Candidate) -> Precision:
     """What the source alone tells, where nothing can be measured."""
     label = candidate_precision(task, candidate)
-    return _ranked(task, label, None)
+    return ranked(task, label, None)
 
 
 def resolve(task: Task, named: Sequence[str], bits: float, *, exact: bool) -> Precision:
@@ -120,12 +167,13 @@ def resolve(task: Task, named: Sequence[str], bits: float, *, exact: bool) -> Pr
         return Precision(label=own, bits=bits)
     seen = "bf16" if bits <= _BFLOAT_AT_MOST else "tf32"
     if not named:
-        return _ranked(task, seen, bits)
+        return ranked(task, seen, bits)
     lower = min((named[-1], seen), key=SIGNIFICANT_BITS.__getitem__)
-    return _ranked(task, named[-1] if bits >= _SINGLE_ENOUGH else lower, bits)
+    return ranked(task, named[-1] if bits >= _SINGLE_ENOUGH else lower, bits)
 
 
-def _ranked(task: Task, label: str, bits: float | None) -> Precision:
+def ranked(task: Task, label: str, bits: float | None) -> Precision:
+    """The label, with a reason to rank it apart where nobody asked for or allowed it."""
     own = task_precision(task)
     if label == own or label in task.allow or label in asked_for(task):
         return Precision(label=label, bits=bits)
@@ -134,7 +182,13 @@ def _ranked(task: Task, label: str, bits: float | None) -> Precision:
 
 
 def _probe(
-    trials: Trials, bench: Bench, name: str, seed: int, settle: Callable[[], None]
+    trials: Trials,
+    bench: Bench,
+    name: str,
+    seed: int,
+    settle: Callable[[], None],
+    *,
+    strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
     if not applicable(bench.task, name):
@@ -143,6 +197,8 @@ def _probe(
     try:
         trials.run(Draw(name, fresh_seed(seed, name)), ruler, twice=False, settle=settle)
     except RejectedError:
+        if strict:
+            raise
         ruler.error = ruler.ratio = float("inf")
     if len(trials.skipped) > before:
         del trials.skipped[before:]

@@ -5,6 +5,7 @@ reads do not count. What a preprocessor or a clever name hides is found by measu
 """
 
 import re
+from collections.abc import Collection
 
 from tools.nouns import Candidate, DType, Graph, Language, Task, TensorSpec
 
@@ -51,10 +52,14 @@ def asked_for(task: Task) -> frozenset[str]:
 
 def lower_precisions(task: Task, candidate: Candidate) -> tuple[str, ...]:
     """What the source names that the task does not ask for, the finest first."""
+    return lower_among(task, _words(candidate))
+
+
+def lower_among(task: Task, words: Collection[str]) -> tuple[str, ...]:
+    """The precisions among these words that the task does not ask for, the finest first."""
     own = task_precision(task)
     if own == "int":
         return ()
-    words = _words(candidate)
     asked = asked_for(task)
     return tuple(
         label
@@ -77,18 +82,23 @@ def _inner(graph: Graph) -> list[TensorSpec]:
     return [spec for node in graph.nodes for spec in node.out]
 
 
-def _words(candidate: Candidate) -> set[str]:
-    """The names and keywords that stand in code which is compiled."""
-    source = _COMMENTS.sub(" ", candidate.kernel)
+def words_of(native: str) -> set[str]:
+    """The names and keywords that stand in C++ or CUDA which is compiled."""
+    source = _COMMENTS.sub(" ", native)
     source = _INCLUDES.sub(" ", _SWITCHED_OFF.sub(" ", source))
     assembly = " ".join(_assembly(source))
     code = _TEXT.sub(" ", source)
-    plan = _TEXT.sub(" ", candidate.plan)
     named = set(_OWN_NAME.findall(code))
-    if candidate.language is Language.CPP:
-        named.add("half")  # no type of C++
     code = _without_idle_variables(code)
-    return (set(_WORDS.findall(code)) - named) | set(_WORDS.findall(assembly + " " + plan))
+    return (set(_WORDS.findall(code)) - named) | set(_WORDS.findall(assembly))
+
+
+def _words(candidate: Candidate) -> set[str]:
+    """Of a kernel and its plan."""
+    found = words_of(candidate.kernel)
+    if candidate.language is Language.CPP:
+        found.discard("half")  # no type of C++
+    return found | set(_WORDS.findall(_TEXT.sub(" ", candidate.plan)))
 
 
 def _assembly(source: str) -> list[str]:

@@ -52,11 +52,11 @@ def task(tmp_path_factory) -> Task:
 def judged(task, tmp_path: Path):
     """Judges a ModelNew: `await judged(source)`, with `against` baselines to time it beside."""
 
-    async def judge(source: str, *, against=(), rules: Rules | None = None):
+    async def judge(source: str, *, against=(), rules: Rules | None = None, allow=()):
         from tools.hardware import detect
 
         request = ForeignRequest(
-            task=task,
+            task=task.model_copy(update={"allow": tuple(allow)}),
             hardware=detect("cpu"),
             rules=rules or Rules(),
             foreign=Foreign(name="candidate", source=source),

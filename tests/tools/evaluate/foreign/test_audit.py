@@ -1,25 +1,78 @@
-"""What a foreign candidate computes in decides which ranking it is in."""
+"""What a foreign candidate computes in, and who does its work, decide its labels."""
 
-from tools.evaluate.foreign.audit import apart, label
-from tools.evaluate.foreign.reading import Reading
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
+import pytest
+
+from tools.evaluate.foreign.audit import Findings
+from tools.evaluate.foreign.precision import label
+from tools.evaluate.foreign.reading import Reading, read
+from tools.evaluate.judge.digits import Digits
+
+EXACT = Digits(bits=23.5, exact=True, in_range=True)
 
 
-def test_a_lower_precision_is_ranked_apart_unless_the_person_allowed_it(task):
-    request = ForeignRequest(
-        task=task,
-        hardware=detect("cpu"),
-        rules=Rules(),
-        foreign=Foreign(name="it", source=""),
-        seed=1,
-    )
-    read = Reading(own=False)
-    usual, _ = label(request, read, ())
-    assert apart(request, usual) == ""
-    lower, remarks = label(request, read, ("cuda tf32: True",))
+def test_where_nothing_can_be_measured_a_setting_is_taken_at_its_word(task):
+    usual, _ = label(task, Reading(), (), None)
+    assert (usual.label, usual.apart) == ("fp32", "")
+    lower, remarks = label(task, Reading(), ("cuda tf32: True",), None)
     assert remarks == ("it changed torch's setting of cuda tf32: True",)
-    assert "tf32" in apart(request, lower)
-    allowed = request.model_copy(update={"task": task.model_copy(update={"allow": ("tf32",)})})
-    assert apart(allowed, lower) == ""
+    assert "tf32" in lower.apart
+    allowed = task.model_copy(update={"allow": ("tf32",)})
+    assert label(allowed, Reading(), ("cuda tf32: True",), None)[0].apart == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "expected", "apart"),
+    [
+        (("half",), EXACT, "fp32", False),  # a branch that did not run, or parts that lose nothing
+        ((), Digits(bits=10.4, exact=False, in_range=True), "tf32", True),
+        (("half",), Digits(bits=10.4, exact=False, in_range=True), "fp16", True),
+        ((), Digits(bits=7.6, exact=False, in_range=True), "bf16", True),
+        (("half",), Digits(bits=22.0, exact=True, in_range=False), "fp16", True),
+        (("half",), Digits(bits=20.5, exact=False, in_range=True), "fp32", False),
+        (("bfloat16",), Digits(bits=16.2, exact=False, in_range=True), "bf16", True),
+    ],
+)
+def test_the_digits_decide_and_what_the_file_names_says_which_type(
+    task, words, found, expected, apart
+):
+    precision, _ = label(task, Reading(words=frozenset(words)), (), found)
+    assert (precision.label, precision.apart != "") == (expected, apart)
+
+
+def test_an_epilogue_of_ones_own_behind_the_librarys_product_is_labelled_and_not_accused(task):
+    found = Findings(share=0.02, operators=("addmm",))
+    assert found.pretence(Reading(own=True), task) == ""
+    assert found.method(Reading(own=True)).startswith("library rearrangement (addmm)")
+
+
+INLINE = """
+import torch
+from torch.utils.cpp_extension import load_inline
+SOURCE = "__global__ void twice(float* x) { for (int i = 0; i < 2; i++) x[i] *= 2; }"
+%s
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        try:
+            return built.twice(x)
+        except Exception:
+            return torch.softmax(x, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "for_gpu"),
+    [
+        ('built = load_inline("t", cpp_sources="", cuda_sources=SOURCE)', True),
+        ('built = load_inline("t", cpp_sources=SOURCE, cuda_sources=[""])', False),
+        ('built = load_inline("t", cpp_sources=SOURCE, functions=["twice"])', False),
+        ('import triton\nbuilt = triton.jit(load_inline("t", "", cuda_sources=SOURCE))', True),
+        ('import ctypes\nbuilt = ctypes.CDLL("t.so") or load_inline(cuda_sources=SOURCE)', False),
+    ],
+)
+def test_kernels_for_a_gpu_are_no_pretence_where_there_is_none(task, build, for_gpu):
+    found = read(INLINE % build, "ModelNew")
+    assert found.own
+    assert found.for_gpu is for_gpu
+    fell_back = Findings(share=0.02, operators=("softmax",))
+    assert bool(fell_back.pretence(found.on("cpu"), task)) is not for_gpu
+    assert fell_back.pretence(found.on("cuda"), task)

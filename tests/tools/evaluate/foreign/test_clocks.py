@@ -1,6 +1,6 @@
 """Three clocks over numbers as rounds give them: load is no lie, and a lie stays one."""
 
-from tools.evaluate.foreign.clocks import Reading, Readings, disagreement, noise
+from tools.evaluate.foreign.clocks import Reading, Readings, disagreement, noise, worked_ahead
 from tools.evaluate.rules import Rules
 
 CALLS = 20
@@ -83,3 +83,24 @@ def test_one_disturbed_round_accuses_nobody():
     outside = [*QUIET[:9], 200.0]
     found = readings(rounds([1.0] * 10, outside), call_ms=[2.0] * 10, outside_ms=QUIET)
     assert said(found) == ""
+
+
+def ahead_of_the_word(theirs_ms, ours_ms) -> str:
+    found = readings(rounds([1.0] * 10, QUIET), call_ms=[2.0] * 10, outside_ms=QUIET)
+    for name, each in (("nulls", theirs_ms), ("candidate", ours_ms)):
+        now = [
+            reading.model_copy(update={"ahead_ms": ms})
+            for reading, ms in zip(getattr(found, name), each, strict=True)
+        ]
+        setattr(found, name, now)
+    return worked_ahead(found)
+
+
+def test_work_before_the_word_go_is_found_in_the_kernels_books():
+    assert "it works ahead" in ahead_of_the_word([0.0] * 10, [9.0] * 10)
+
+
+def test_threads_that_spin_for_a_while_after_a_round_do_not_work_ahead():
+    spins = [4.0, 0.0, 3.0, 0.0, 5.0, 0.0, 1.0, 0.0, 2.0, 6.0]
+    assert ahead_of_the_word(spins, spins) == ""
+    assert ahead_of_the_word([0.0] * 10, [0.0] * 7 + [30.0] * 3) == ""

@@ -189,6 +189,38 @@ async def test_each_failure_is_named(judged, forward, verdict, words):
     assert words in found.verification.reason
 
 
+async def test_digits_that_are_cut_off_without_a_name_are_measured_and_ranked_apart(judged):
+    cut = HONEST.replace(
+        "return e / e.sum(1, keepdim=True) * self.weight",
+        "y = e / e.sum(1, keepdim=True) * self.weight\n"
+        "        return (y.view(torch.int32) & -32768).view(torch.float32)",
+    )
+    found = await judged(cut, allow=("tf32",))
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.verification.precision == "bf16"
+    assert "computes in bf16" in found.verification.apart
+
+
+async def test_a_compiler_in_the_forward_that_wants_it_whole_is_a_baseline(judged):
+    whole = f"""{HEAD}
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def forward(self, x):
+        e = torch.exp(x - x.amax(1, keepdim=True))
+        return e / e.sum(1, keepdim=True) * self.weight
+"""
+    found = await judged(whole)
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert found.verification.method.startswith("compiled by PyTorch")
+
+
+async def test_weights_of_another_shape_are_not_held_for_kept_ones(judged):
+    one = HEAD.replace("torch.rand(columns) + 0.5", "(torch.rand(columns) + 0.5)[:, None]")
+    forward = "    def forward(self, x):\n        return torch.softmax(x, 1) * self.weight[:, 0]\n"
+    found = await judged(one + forward)
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert any("no weight of the reference's shape" in n for n in found.verification.not_verified)
+
+
 async def test_a_guest_that_hangs_is_stopped(judged):
     rules = Rules(candidate_s=2.0, candidate_slowdown=1.0)
     found = await judged(
