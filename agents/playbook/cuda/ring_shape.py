@@ -30,6 +30,8 @@ THREADS = 256
 UNROLLS = (4, 2)
 # One slot in this many, and one more, stays free of the row for copies under way.
 AHEAD_ONE_IN = 6
+# Where a row does not fit, one slot in this many, and one more, is for what does not stay.
+STREAM_ONE_IN = 4
 # What the L2 answers still crosses the chip: its price beside a read of memory.
 _CACHE_PRICE = 0.2
 # Of the cache, what a second read meets while everything else streams through; and the cache's
@@ -198,7 +200,7 @@ class Ring:
         groups = self._running(group, blocks)
         share = case.nest.columns * self.bytes_each / group
         slots, tiles = self._slots(blocks, unroll), self._tiles(group, unroll)
-        kept = min(tiles, slots - slots // AHEAD_ONE_IN - 1)
+        kept = _kept(tiles, slots)
         again = 1 - kept / tiles
         # What is read again meets what the cache still has of it.
         wanted = again * share * group * groups
@@ -211,9 +213,11 @@ class Ring:
         memory_us /= case.hardware.bandwidth_gb_s * 1e3
         shared_us = memory_us * self._shared_bytes / (self.bytes_each * (1 + reads) * _CACHE_SPEED)
         meeting_us = _MEETING_US[self.clusters] + _MEETING_US_A_BLOCK * group
-        exposed_us = _LAGGED_US if lag else meeting_us
         exact = self._chunk(group) % self._tile(unroll) == 0
-        block_us = exposed_us + share / 1024 * _US_A_KIB[exact] * max(1.0, blocks / 2)
+        busy_us = share / 1024 * _US_A_KIB[exact] * max(1.0, blocks / 2)
+        # What does not stay of the next row is reduced while the group meets.
+        exposed_us = _LAGGED_US if lag else max(_LAGGED_US, meeting_us - again * busy_us / 2)
+        block_us = exposed_us + busy_us
         if lag:
             # The meeting is over by then, unless a whole round is shorter.
             block_us = max(block_us, meeting_us)
@@ -227,6 +231,13 @@ class Ring:
             # While one group meets, only the others move anything.
             filled=used * memory_us / (max(memory_us + shared_us, block_us) + exposed_us / groups),
         )
+
+
+def _kept(tiles: int, slots: int) -> int:
+    """How many of a row's tiles stay on chip, as the kernel counts them."""
+    if tiles + slots // AHEAD_ONE_IN + 1 <= slots:
+        return tiles
+    return slots - (2 if slots < 4 else slots // STREAM_ONE_IN + 1)
 
 
 def _run(place: Place, sizes: tuple[int, ...]) -> int:

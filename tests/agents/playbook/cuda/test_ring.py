@@ -40,17 +40,26 @@ def runs(build: Any) -> Any:
     return b
 
 
+def rounds(build: Any) -> Any:
+    """Enough rows for a group to go round its ring several times; ends within a tile."""
+    b = build({"n": 21}, {"c": 18448})
+    x = b.load("x", n=18448, c=1)
+    b.store("y", b.op("mul", x, b.op("rsqrt", b.reduce("sum", b.op("square", x)))), n=18448, c=1)
+    return b
+
+
 @pytest.fixture(scope="module")
 def rings(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
-    """Rings on a device that holds a row, and on one that holds little of it."""
-    made = {"two_loads": two_loads(toolbox.Build), "runs": runs(toolbox.Build)}
+    """Rings on devices that hold two rows, one, and little of it."""
+    makers = (two_loads, runs, rounds)
+    made = {make.__name__: make(toolbox.Build) for make in makers}
     variants: list[Any] = []
-    for kib in (64, 28):
+    for kib in (96, 64, 20):
         device = H200.model_copy(
             update={"sm_count": 4, "cache_mib": 1.0, "shared_kib_per_block": kib}
         )
         variants += toolbox.make_variants(
-            made, device, settings=1, most_threads=128, names=RINGS, start=len(variants)
+            made, device, settings=2, most_threads=128, names=RINGS, start=len(variants)
         )
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("rings")))
     return variants
@@ -58,6 +67,7 @@ def rings(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
 
 def test_rings_compute_what_the_loop_says(toolbox: SimpleNamespace, rings: list[Any]):
     assert {v.strategy.name for v in rings} == set(RINGS)
+    assert any("LAG1" in v.label for v in rings)
     for variant in rings:
         try:
             toolbox.check(*variant.run(), variant.loop)

@@ -1,7 +1,7 @@
 // Plays a CUDA device on the host, well enough to run the playbook's kernels in tests.
 //
 // A block is a system thread whose CUDA threads are fibers that switch at barriers and shuffles;
-// the blocks of a cluster, and up to eight others, run at the same time. Shared memory is what
+// the blocks of a cluster, and up to sixteen others, run at the same time. Shared memory is what
 // is local to the system thread, and starts poisoned. A warp runs as far ahead of the others as
 // barriers let it, the first warp in even blocks and the last one in odd blocks. Writing past the dynamic shared memory that
 // was asked for ends the process. Not played: timing, caches, other limits, and warps that diverge
@@ -71,7 +71,7 @@ namespace emulator {
 constexpr size_t STACK = 128 * 1024;
 // What lies behind a block's dynamic shared memory and must stay as it was.
 constexpr size_t GUARD = 4096;
-constexpr unsigned int TOGETHER = 8;
+constexpr unsigned int TOGETHER = 16;
 
 struct Barrier {
     int arrived = 0;
