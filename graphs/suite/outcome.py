@@ -10,6 +10,7 @@ from tools.nouns.run import Summary
 Ended = Literal["searched", "baselines", "refused", "timed_out", "failed"]
 
 EAGER, COMPILE = "eager", "compile"
+BESIDE = "beside"  # the part of an account that nobody waited for
 
 
 class Terms(Value):
@@ -78,7 +79,7 @@ class Outcome(Value):
         run: The run's id, whose archive holds samples, sources and verdicts.
         seconds: From reading the file to the end, compilers included.
         phases: Where they went, as the judge's account says; () for what a task without one takes.
-            Reading may have been beside the task before, and is then not of the seconds.
+            What was done beside other work (part "beside") is not of the seconds.
     """
 
     file: str

@@ -1,14 +1,14 @@
 """Where a suite's seconds went: by part of the work and by step, the median over its tasks.
 
 A step that a task did not need counts as 0 there, so that the medians are of whole tasks; what the
-judge's account does not have (minds, archive, waiting) is its own part. Reading beside the task
-before is in the account and not in the task's seconds, so the rest is never below 0.
+judge's account does not have (minds, archive, waiting) is its own part. What was done beside other
+work is in the account and not in the tasks' seconds.
 """
 
 from collections.abc import Sequence
 from statistics import median
 
-from graphs.suite.outcome import Outcome
+from graphs.suite.outcome import BESIDE, Outcome
 from tools.nouns import Value
 
 REST = "everything else"
@@ -71,7 +71,8 @@ def _share(name: str, metered: Sequence[Outcome], *, whole: bool) -> Share:
 
 def _rest(metered: Sequence[Outcome]) -> Share:
     left = [
-        max(0.0, item.seconds - sum(phase.seconds for phase in item.phases)) for item in metered
+        max(0.0, item.seconds - sum(p.seconds for p in item.phases if p.part != BESIDE))
+        for item in metered
     ]
     return Share(
         name=REST, median_s=median(left), largest_s=max(left), seconds=sum(left), cpu_s=0.0, times=0

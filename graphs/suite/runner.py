@@ -16,7 +16,7 @@ from pathlib import Path
 from graphs.context import Listener, MakeMinds
 from graphs.executors import opened
 from graphs.run import start_search
-from graphs.suite.outcome import Against, Outcome, Terms
+from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import Archive, RunError, Target
@@ -145,6 +145,7 @@ class _One:
         self._judge, self._path, self._terms, self._ground = judge, path, terms, ground
         self._task: Task | None = None
         self._began_s = time.monotonic()
+        self._waited_s = 0.0
 
     async def run(
         self,
@@ -156,13 +157,22 @@ class _One:
         limit_s = self._ground.besides_s + (2 * profile.seconds if profile else 0.0)
         try:
             async with asyncio.timeout(limit_s):
-                return await self._see_through(await reading, profile, listener)
+                read = await self._awaited(reading)
+                return await self._see_through(read, profile, listener)
         except TimeoutError:
             return self._ended("timed_out", f"it was not done after {limit_s:.0f} s")
         except EnvironmentLacksError:
             raise
         except Exception as error:  # ours, and still only this task's
             return self._ended("failed", f"{type(error).__name__}: {error}".splitlines()[0])
+
+    async def _awaited(self, reading: "asyncio.Task[Task | Refusal]") -> Task | Refusal:
+        """What was read, perhaps beside the file before."""
+        start = time.monotonic()
+        try:
+            return await reading
+        finally:
+            self._waited_s = time.monotonic() - start
 
     async def _see_through(
         self,
@@ -253,7 +263,17 @@ class _One:
     def _phases(self) -> tuple[Phase, ...]:
         """What the judge's account has of the file."""
         judge = self._judge
-        return judge.spent(str(self._path)) if isinstance(judge, MeteredExecutor) else ()
+        spent = judge.spent(str(self._path)) if isinstance(judge, MeteredExecutor) else ()
+        return tuple(part for phase in spent for part in _apart(phase, self._waited_s))
+
+
+def _apart(phase: Phase, waited_s: float) -> tuple[Phase, ...]:
+    """A reading as what was waited for, and what was done beside the file before; others as is."""
+    beside_s = phase.seconds - waited_s
+    if phase.part != "read" or beside_s <= 0.0:
+        return (phase,)
+    beside = phase.model_copy(update={"name": f"{BESIDE}: read", "seconds": beside_s})
+    return (beside, phase.model_copy(update={"seconds": waited_s, "cpu_s": 0.0}))
 
 
 def source_sha256(path: Path) -> str:

@@ -80,9 +80,14 @@ class CeilingsRequest(Value):
 
 
 class BuildRequest(Value):
-    """Build one of torch.compile's baselines, in a process that no candidate has been in."""
+    """Build one of torch.compile's baselines, in a process that no candidate has been in.
+
+    At once, or in steps of which the second runs nothing on the device: the module and memory for
+    its inputs are placed there, it is compiled, and then built as a whole, which is a look-up.
+    """
 
     kind: Literal["build"] = "build"
+    step: Literal["place", "compile", "whole"] = "whole"
     task: Task
     hardware: Hardware
     rules: Rules

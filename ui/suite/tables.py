@@ -8,6 +8,7 @@ from rich.text import Text
 
 from graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from graphs.suite.figures import sound
+from graphs.suite.outcome import BESIDE
 from ui.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
 
 NOTHING = "-"
@@ -107,13 +108,14 @@ def _pace_table(found: Pace) -> Table:
     names = (f"seconds of {found.tasks} tasks", "median", "largest", "of all", "processors")
     table = _table("", names)
     for part, steps in found.parts:
+        counted = bool(found.seconds) and part.name != BESIDE
         long = [step for step in steps if step.seconds >= 0.01 * found.seconds]
         for indent, share in (("", part), *(("  ", step) for step in long if len(steps) > 1)):
             table.add_row(
                 indent + plain(share.name.split(": ")[-1]),
                 f"{share.median_s:.2f}",
                 f"{share.largest_s:.2f}",
-                percent(share.seconds / found.seconds) if found.seconds else NOTHING,
+                percent(share.seconds / found.seconds) if counted else NOTHING,
                 f"{share.cpu_s:.1f}" if share.cpu_s else NOTHING,
             )
     table.columns[0].justify = "left"

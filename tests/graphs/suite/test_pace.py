@@ -42,3 +42,12 @@ def test_results_from_before_there_was_an_account_have_no_pace(
     outcome: Callable[..., Outcome],
 ) -> None:
     assert pace([outcome("1_a.py", [2.0, 1.5])]) is None
+
+
+def test_what_nobody_waited_for_is_not_of_the_seconds(outcome: Callable[..., Outcome]) -> None:
+    phases = (Phase(name="beside: read", seconds=9.0), Phase(name="certify: all", seconds=3.0))
+    item = outcome("1_a.py", [2.0]).model_copy(update={"seconds": 5.0, "phases": phases})
+    found = pace([item])
+    assert found is not None
+    parts = {part.name: part.seconds for part, _ in found.parts}
+    assert parts == {"beside": 9.0, "certify": 3.0, REST: pytest.approx(2.0)}

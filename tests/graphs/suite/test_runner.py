@@ -10,7 +10,7 @@ from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import EnvironmentLacksError, Executor
 from tools.evaluate.rules import Depth, Rules
-from tools.nouns import Comparison, Refusal, TracePolicy
+from tools.nouns import Comparison, Phase, Refusal, TracePolicy
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
@@ -138,3 +138,19 @@ async def test_processes_stand_by_where_their_starts_disturb_no_times(
     found = await outcomes(files, None, terms, where)
     assert [item.ended for item in found] == ["baselines"] * 3
     assert judge.stood == standing
+
+
+async def test_a_reading_beside_the_file_before_is_accounted_for_as_such(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class Metered(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        def spent(self, path: str) -> tuple[Phase, ...]:
+            return (Phase(name="read: file", seconds=7.0), Phase(name="audit", seconds=0.5))
+
+    where = replace(ground(toy, tmp_path, Metered()), ahead=True)
+    (item,) = await outcomes(files[:1], None, terms, where)
+    spent = {phase.name: phase.seconds for phase in item.phases}
+    assert list(spent) == ["beside: read", "read: file", "audit"]
+    assert spent["read: file"] < 1.0
+    assert spent["beside: read"] + spent["read: file"] == pytest.approx(7.0)

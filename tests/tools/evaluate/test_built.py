@@ -54,6 +54,21 @@ def get_inputs():
     return [torch.randn(8, 8)]
 """
 
+SHIFTED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.ones(32))
+
+    def forward(self, x):
+        return torch.tanh(x + self.shift) * 3
+
+def get_inputs():
+    return [torch.randn(16, 32)]
+"""
+
 
 def graphs(folder: Path) -> set[tuple[str, int]]:
     """The compiled graphs in a cache of Inductor's, with when they were written."""
@@ -158,3 +173,24 @@ async def test_baselines_that_nobody_compares_with_are_named(
     known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed),)))
     assert known.left_out(rows) == left_out
     assert ("max-autotune" in known.to_compare(rows, "certify")) == (evidence == "full")
+
+
+async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(
+    executor: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    before = set(executor.scratch.glob("built/*"))
+    executor.stand_by(0)
+    task = await executor.read(write(SHIFTED), TracePolicy())
+    assert isinstance(task, Task), task
+    assert isinstance(await executor.audit(task), Task)
+    found = await executor.baselines(task)
+    assert isinstance(found, Baselines)
+    compiled = found.named("compile")
+    assert compiled is not None
+    assert compiled.measurement is not None, compiled.failure
+    names = [phase.name for phase in executor.spent(task.path)]
+    assert "beside: build compile" in names
+    (built,) = set(executor.scratch.glob("built/*")) - before
+    assert len(graphs(built / "compile" / "inductor")) == 1, "it was compiled once"
+    (own,) = executor.scratch.glob("evaluate/*/inductor")
+    assert graphs(built / "compile" / "inductor") <= graphs(own)

@@ -291,3 +291,6 @@ def test_company_is_counted_whatever_the_container_calls_us() -> None:
     assert strangers([10], [10]) == 0
     assert strangers([77], [10]) == 0
     assert strangers([], [10]) == 0
+    assert strangers([77, 78], [10, 11], 2) == 0
+    assert strangers([77, 78, 79], [10, 11], 2) == 1
+    assert strangers([10, 78], [10, 11], 2) == 1

@@ -90,6 +90,7 @@ _CREATION = """
     zeros zeros_like
 """
 
+CONTRACTIONS = frozenset(_CONTRACTIONS.split())
 ADMITTED = frozenset(
     word
     for group in (

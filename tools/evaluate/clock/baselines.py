@@ -27,11 +27,7 @@ class BaselineFailedError(Exception):
 
 def compiled(bench: Bench, name: str) -> Timed:
     """torch.compile's forward, which compiles when it is first called; `name` is of `MODES`."""
-    # Kernels that are found ready would look for, and write, their best settings where the process
-    # that made them had its folder, which nobody else can write. So every process chooses itself.
-    from torch._inductor import config
-
-    config.autotune_local_cache = False
+    keep_to_oneself()
     forward = torch.compile(bench.reference.module, mode=MODES[name])
 
     def call(arguments: Sequence[Argument]) -> object:
@@ -39,6 +35,17 @@ def compiled(bench: Bench, name: str) -> Timed:
             return forward(*arguments)
 
     return call
+
+
+def keep_to_oneself() -> None:
+    """Let no compiled kernel remember its best setting in a folder.
+
+    Kernels that are found ready would look for it, and write it, where the process that made them
+    had its folder, which nobody else can write. So every process chooses itself.
+    """
+    from torch._inductor import config
+
+    config.autotune_local_cache = False
 
 
 def forget_compiled() -> None:

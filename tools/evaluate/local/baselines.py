@@ -35,6 +35,8 @@ class KnownBaselines:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
         names: tuple[str, ...] = STANDARD[self._shop.device]
         await self._shop.hardware()
+        if not eager_only:
+            await self._builder.settled(task)
         async with self._shop.lease:
             for name in names[:1] if eager_only else names:
                 known = self.of(task) or Baselines(items=())

@@ -13,6 +13,7 @@ import contextlib
 from hashlib import sha256
 from pathlib import Path
 
+from tools.candidates.plan.operators import CONTRACTIONS
 from tools.evaluate.local.workshop import Workshop, task_key
 from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
 from tools.evaluate.process.ended import Ended
@@ -41,6 +42,7 @@ class Builder:
         self._shop = shop
         self._readers: dict[str, WorkerProcess] = {}
         self._made: dict[tuple[str, str], Making] = {}
+        self._begun: dict[str, asyncio.Task[None]] = {}
 
     async def adopt(self, path: str, reader: WorkerProcess) -> None:
         """Keep the process that read a file, which nothing but that file has run in."""
@@ -52,6 +54,22 @@ class Builder:
         while len(self._readers) > _KEPT:
             old.append(self._readers.pop(next(iter(self._readers))))
         await asyncio.gather(*map(self._shop.keeper.end, old))
+
+    def begin(self, task: Task) -> None:
+        """Compile torch.compile's default mode of a task in the background, where work is ahead.
+
+        Only its memory is placed on the device then, under the lease; it is run when it is built.
+        """
+        key, reader = _digest(task), self._readers.get(task.path)
+        if reader is None or key in self._begun or not self._shop.ahead:
+            return
+        if _compiles_on_the_host(task):
+            self._begun[key] = asyncio.create_task(self._compile(task, reader))
+
+    async def settled(self, task: Task) -> None:
+        """Wait for what `begin` began; whoever asks does not hold the lease."""
+        if (begun := self._begun.get(_digest(task))) is not None:
+            await asyncio.wait({begun})
 
     async def build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
         """Build one of `COMPILED`; whoever asks holds the lease.
@@ -71,18 +89,42 @@ class Builder:
 
     async def aclose(self) -> None:
         """End the processes that wait."""
+        for begun in self._begun.values():
+            begun.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
         readers, self._readers = tuple(self._readers.values()), {}
         await asyncio.gather(*(worker.aclose() for worker in readers))
 
-    async def _build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
+    async def _compile(self, task: Task, worker: WorkerProcess) -> None:
+        """In the process that read the file; one that is lost over it is no loss but of time."""
         shop = self._shop
-        request = BuildRequest(
+        whole = await self._request(task, "compile")
+        async with shop.lease:
+            shop.keeper.opens_device(worker)
+            placing = whole.model_copy(update={"step": "place"})
+            placed = await worker.ask(placing, shop.rules.baseline_s)
+        if isinstance(placed, Ended):
+            return
+        shop.note(task.path, *placed.phases)
+        if isinstance(placed.answer, BuiltElsewhere):
+            compiling = whole.model_copy(update={"step": "compile"})
+            done = await worker.ask(compiling, shop.rules.baseline_s)
+            if isinstance(done, Reply):
+                shop.note(task.path, *done.phases)
+
+    async def _request(self, task: Task, name: str) -> BuildRequest:
+        shop = self._shop
+        return BuildRequest(
             task=task,
             hardware=await shop.hardware(),
             rules=shop.rules,
             name=name,
             seed=shop.seed,
         )
+
+    async def _build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
+        shop = self._shop
+        request = await self._request(task, name)
         limit_s = shop.rules.max_autotune_s if "max" in name else shop.rules.baseline_s
         worker = self._readers.pop(task.path, None)
         if worker is None or not worker.alive:
@@ -103,6 +145,12 @@ class Builder:
 
 def _digest(task: Task) -> str:
     return sha256(task_key(task).encode()).hexdigest()[:16]
+
+
+def _compiles_on_the_host(task: Task) -> bool:
+    """Compiling a contraction may try on the device whether padding it pays."""
+    names = {node.op.split(".")[1] for node in task.graph.nodes if "." in node.op}
+    return not names & CONTRACTIONS
 
 
 def _seconds(reply: Reply) -> float:

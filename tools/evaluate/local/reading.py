@@ -50,6 +50,7 @@ class Reading:
             rules=shop.rules,
             seed=shop.fresh_seed(task, "audit"),
         )
+        self._builder.begin(task)
         async with shop.lease:
             reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
         if isinstance(reply, Ended):

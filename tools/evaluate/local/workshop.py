@@ -76,7 +76,7 @@ class Workshop:
         self.rules, self.scratch, self.seed = rules, scratch, seed
         self.device = hardware.kind
         # Where several share a machine, no process of one waits for what it may be good for.
-        self.alone = spares is None
+        self.alone, self.ahead = spares is None, False
         lease = lease or asyncio.Lock()
         # Of one's own there is none before a worker was lost, or a suite asks for some.
         self._spares = Spares(
@@ -138,6 +138,7 @@ class Workshop:
     def stand_by(self, workers: int) -> None:
         """Let that many workers stand ready from now on, where they are of our own."""
         if self.alone:
+            self.ahead = True
             self._spares.stand_by(workers)
 
     def note(self, path: str, *phases: Phase) -> None:

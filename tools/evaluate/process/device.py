@@ -26,8 +26,13 @@ async def idle(within_s: float) -> bool:
     return False
 
 
-def company(ours: Iterable[int]) -> int | None:
-    """How many processes compute on the device beside ours; None when NVML does not say."""
+def company(ours: Iterable[int], trees: int = 1) -> int | None:
+    """How many processes compute on the device beside ours; None when NVML does not say.
+
+    Args:
+        ours: every process of ours that may.
+        trees: how many workers these belong to.
+    """
     nvml, handle = _handle()
     if nvml is None:
         return None
@@ -35,14 +40,14 @@ def company(ours: Iterable[int]) -> int | None:
         running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError:
         return None
-    return strangers((int(process.pid) for process in running), ours)
+    return strangers((int(process.pid) for process in running), ours, trees)
 
 
-def strangers(running: Iterable[int], ours: Iterable[int]) -> int:
-    """How many of the running are not ours; a container may list ours by another number."""
+def strangers(running: Iterable[int], ours: Iterable[int], trees: int = 1) -> int:
+    """How many of the running are not ours; a container may list ours by other numbers."""
     listed, known = set(running), set(ours)
     unknown = len(listed - known)
-    return unknown if listed & known else max(unknown - 1, 0)
+    return unknown if listed & known else max(unknown - trees, 0)
 
 
 def _handle() -> tuple[ModuleType | None, object]:

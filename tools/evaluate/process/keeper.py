@@ -58,6 +58,7 @@ class Keeper:
         self._spares = spares
         self._worker: WorkerProcess | None = None
         self._beside: set[WorkerProcess] = set()
+        self._opened: set[WorkerProcess] = set()
         self._warming: asyncio.Task[None] | None = None
         self._next: asyncio.Task[WorkerProcess] | None = None
         self._closed = False
@@ -96,7 +97,13 @@ class Keeper:
         """Processes of others on the device; None where there is none or it does not tell."""
         if self._device != "cuda" or self._worker is None:
             return None
-        return company(self._worker.processes())
+        opened = [worker for worker in self._opened if worker.alive]
+        ours = [pid for worker in (self._worker, *opened) for pid in worker.processes()]
+        return company(ours, 1 + len(opened))
+
+    def opens_device(self, worker: WorkerProcess) -> None:
+        """Take note that a worker beside has the device open, and is nobody's company."""
+        self._opened.add(worker)
 
     async def renew(self) -> None:
         """Let the worker go; the next question starts another."""
@@ -120,6 +127,7 @@ class Keeper:
         """End a worker of `apart`, and see that one stands ready where this one was lost."""
         self._missed(worker)
         self._beside.discard(worker)
+        self._opened.discard(worker)
         await worker.aclose()
 
     async def apart(self, name: str, readable: tuple[Path, ...] = ()) -> WorkerProcess:

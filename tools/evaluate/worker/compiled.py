@@ -7,12 +7,20 @@ import contextlib
 import importlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor, fx, nn
+
+from tools.evaluate.clock.baselines import keep_to_oneself
+from tools.evaluate.judge.room import available_bytes, io_bytes
+from tools.nouns import Task
 
 _OWN = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
 
 
+_MUCH = 0.1
 # What torch imports when it compiles for the first time; a release may lack one of them.
 _MODULES = (
     "_dynamo", "_inductor.compile_fx", "_inductor.graph", "_inductor.codegen.triton",
@@ -38,6 +46,47 @@ def import_compiler() -> None:
     ):
         with contextlib.suppress(Exception):  # without Triton its stand-in raises
             getattr(importlib.import_module(module), name)()
+
+
+class _NotRunError(Exception):
+    """Ends a compilation before what it made is run."""
+
+
+def place(task: Task, device: str, memory_fraction: float) -> list[Tensor]:
+    """Memory for a task's inputs with nothing in it, which is all that a compilation looks at.
+
+    Raises:
+        ValueError: an input is no plain tensor, or all together take much of what there is.
+    """
+    if io_bytes(task)[0] > _MUCH * available_bytes(device, memory_fraction):
+        raise ValueError("the inputs would leave the judge with less room")
+    placed = []
+    for spec in task.inputs:
+        if spec.tensor is None or 0 in (spec.tensor.strides or ()):
+            raise ValueError(f"input {spec.name} is no plain tensor")
+        dtype: torch.dtype = getattr(torch, spec.tensor.dtype.value)
+        shape, strides = spec.tensor.shape, spec.tensor.strides
+        whole = torch.empty(shape, dtype=dtype, device=device)
+        placed.append(whole if strides is None else whole.new_empty_strided(shape, strides))
+    return placed
+
+
+def compile_only(module: nn.Module, placed: Sequence[Tensor]) -> None:
+    """Leave torch.compile's default graph of a module in the cache, and run nothing of it.
+
+    Of a forward that does not come as one graph only the first part is made.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    def backend(graph: fx.GraphModule, inputs: Sequence[Tensor]) -> Callable[..., object]:
+        compile_fx(graph, list(inputs))
+        raise _NotRunError
+
+    keep_to_oneself()
+    # Whatever went wrong is found, and said, when it is built as a whole.
+    with contextlib.suppress(Exception), torch.no_grad():
+        torch.compile(module, backend=backend)(*placed)
+    torch._dynamo.reset()
 
 
 def take_over(folders: Sequence[Path]) -> None:

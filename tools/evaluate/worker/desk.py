@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, assert_never
 
+import torch
+from torch import Tensor
+
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineFailedError, compiled
 from tools.evaluate.foreign.court import Court
@@ -45,7 +48,7 @@ from tools.evaluate.messages import (
 )
 from tools.evaluate.metering import Meter
 from tools.evaluate.rules import Rules
-from tools.evaluate.worker.compiled import import_compiler, take_over
+from tools.evaluate.worker.compiled import compile_only, import_compiler, place, take_over
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
@@ -56,6 +59,9 @@ from tools.nouns import Baseline, Refusal, Task
 from tools.tasks import RefusedError, rehearse, trace
 
 Announce = Callable[[Stage], None]
+
+# Where each step of building a baseline stands in the account; the second is beside the search.
+_PARTS = {"place": "baselines: place", "compile": "beside: build", "whole": "baselines: build"}
 
 
 class Desk:
@@ -68,6 +74,7 @@ class Desk:
         self.retire = ""
         self.meter = Meter()
         self._taken: set[Path] = set()
+        self._placed: list[Tensor] = []
 
     def answer(self, request: Request) -> Answer:
         """The answer to one request. Exceptions are Kernelwright's own faults."""
@@ -139,10 +146,17 @@ class Desk:
     def _build(self, request: BuildRequest) -> BuiltElsewhere | BaselineMeasured:
         name, rules = request.name, request.rules
         self._say(f"{name} is built", rules.baseline_s, "reference", name)
-        self.meter.begin(f"baselines: build {name}")
+        self.meter.begin(f"{_PARTS[request.step]} {name}")
         try:
             bench = self._at(request.task, request.hardware, rules, request.seed).bench
-            compiled(bench, name)(bench.draw(Draw("task", request.seed)))
+            if request.step == "place":
+                self._placed = place(request.task, bench.device, rules.memory_fraction)
+            elif request.step == "compile":
+                compile_only(bench.reference.module, self._placed)
+                self._placed = []
+                torch.cuda.empty_cache()
+            else:
+                compiled(bench, name)(bench.draw(Draw("task", request.seed)))
         except Exception as error:  # torch.compile raises nearly every class there is
             words = " ".join(str(error).split())[:300] or type(error).__name__
             return BaselineMeasured(baseline=Baseline(name=name, failure=words))
