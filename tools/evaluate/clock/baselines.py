@@ -38,14 +38,17 @@ def compiled(bench: Bench, name: str) -> Timed:
 
 
 def keep_to_oneself() -> None:
-    """Let no compiled kernel remember its best setting in a folder.
+    """Let torch.compile leave out what is of no use to a process with a folder of its own.
 
-    Kernels that are found ready would look for it, and write it, where the process that made them
-    had its folder, which nobody else can write. So every process chooses itself.
+    Kernels that are found ready would look for their best setting, and write it, where the process
+    that made them had its folder, which nobody else can write; so every process chooses itself. And
+    on a CPU a precompiled header costs more than the one kernel that it is for.
     """
     from torch._inductor import config
 
-    config.autotune_local_cache = False
+    for name in ("autotune_local_cache", "cpp_cache_precompile_headers"):
+        if hasattr(config, name):
+            setattr(config, name, False)
 
 
 def forget_compiled() -> None:
