@@ -128,6 +128,8 @@ ROUNDS = {
             ("layer_norm", "split_rows_together", "ROWS=4 THREADS=128 SPLITS=512"),
             ("layer_norm", "split_rows_together", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
             ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 LOADS=0"),
+            ("layer_norm", "split_rows_together", "STORES=0"),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 STORES=0"),
             ("instance_norm", "cluster_rows_partly", ""),
             ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
             ("instance_norm", "cluster_rows_partly", "BLOCKS=2 CLUSTER=16"),

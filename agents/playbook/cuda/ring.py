@@ -165,13 +165,18 @@ def _fetches(ring: Ring, plain: Body) -> Fetches:
 
 def _tunables(ring: Ring, fits: list[Fit], prefix: str) -> Tunables:
     case, best = ring.case, fits[0]
-    tunables = Tunables(prefix).add("THREADS", first(THREADS, [128, 256, 512]))
-    tunables.add("VECTOR", case.along_rows.widths[:2])
+    # More threads spilled, and narrower vectors lost, wherever they were measured.
+    tunables = Tunables(prefix).add("THREADS", first(THREADS, [128, 256]))
+    tunables.add("VECTOR", case.along_rows.widths[:1])
     tunables.add("UNROLL", first(best.unroll, [*UNROLLS, 1])).add("GROUP", _groups(fits))
     tunables.add("BLOCKS", first(best.blocks, [2, 3, 4, 1]))
     if not ring.clusters:
         tunables.add("LAG", (int(best.lag), 1 - int(best.lag)))
-    tunables.add("RETAIN", (1, 0)).add("LOADS", (1, 0)).add("STORES", (1, 0))
+    # Copies have policies of their own; this one is for what they do not bring.
+    others = {p.buffer for p in case.nest.places.values() if any(p.inner)}
+    others -= {case.nest.places[one.stmt.name].buffer for one in ring.keeps}
+    tunables.add("RETAIN", (1, 0)).add("LOADS", (1, 0) if others - {""} else (1,))
+    tunables.add("STORES", (1, 0))
     tunables.require(f"{{GROUP}} <= {case.multiprocessors} * {{BLOCKS}}")
     tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {REGISTERS // _FEWEST_REGISTERS}")
     return tunables.require(f"{_room_text(ring)} >= 2 * {_tile_bytes_text(ring)}")

@@ -21,7 +21,7 @@ _TITLES = {
 _SMALLEST_SHARE_BYTES = 8 * 1024
 _LARGE_SHARE_BYTES = 256 * 1024
 # Rows that a block writes together: each reads what they share from registers, not from a cache.
-_ROWS_TOGETHER = (4, 8, 2, 1, 16)
+_ROWS_TOGETHER = (4, 8, 2, 16)
 # Not measured yet: behind what was measured on the same rows, whatever bytes promise.
 _TOGETHER_EFFICIENCY = 0.7
 
@@ -94,8 +94,10 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     kernels = kernels_of(body, prefix)
     # Marking a read first to evict pays only for the last of several.
     loads = (1, 0) if len(case.schedule.passes) > 1 else (0, 1)
-    tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
-    tunables.add("VECTOR", vectors.widths).add("UNROLL", (4, 2, 8, 1))
+    wide = name == SPLIT
+    tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024) if wide else (256, 128, 512))
+    tunables.add("VECTOR", vectors.widths if wide else vectors.widths[:2])
+    tunables.add("UNROLL", (4, 2, 8, 1) if wide else (4, 2, 8))
     tunables.add("SPLITS", _splits(case)).add("LOADS", loads).add("STORES", (1, 0))
     together = _together(case, body, prefix) if name == TOGETHER else None
     if together is not None:
