@@ -73,6 +73,7 @@ def test_kernels_for_a_gpu_are_no_pretence_where_there_is_none(task, build, for_
     found = read(INLINE % build, "ModelNew")
     assert found.own
     assert found.for_gpu is for_gpu
+    assert found.on("cpu").builds_late is not for_gpu
     fell_back = Findings(share=0.02, operators=("softmax",))
     assert bool(fell_back.pretence(found.on("cpu"), task)) is not for_gpu
     assert fell_back.pretence(found.on("cuda"), task)
