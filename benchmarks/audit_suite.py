@@ -6,7 +6,8 @@
 All in this process, so use it on files that are trusted, such as a benchmark's. `--slow-down`
 takes the device for so many times slower than it is, so that the experiments use smaller versions
 of large tasks and several of these processes fit on one device. `--beyond-memory` also audits
-tasks that the device has no room for: of those, too, the experiments use smaller versions.
+tasks that the device has no room for: of those, too, the experiments use smaller versions, but
+weights are never smaller, and what is freed may stay with the process: watch its memory.
 """
 
 import argparse
