@@ -263,6 +263,27 @@ def test_without_bubblewrap_the_next_best_wall_says_what_it_leaves_open(
     assert "not hidden" in str(found) or "not isolated" in str(found)
 
 
+@pytest.mark.parametrize("bwrap", [True, False], ids=["the best", "without bubblewrap"])
+async def test_a_loopback_behind_a_wall_is_the_walls_own(
+    tmp_path: Path, fresh_choice: pytest.MonkeyPatch, bwrap: bool
+) -> None:
+    """Whichever wall stands, so that what a file tries ends in the same words."""
+    if not bwrap:
+        fresh_choice.setattr(bubblewrap, "found", lambda: None)
+    behind = wall()
+    if not behind.isolation.is_a_wall:
+        pytest.skip(behind.isolation.words)
+    code = (
+        "import socket, sys\nown = socket.create_server(('127.0.0.1', 0))\n"
+        "socket.create_connection(own.getsockname(), 5)\n"
+        "try: socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)\n"
+        "except OSError as error: print(error)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert await ran(code, tmp_path, behind, port) == (0, "[Errno 111] Connection refused")
+
+
 def test_an_unknown_choice_is_refused(fresh_choice: pytest.MonkeyPatch) -> None:
     fresh_choice.setenv(walls.CHOICE, "perhaps")
     with pytest.raises(ValueError, match="auto, require or off"):

@@ -10,10 +10,13 @@ It must stay a plain script without imports of ours: its start is part of every 
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
 import signal
+import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -25,6 +28,7 @@ _NEW_REST = 0x00020000 | 0x08000000 | 0x20000000 | 0x40000000  # mounts, IPC, pr
 _BIND, _RECURSIVE, _PRIVATE = 4096, 16384, 1 << 18
 _CAPSET, _MOUNT_SETATTR = 126 if os.uname().machine == "x86_64" else 91, 442
 _CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
+_SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 _HERE, _AT_RECURSIVE, _READ_ONLY = -100, 0x8000, 1
 _ENDING_S = 2.0
 
@@ -45,6 +49,7 @@ def main() -> None:
         # When memory runs out, this tree is the first to go.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
     if wall == "namespaces":
+        raise_loopback()
         close_files(settings)
         if "privileges" not in settings["without"]:
             drop_privileges()
@@ -161,6 +166,12 @@ def enter_namespaces(settings: dict[str, Any]) -> None:
         keep_only(2)
         os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 0xFF)
     _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def raise_loopback() -> None:
+    """Switch on the new network's own loopback, which tools talk to themselves over."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+        fcntl.ioctl(some, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP_AND_RUNNING))
 
 
 def close_files(settings: dict[str, Any]) -> None:
