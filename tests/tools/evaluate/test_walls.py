@@ -111,6 +111,32 @@ async def test_the_scratch_can_be_written_and_the_parents_environment_is_not_the
     assert (tmp_path / "scratch" / "kept").exists()
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
+async def test_whoever_is_interrupted_while_it_starts_comes_back_and_leaves_nothing(
+    tmp_path: Path, enclosed: Wall, turns: int
+) -> None:
+    marker = f"interrupted-{secrets.token_hex(8)}"
+    asleep = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)", marker)
+
+    async def used() -> None:
+        walled = await start_walled(
+            Enclosure(argv=asleep, scratch=tmp_path, environment={"PATH": os.environ["PATH"]}),
+            enclosed,
+        )
+        try:
+            await walled.wait()
+        finally:
+            await walled.end()
+
+    using = asyncio.create_task(used())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    using.cancel()
+    await asyncio.wait({using}, timeout=20.0)
+    assert using.cancelled()
+    assert marked(marker) == []
+
+
 async def test_who_holds_its_output_open_keeps_nobody_from_ending_it(
     tmp_path: Path, enclosed: Wall
 ) -> None:

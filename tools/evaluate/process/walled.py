@@ -64,8 +64,8 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     scratch = enclosure.scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
-    try:
-        process = await asyncio.create_subprocess_exec(
+    creating = asyncio.create_task(
+        asyncio.create_subprocess_exec(
             *command(
                 chosen.kind,
                 enclosure.argv,
@@ -85,11 +85,22 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
             cwd=scratch,
             start_new_session=True,
         )
+    )
+    try:
+        # Where creating is cancelled, asyncio waits for the end of its output, and that for good.
+        await asyncio.wait({creating})
     except BaseException:
-        os.close(reading)
+        await asyncio.wait({creating})
+        if creating.exception() is None:
+            await asyncio.shield(Walled(creating.result(), reading, chosen).end())
+        else:
+            os.close(reading)
         raise
     finally:
         os.close(writing)
+    if creating.exception() is not None:
+        os.close(reading)
+    process = await creating
     give_way(process.pid)
     return Walled(process, reading, chosen)
 
