@@ -8,9 +8,22 @@ candidate and baseline are compared in one worker, so at one priority.
 import contextlib
 import os
 import re
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 NICENESS = 5
+
+
+def lowered(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command that starts this one low from its first moment.
+
+    A process that is forked in the very moment in which `give_way` lowers its group would stay
+    as high as its parent was. Without `nice` the command stays as it is.
+    """
+    steps = NICENESS - os.getpriority(os.PRIO_PROCESS, 0)
+    nice = shutil.which("nice")
+    return (nice, "-n", str(steps), *argv) if nice and steps > 0 else tuple(argv)
 
 
 def give_way(pid: int) -> None:

@@ -32,6 +32,23 @@ async def test_everything_behind_the_wall_gives_way_to_the_program(tmp_path: Pat
         await walled.end()
 
 
+def test_what_starts_low_needs_no_lowering() -> None:
+    """Also what forks before anybody could lower it; a program that is low itself adds nothing."""
+    code = (
+        "import os, subprocess, sys\n"
+        "from tools.priority import lowered\n"
+        "os.nice(int(sys.argv[1]))\n"
+        "told = 'import os; print(os.getpriority(os.PRIO_PROCESS, 0))'\n"
+        "subprocess.run(lowered((sys.executable, '-c', told)), check=True)\n"
+    )
+    own = niceness(0)
+    for lower in (0, 2, 9):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(lower)], capture_output=True, text=True, check=True
+        )
+        assert int(done.stdout) == max(NICENESS, own + lower)
+
+
 def test_nobody_gives_way_twice_and_nobody_is_raised() -> None:
     """A program that was itself started low starts others as low as itself, not lower."""
     code = (

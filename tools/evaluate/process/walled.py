@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.evaluate.process.tree import gone, held_bytes, tree
 from tools.evaluate.process.walls import Wall, command, wall
 from tools.nouns import Isolation, Value, WallKind
-from tools.priority import give_way
+from tools.priority import give_way, lowered
 
 _ENDING_S = 3.0
 _DEATH_S = 10.0
@@ -66,16 +66,18 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     reading, writing = os.pipe()
     creating = asyncio.create_task(
         asyncio.create_subprocess_exec(
-            *command(
-                chosen.kind,
-                enclosure.argv,
-                scratch=scratch,
-                status_fd=writing,
-                strict=chosen.strict,
-                without=chosen.without,
-                readable=enclosure.readable,
-                device=enclosure.device,
-                limits={"FSIZE": enclosure.file_bytes},
+            *lowered(
+                command(
+                    chosen.kind,
+                    enclosure.argv,
+                    scratch=scratch,
+                    status_fd=writing,
+                    strict=chosen.strict,
+                    without=chosen.without,
+                    readable=enclosure.readable,
+                    device=enclosure.device,
+                    limits={"FSIZE": enclosure.file_bytes},
+                )
             ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
