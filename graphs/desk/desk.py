@@ -149,7 +149,7 @@ class Desk:
         ):
             async with self._place.table.turn:
                 saying = await self._change(wish)
-            self._place.lives.wake(self.home)
+            self._place.lives.news.ring(self.home)
             return saying
         return await self._answer(wish)
 
@@ -166,14 +166,14 @@ class Desk:
         self.unwatch(hear)
         watch = Watch(lambda: self._place.folder, hear, after)
         self._watches[hear] = watch
-        self._place.lives.listen(self.home, watch.wake)
+        self._place.lives.news.hang(self.home, watch.wake)
 
     def unwatch(self, hear: Hear | None = None) -> None:
         """Tell a listener no more, or all of this desk's; the search goes on."""
         for known in [hear] if hear is not None else list(self._watches):
             watch = self._watches.pop(known, None)
             if watch is not None:
-                self._place.lives.ignore(self.home, watch.wake)
+                self._place.lives.news.take_down(self.home, watch.wake)
                 watch.close()
 
     def amend(self, tell: Callable[[Saying], Awaitable[None]]) -> None:
@@ -189,14 +189,14 @@ class Desk:
         self.turn_away(hear)
         ear = Ear(self._speeches, hear)
         self._ears[hear] = ear
-        self._place.lives.overhear(self.home, ear.wake)
+        self._place.lives.speech.hang(self.home, ear.wake)
 
     def turn_away(self, hear: HearSpeech | None = None) -> None:
         """The opposite of `overhear`, for one who listens in or for all of this desk's."""
         for known in [hear] if hear is not None else list(self._ears):
             ear = self._ears.pop(known, None)
             if ear is not None:
-                self._place.lives.turn_away(self.home, ear.wake)
+                self._place.lives.speech.take_down(self.home, ear.wake)
                 ear.close()
 
     def _speeches(self) -> Speeches | None:

@@ -16,12 +16,13 @@ from weakref import WeakValueDictionary
 from agents.assistant.topics import widened
 from agents.steering import Steering
 from graphs.context import Listener, MakeMinds
+from graphs.desk.bells import Bells
 from graphs.desk.engine import Engine
 from graphs.desk.judges import Judges, MakeExecutor
 from graphs.desk.life import Life
 from graphs.desk.people import every_folder
 from graphs.desk.table import Table
-from graphs.desk.terms import is_going, keep_going, keep_steering, kept_steering, note
+from graphs.desk.terms import is_going, keep_end, keep_going, keep_steering, kept_steering
 from graphs.desk.warming import import_beforehand
 from graphs.events import Event, ModelCalled, RunStarted
 from graphs.run import resume_search, start_search
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Ask = Callable[[Executor], Coroutine[object, object, Result]]
-Wake = Callable[[], None]
 Session = Callable[[Executor, Listener, Life], Awaitable[Summary | Refusal]]
 
 
@@ -72,8 +72,8 @@ class Lives:
         self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s)
         self._make_minds = make_minds
         self._lives: dict[Path, Life] = {}
-        self._wakes: dict[Path, set[Wake]] = {}
-        self._ears: dict[Path, set[Wake]] = {}
+        # What changed with a person's searches, and what their models say more.
+        self.news, self.speech = Bells(), Bells()
         # As long as somebody sits at it; kept in its file, it is laid anew for the next.
         self._tables: WeakValueDictionary[Path, Table] = WeakValueDictionary()
         self._warming: asyncio.Task[None] | None = None
@@ -93,27 +93,6 @@ class Lives:
         """The live search of a run's folder; None when nobody works on it here."""
         life = self._lives.get(folder)
         return life if life is not None and life.goes_on else None
-
-    def listen(self, home: Path, wake: Wake) -> None:
-        """Have something called, from any thread, whenever there is news for a person."""
-        self._wakes.setdefault(home, set()).add(wake)
-
-    def ignore(self, home: Path, wake: Wake) -> None:
-        """The opposite of `listen`."""
-        self._wakes.get(home, set()).discard(wake)
-
-    def wake(self, home: Path) -> None:
-        """Tell a person's listeners that there may be something new."""
-        for wake in tuple(self._wakes.get(home, ())):
-            wake()
-
-    def overhear(self, home: Path, wake: Wake) -> None:
-        """Have something called, from any thread, whenever a person's models say more."""
-        self._ears.setdefault(home, set()).add(wake)
-
-    def turn_away(self, home: Path, wake: Wake) -> None:
-        """The opposite of `overhear`."""
-        self._ears.get(home, set()).discard(wake)
 
     def ahead(self, home: Path) -> int:
         """How many other people's questions to the device a person's search waits for."""
@@ -314,16 +293,12 @@ class Lives:
             life.name(event.run)
         if isinstance(event, ModelCalled):
             life.speeches.end(event.key)
-            self._wake_ears(home)
-        self.wake(home)
+            self.speech.ring(home)
+        self.news.ring(home)
 
     def _overheard(self, life: Life, home: Path, prompt: Prompt, piece: str) -> None:
         life.speeches.hear(prompt, piece)
-        self._wake_ears(home)
-
-    def _wake_ears(self, home: Path) -> None:
-        for wake in tuple(self._ears.get(home, ())):
-            wake()
+        self.speech.ring(home)
 
     def _ended(self, life: Life, home: Path) -> None:
         folder = home / "runs" / life.run
@@ -334,8 +309,8 @@ class Lives:
         if self._lives.get(folder) is life:
             del self._lives[folder]
         life.speeches.clear()
-        self._wake_ears(home)
-        self.wake(home)
+        self.speech.ring(home)
+        self.news.ring(home)
         life.name(life.run)
         life.done.set_result(None)
 
@@ -349,14 +324,8 @@ async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
 
 def _aftermath(life: Life, folder: Path, *, leaving: bool) -> None:
     """Keep with the run how its session ended; nothing here may end worse than it."""
+    refused = life.outcome.sentence if isinstance(life.outcome, Refusal) else ""
     try:
-        if not leaving:
-            keep_going(folder, going=False)
-        if words := life.problem or _refused(life.outcome):
-            note(folder, words)
+        keep_end(folder, life.problem or refused, going=leaving)
     except Exception:
         log.exception("how run %s ended could not be kept", life.run)
-
-
-def _refused(outcome: Summary | Refusal | None) -> str:
-    return outcome.sentence if isinstance(outcome, Refusal) else ""

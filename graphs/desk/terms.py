@@ -18,6 +18,14 @@ def keep_going(folder: Path, *, going: bool) -> None:
         archive.close()
 
 
+def keep_end(folder: Path, problem: str, *, going: bool) -> None:
+    """Keep how a session ended: with a problem or none, and whether the search is to go on."""
+    if not going:
+        keep_going(folder, going=False)
+    if problem:
+        note(folder, problem)
+
+
 def is_going(folder: Path) -> bool:
     """Whether a search went on when its server ended; False where the run cannot be read."""
     try:
