@@ -19,8 +19,8 @@ from graphs.decided import Decision, decisions_of
 from graphs.decisions import PastDecisions
 from graphs.executors import TERM as EXECUTOR
 from graphs.minds import minds_by, models_of, playbook_minds
-from graphs.run import WENT_ON, drive
 from graphs.search import build_search
+from graphs.session import WENT_ON, drive
 from graphs.turns import CoderInTurn
 from tools.archive import Archive, NotRecordedError, RunError, RunRecord
 from tools.evaluate.executor import Executor
