@@ -3,7 +3,7 @@
 Here are the commands that search, judge and serve; those about runs and people stand beside.
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
-3 the machine lacks something. Not here yet: selftest.
+3 the machine lacks something.
 """
 
 import sys
