@@ -73,6 +73,11 @@ def _caveats(one: dict[str, Outcome], two: dict[str, Outcome]) -> tuple[str, ...
             ("device", [_devices(side) for side in sides]),
             ("search", [{item.terms.search for item in side} for side in sides]),
             ("torch", [{item.terms.torch for item in side} for side in sides]),
+            ("evidence", [{item.terms.evidence for item in side} for side in sides]),
+            (
+                "the hash of the judge's and the search's figures",
+                [{item.terms.figures or "not kept" for item in side} for side in sides],
+            ),
         )
         if values[0] != values[1]
     ]

@@ -24,6 +24,8 @@ class Terms(Value):
         kernelwright: Which version.
         torch: Which version.
         evidence: How closely finalists were looked at: "full", or "timing" (see docs/suites.md).
+        figures: Of every figure of the judge's rules and the search profile, a hash, so that
+            results under others are not taken for these; "" in files from before it was kept.
     """
 
     search: str
@@ -33,6 +35,7 @@ class Terms(Value):
     kernelwright: str
     torch: str
     evidence: Depth = "full"
+    figures: str = ""
 
 
 class Against(Value):

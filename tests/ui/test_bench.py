@@ -83,6 +83,13 @@ def test_results_under_other_terms_are_not_mixed(
     assert "other terms" in capsys.readouterr().err
     assert len(lines(out)) == 1
 
+    # Measured when the judge went by other figures: shorter pairs, another bound.
+    kept = lines(out)[0]
+    out.write_text(json.dumps({**kept, "terms": {**kept["terms"], "figures": "0123"}}) + "\n")
+    assert run([*command, "--resume"]) == 2
+    assert "figures 0123" in capsys.readouterr().err
+    assert len(lines(out)) == 1
+
 
 @pytest.mark.parametrize(
     ("arguments", "words"),

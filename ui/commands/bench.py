@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,7 @@ from ui.suite import contrast_table, summary_of
 from ui.suite.live import Board, board
 
 INTERRUPTED = 130
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def run(folder: Path, suite: Suite) -> None:
         of = f" that fits {', '.join(suite.match)}" if suite.match else ""
         raise Complaint(f"{folder} holds no Python file{of}")
     profile = _profile(suite)
-    terms = _terms(suite)
+    terms = _terms(suite, profile)
     known = _known(suite, terms, files)
     left = tuple(path for path in files if path.name not in {item.file for item in known})
     interrupted = asyncio.run(_see_through(left, known, profile, terms, suite, len(files)))
@@ -151,7 +153,9 @@ def _profile(suite: Suite) -> SearchProfile | None:
     return found.model_copy(update=without)
 
 
-def _terms(suite: Suite) -> Terms:
+def _terms(suite: Suite, profile: SearchProfile | None) -> Terms:
+    figures = Rules.of(suite.evidence).model_dump_json()
+    figures += profile.model_dump_json() if profile is not None else ""
     return Terms(
         search=suite.search,
         seconds=suite.seconds,
@@ -160,6 +164,7 @@ def _terms(suite: Suite) -> Terms:
         kernelwright=kernelwright_version(),
         torch=version("torch"),
         evidence=suite.evidence,
+        figures=sha256(figures.encode()).hexdigest()[:_DIGITS],
     )
 
 
@@ -193,7 +198,8 @@ def _words(terms: Terms) -> str:
     evidence = ", evidence of timing" if terms.evidence == "timing" else ""
     return (
         f"{terms.search or 'baselines only'}{limit}{evidence}, seed {terms.seed}, {terms.target}, "
-        f"kernelwright {terms.kernelwright}, torch {terms.torch}"
+        f"kernelwright {terms.kernelwright}, torch {terms.torch}, figures "
+        f"{terms.figures or 'not kept'}"
     )
 
 

@@ -107,7 +107,10 @@ def test_a_change_within_both_intervals_is_noise(outcome: Make) -> None:
 
 def test_what_differs_besides_the_kernels_is_said(outcome: Make) -> None:
     one = outcome("a", (2.0,))
-    deeper = one.terms.model_copy(update={"search": "deep"})
+    other = {"search": "deep", "evidence": "timing", "figures": "0123"}
+    deeper = one.terms.model_copy(update=other)
     found = contrast([one], [outcome("a", (2.0,), terms=deeper, sha256="1")])
     assert any("search differs: quick and deep" in words for words in found.caveats)
+    assert any("evidence differs: full and timing" in words for words in found.caveats)
+    assert any("figures differs: not kept and 0123" in words for words in found.caveats)
     assert any("not the same in both" in words for words in found.caveats)
