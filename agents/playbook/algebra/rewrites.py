@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agents.playbook.algebra.affine import fold_into_weights
 from agents.playbook.algebra.chains import regroup_products
 from agents.playbook.algebra.diagonal import diagonal_product
+from agents.playbook.algebra.grouped import statistics_of_parts
 from agents.playbook.algebra.linear import sum_after_linear_map
 from agents.playbook.algebra.normalised import sum_after_norm
 from agents.playbook.algebra.pooled import pool_after_linear_map
@@ -51,8 +52,19 @@ REWRITES = (
         title="sum before normalising",
         proof="sum (x - m) r w + b = (sum x - n m) r w + n b, as a normalised value is affine in "
         "x, and sum x comes out of the pass that makes the statistics",
-        conditions="nothing else reads the normalised values; float32 or float64; finite inputs",
+        conditions="nothing else reads the normalised values, or the statistics are taken along "
+        "more than is summed; float32 or float64; finite inputs",
         change=sum_after_norm,
+    ),
+    GraphRewrite(
+        name="statistics_of_parts",
+        title="statistics of the whole from those of its parts",
+        proof="parts of n elements with means m_i and variances v_i have together the mean m of "
+        "the m_i and the variance mean (v_i + (m_i - m)^2), and n m_i is a part's sum: one pass "
+        "over the tensor makes both",
+        conditions="parts of equal size, one statistic's within the other's; float32 or float64; "
+        "finite inputs",
+        change=statistics_of_parts,
     ),
     GraphRewrite(
         name="pool_after_linear_map",

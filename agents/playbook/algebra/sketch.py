@@ -6,7 +6,7 @@ changes. Nodes that nobody reads any more are dropped at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tools.nouns import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
@@ -136,19 +136,49 @@ class Sketch:
         self.new.append(node)
         return Ref(node=name)
 
+    def moments(self, x: Ref, dims: Sequence[int]) -> tuple[Ref, Ref]:
+        """Variance (uncorrected) and mean over some dimensions, which stay with size 1."""
+        like, name = self._nodes[x.node].out[0], self._name("var_mean")
+        kept = tuple(1 if at in dims else size for at, size in enumerate(like.shape))
+        spec = TensorSpec(shape=kept, dtype=like.dtype)
+        named = (("correction", Scalar(value=0)), ("keepdim", Scalar(value=True)))
+        args = (x, sizes(dims))
+        self._add(
+            Node(name=name, op="aten.var_mean.correction", args=args, kwargs=named, out=(spec,) * 2)
+        )
+        return self._result(name, 0, spec), self._result(name, 1, spec)
+
+    def _result(self, of: str, at: int, spec: TensorSpec) -> Ref:
+        name = self._name("getitem")
+        args = (Ref(node=of), Scalar(value=at))
+        self._add(Node(name=name, op="getitem", args=args, out=(spec,)))
+        return Ref(node=name)
+
+    def _add(self, node: Node) -> None:
+        self._nodes[node.name] = node
+        self.new.append(node)
+
     def finished(self, name: str, result: Ref) -> Graph:
         """The graph with a node replaced by what was made since, without what nobody reads."""
-        old = self._nodes[name]
-        last = Node(
-            name=name,
-            op="aten.view.default",
-            args=(result, sizes(old.out[0].shape)),
-            out=(TensorSpec(shape=old.out[0].shape, dtype=old.out[0].dtype),),
-        )
-        at = next(i for i, node in enumerate(self.graph.nodes) if node.name == name)
-        before, after = self.graph.nodes[:at], self.graph.nodes[at + 1 :]
-        nodes = _used((*before, *self.new, last, *after), self.kept)
-        return self.graph.model_copy(update={"nodes": nodes})
+        return self.all_finished({name: result})
+
+    def all_finished(self, results: Mapping[str, Ref]) -> Graph:
+        """The same for several nodes; what is new must need nothing after the first of them."""
+        nodes: list[Node] = []
+        new = list(self.new)
+        for node in self.graph.nodes:
+            result = results.get(node.name)
+            nodes += [] if result is None else [*new, _renamed(node, result)]
+            new = new if result is None else []
+            nodes += [node] if result is None else []
+        return self.graph.model_copy(update={"nodes": _used(nodes, self.kept)})
+
+
+def _renamed(old: Node, result: Ref) -> Node:
+    """What was made, under the old node's name and in its shape."""
+    (spec,) = old.out
+    args = (result, sizes(spec.shape))
+    return Node(name=old.name, op="aten.view.default", args=args, out=(spec,))
 
 
 def _used(nodes: Sequence[Node], kept: set[str]) -> tuple[Node, ...]:

@@ -16,7 +16,7 @@ from agents.playbook.lower.arguments import Arguments, base
 from tools.nouns import Arg, DType, Node, Ref, Scalar
 
 WIDE = (DType.FLOAT32, DType.FLOAT64)
-_VIEWS = ("view", "_unsafe_view", "unsqueeze", "squeeze", "reshape", "clone")
+VIEWS = ("view", "_unsafe_view", "unsqueeze", "squeeze", "reshape", "clone")
 
 
 class Sum:
@@ -48,9 +48,10 @@ class Summing:
         found = self._base(self.sketch, node, wanted)
         if found is not None or not self.sketch.alone(node.name):
             return found
-        return self._through(node, wanted)
+        return self.through(node, wanted)
 
-    def _through(self, node: Node, wanted: Sum) -> Ref | None:
+    def through(self, node: Node, wanted: Sum) -> Ref | None:
+        """The sum of a node by way of what it is made of, whoever else reads the node."""
         name = base(node.op)
         if name in ("add", "sub") and not node.kwargs and len(node.args) == 2:
             return self._sum_of_two(node, wanted)
@@ -62,7 +63,7 @@ class Summing:
         if name == "neg":
             inner = self.of(node.args[0], wanted)
             return None if inner is None else self.sketch.neg(inner)
-        if name in _VIEWS and isinstance(node.args[0], Ref):
+        if name in VIEWS and isinstance(node.args[0], Ref):
             return self._viewed(node.args[0], wanted)
         if name == "sum":
             return self._nested(node, wanted)
