@@ -150,7 +150,8 @@ def survivors(scratch: Path) -> list[int]:
 
     Whatever runs there has its worker's home in the environment that it began with. There may be
     one process in each of: the worker and the one that stands ready in its place, the reader that
-    waits to build torch.compile's baseline, the judge of foreign files, two guests that wait.
+    waits to build torch.compile's baseline, the judge of foreign files, two guests that wait. On a
+    GPU Nsight Compute waits as well, with whatever it is made of, in a folder of its own.
     """
     homes: dict[str, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -165,6 +166,8 @@ def survivors(scratch: Path) -> list[int]:
                 homes.setdefault(name, []).append(int(folder.name))
     expected = {"evaluate", "trace", "judge"}
     expected |= {*_latest("guest-", homes), *_latest("spare-", homes)}
+    for counter in _latest("ready-", homes)[-1:]:
+        del homes[counter]
     found: list[int] = []
     for name, pids in homes.items():
         found += sorted(pids)[1:] if name in expected else pids
@@ -172,7 +175,7 @@ def survivors(scratch: Path) -> list[int]:
 
 
 def _latest(beginning: str, names: Iterable[str]) -> list[str]:
-    """The two numbered last of those that begin so."""
+    """The two numbered last of those that begin so, the last one last."""
     numbers = [int(name.removeprefix(beginning)) for name in names if name.startswith(beginning)]
     return [f"{beginning}{number}" for number in sorted(numbers)[-2:]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.request import Foreign
-from tools.evaluate.local import STANDARD, LocalExecutor
+from tools.evaluate.local import CERTIFY, STANDARD, LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
 from tools.selftest.catalogue import base, cases, evil_of, twin_of
@@ -108,7 +108,8 @@ class Suite:
         known = await self._executor.baselines(task, eager_only=True)
         if isinstance(known, Refusal):
             raise RuntimeError(f"the suite's own task does not run: {known.sentence}")
-        others = [name for name in STANDARD[self._device] if known.named(name) is None]
+        every = (*STANDARD[self._device], *CERTIFY[self._device])
+        others = [name for name in every if known.named(name) is None]
         left_out = tuple(Baseline(name=name, failure="left out") for name in others)
         self._executor.remember(task, Baselines(items=(*known.items, *left_out)))
 

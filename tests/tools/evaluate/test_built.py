@@ -173,6 +173,9 @@ async def test_baselines_that_nobody_compares_with_are_named(
     known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed),)))
     assert known.left_out(rows) == left_out
     assert ("max-autotune" in known.to_compare(rows, "certify")) == (evidence == "full")
+    without = Baseline(name="max-autotune", failure="left out")
+    known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed), without)))
+    assert known.to_compare(rows, "certify") == ("eager",)
 
 
 async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(

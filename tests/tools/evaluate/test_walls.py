@@ -13,11 +13,14 @@ import pytest
 
 from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.process import bubblewrap, walls
+from tools.evaluate.process import keeper as keeping
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.device import strangers
+from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.walled import Enclosure, start_walled
 from tools.evaluate.process.walls import Wall, plain_wall, wall
 from tools.evaluate.process.watch import Excess, Limits, until_over
+from tools.evaluate.rules import Rules
 from tools.nouns import Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[3]
@@ -341,3 +344,32 @@ def test_company_is_counted_whatever_the_container_calls_us() -> None:
     assert strangers([77, 78], [10, 11], 2) == 0
     assert strangers([77, 78, 79], [10, 11], 2) == 1
     assert strangers([10, 78], [10, 11], 2) == 1
+
+
+class Living:
+    """What is asked of a worker here: whether it lives, and its processes."""
+
+    alive = True
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def processes(self) -> tuple[int, ...]:
+        return (self._pid,)
+
+
+def test_a_profilers_worker_that_stays_is_nobodys_company(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[tuple[list[int], int]] = []
+    monkeypatch.setattr(
+        keeping, "company", lambda ours, trees: counted.append((sorted(ours), trees))
+    )
+    judges, aside = (Keeper(tmp_path / name, Rules(), "cuda") for name in ("judges", "aside"))
+    judges.stands_beside(aside)  # it was asked nothing yet
+    monkeypatch.setattr(judges, "_worker", Living(1))
+    monkeypatch.setattr(aside, "_worker", Living(2))
+    judges.company()
+    judges.stands_beside(aside)
+    judges.company()
+    assert counted == [([1], 1), ([1, 2], 2)]

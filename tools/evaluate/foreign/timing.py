@@ -4,6 +4,8 @@ import math
 import os
 import time
 
+import torch
+
 from tools.evaluate.clock.conditions import conditions
 from tools.evaluate.clock.paired import Pairs, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
@@ -175,6 +177,8 @@ class Timing:
         draw = Draw("task", fresh_seed(self._seed, "what a truth costs"))
         arguments = self._bench.draw(draw)
         self._bench.right(arguments, self._bench.own(arguments))
+        if self._bench.device == "cuda":
+            torch.cuda.synchronize()  # what was issued is not what it costs
         spent_s = time.perf_counter() - start
         return max(2, int(self._rules.certify_s / self._rules.pairs_min / spent_s))
 

@@ -55,7 +55,8 @@ class KnownBaselines:
             return ()
         names = tuple(item.name for item in known.items if item.measurement is not None)
         if effort == "certify" and self._shop.rules.evidence == "full":
-            names += CERTIFY[self._shop.device]
+            # One that was remembered without a time was left out, or could not be made.
+            names += tuple(n for n in CERTIFY[self._shop.device] if known.named(n) is None)
         return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
 
     def left_out(self, task: Task) -> tuple[str, ...]:

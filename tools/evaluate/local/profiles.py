@@ -54,6 +54,7 @@ class Profiles:
         reading_s = time.perf_counter() - start
         async with shop.lease:
             found = await profile_here(request, shop.keeper, self._aside, self._counter)
+        shop.keeper.stands_beside(self._aside)  # whose worker stays, and is nobody's company
         self.prepare(task)
         seconds = found.seconds + reading_s
         shop.note(task.path, Phase(name="profile: all", seconds=seconds))

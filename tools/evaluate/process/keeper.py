@@ -105,6 +105,11 @@ class Keeper:
         """Take note that a worker beside has the device open, and is nobody's company."""
         self._opened.add(worker)
 
+    def stands_beside(self, other: "Keeper") -> None:
+        """Take note that another keeper's worker has the device open too, if there is one."""
+        if other._worker is not None:
+            self.opens_device(other._worker)
+
     async def renew(self) -> None:
         """Let the worker go; the next question starts another."""
         worker, self._worker = self._worker, None

@@ -170,7 +170,11 @@ def enter_namespaces(settings: dict[str, Any]) -> None:
 
 def raise_loopback() -> None:
     """Switch on the new network's own loopback, which tools talk to themselves over."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some:
+    # A kernel that refuses leaves it off, and the wall is no lower for that.
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as some,
+    ):
         fcntl.ioctl(some, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP_AND_RUNNING))
 
 

@@ -1,4 +1,4 @@
-"""What a guest sees of threads in its own process, seen in a process with none of others."""
+"""What a guest sees of its own process, seen in one that has nothing of others."""
 
 import json
 import subprocess
@@ -26,21 +26,27 @@ assert _monitor.TMonitor(tqdm, 10).is_alive()
 """
 
 
-def threads_after(code: str) -> list[str]:
-    """The threads that a fresh process is told of once it has run the code."""
+def observed_after(code: str) -> tuple[list[str], list[str]]:
+    """The threads and settings that a fresh process is told of once it has run the code."""
     script = (
         "import json\n"
         "from tools.evaluate.foreign.guest.observed import observations, settings\n"
+        "usual = settings()\n"
         f"{code}\n"
-        "print(json.dumps(observations(settings())[0]))\n"
+        "print(json.dumps(observations(usual)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    threads, settings = json.loads(done.stdout.splitlines()[-1])
+    return threads, settings
 
 
-def test_a_process_of_its_own_has_no_companion():
-    assert threads_after("") == []
+def threads_after(code: str) -> list[str]:
+    return observed_after(code)[0]
+
+
+def test_a_process_of_its_own_has_no_companion_and_nothing_is_changed():
+    assert observed_after("") == ([], [])
 
 
 def test_a_thread_is_seen_by_its_name():
@@ -54,3 +60,11 @@ def test_a_thread_below_pythons_threading_is_seen():
 def test_what_watches_over_progress_bars_is_no_companion():
     pytest.importorskip("tqdm._monitor")
     assert threads_after(_PROGRESS_BARS) == []
+
+
+def test_a_precision_is_seen_by_whichever_of_torchs_names_it_was_set():
+    pytest.importorskip("torch", minversion="2.9")
+    _, changed = observed_after("import torch; torch.backends.cuda.matmul.fp32_precision = 'tf32'")
+    assert changed == ["matmul precision: high", "cuda tf32: True"]
+    older = "import torch; torch.set_float32_matmul_precision('high')"
+    assert changed == observed_after(older)[1]

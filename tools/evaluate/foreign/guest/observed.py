@@ -2,20 +2,23 @@
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 # Settings that trade digits for speed, each with the value that keeps them.
 _PRECISION = ("matmul precision", "cuda tf32", "cudnn tf32", "fp16 reduction", "bf16 reduction")
+# What torch's newer names of precisions for products are in the older words.
+_NEWER = {"tf32": "high", "bf16": "medium"}
 
 
 def settings() -> Mapping[str, object]:
     """Torch's global settings of precision, and the type of new tensors, as they are now."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     values = (
-        torch.get_float32_matmul_precision(),
-        torch.backends.cuda.matmul.allow_tf32,
-        torch.backends.cudnn.allow_tf32,
+        _told(torch.get_float32_matmul_precision, _newer_precision),
+        _told(lambda: matmul.allow_tf32, lambda: matmul.fp32_precision == "tf32"),
+        _told(lambda: cudnn.allow_tf32, _newer_cudnn),
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
     )
@@ -31,6 +34,24 @@ def observations(usual: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[st
     now = settings()
     changed = tuple(f"{name}: {now[name]}" for name in now if now[name] != usual[name])
     return names, changed
+
+
+def _told(older: Callable[[], object], newer: Callable[[], object]) -> object:
+    """A setting by its older name, which torch refuses to read where code used the newer one."""
+    try:
+        return older()
+    except RuntimeError:
+        return newer()
+
+
+def _newer_precision() -> str:
+    places = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    told = (place.fp32_precision for place in places)
+    return next((_NEWER[name] for name in told if name in _NEWER), "highest")
+
+
+def _newer_cudnn() -> bool:
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
 def _usual(thread: threading.Thread) -> bool:
