@@ -11,7 +11,9 @@ the best ends each problem.
 
 A round is a fixed choice of problems, strategies and seconds: `long` looks at rows that fit no
 block, scans and column reductions, in less than two minutes; `long2` tries chosen settings of what
-keeps long rows on chip, beside what was the fastest before, in 75 seconds.
+keeps long rows on chip, beside what was the fastest before, in 75 seconds; `windows` tries what
+pooling and depthwise convolutions can be made of (a tile a thread, lines staged by a block, output
+by output), in 75 seconds too.
 
 What is not covered: library baselines beyond one eager call, and clocks (read those beside it).
 """
@@ -31,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 import strategy_norms as norms  # noqa: E402
 import strategy_reductions as reductions  # noqa: E402
+import strategy_windows as windows  # noqa: E402
 import torch  # noqa: E402
 from strategy_bench import Bench, Expected, drawn  # noqa: E402
 from strategy_loops import Problem  # noqa: E402
@@ -67,6 +70,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         "softmax_short": lambda: norms.softmax(1 << 20, 256),
         "softmax_medium": lambda: norms.softmax(1 << 15, 16384),
         "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
+        **windows.PROBLEMS,
     }
 
 
@@ -82,8 +86,43 @@ class Round:
     chosen: tuple[tuple[str, str, str], ...] = ()
 
 
+# What each loop of windows is tried with; its strategies' first settings come first.
+_WINDOWS = (
+    ("window_strips", ""),
+    ("window_lines", ""),
+    ("pointwise_tiles", ""),
+    ("window_strips", "THREADS=128"),
+    ("window_lines", "THREADS=256"),
+    ("window_strips", "VECTOR=2"),
+    ("window_lines", "SPREAD=1"),
+)
+# Outputs that lie far apart, and what was taken for them before: more is asked there.
+_FAR_APART = (
+    ("window_lines", "THREADS=64"),
+    ("window_lines", "WIDTH=64"),
+    ("window_lines", "WIDTH=64 THREADS=256 UNROLL=8"),
+    ("window_lines", "UNROLL=8"),
+    ("window_lines", "LOADS=1"),
+    ("window_strips", "VECTOR=1 THREADS=128"),
+)
+# Of reads one line apart alone no window is made.
+_WINDOWLESS = (
+    ("pointwise_tiles", ""),
+    ("pointwise_tiles", "UNROLL=2"),
+    ("pointwise_persistent", ""),
+)
+
+
+def _chosen_windows() -> tuple[tuple[str, str, str], ...]:
+    tried = dict.fromkeys(windows.PROBLEMS, _WINDOWS)
+    tried["depthwise_tall"] = _WINDOWLESS
+    tried["average_pool_2d"] = (*_WINDOWS, *_FAR_APART)
+    return tuple((name, *one) for name, each in tried.items() for one in each)
+
+
 ROUNDS = {
     "all": Round(),
+    "windows": Round(problems=tuple(windows.PROBLEMS), seconds=75, chosen=_chosen_windows()),
     "long": Round(
         problems=(
             "softmax",

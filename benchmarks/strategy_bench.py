@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import torch
@@ -72,7 +73,7 @@ class Expected:
 
     def __init__(self, problem: Problem, data: dict[str, torch.Tensor]):
         self._problem, self._data = problem, data
-        written = sum(b.shape[0] for b in problem.program.buffers if b.role == "output")
+        written = sum(prod(b.shape) for b in problem.program.buffers if b.role == "output")
         self._kept = list(problem.truth(data)) if 8 * written <= _KEPT_TRUTH_BYTES else None
 
     def worst_error(self, outputs: dict[str, torch.Tensor]) -> float:

@@ -5,6 +5,7 @@ A problem is one loop, what it should give in float64, and what PyTorch would ca
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 
@@ -108,7 +109,7 @@ class Problem:
     @property
     def moved_bytes(self) -> int:
         """Every buffer once."""
-        return sum(b.shape[0] * b.dtype.itemsize_bytes for b in self.program.buffers)
+        return sum(prod(b.shape) * b.dtype.itemsize_bytes for b in self.program.buffers)
 
 
 def rowwise(rows: int, columns: int, output: str, call: Callable, *others: str) -> Truth:

@@ -15,6 +15,7 @@ from agents.playbook.cuda import (
     rows,
     scans,
     split,
+    staged,
     strips,
     waves,
 )
@@ -43,6 +44,7 @@ class _Family:
 
 _POINTWISE = _Family(pointwise.NAMES, pointwise.strategies, pointwise.emit)
 _STRIPS = _Family(strips.NAMES, strips.strategies, strips.emit)
+_LINES = _Family(staged.NAMES, staged.strategies, staged.emit)
 _SERIAL = _Family((row_shapes.SERIAL,), rows.serial_strategies, rows.emit)
 _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
@@ -54,7 +56,7 @@ _ROWS = (
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),
 )
-_EVERY = (_POINTWISE, _STRIPS, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
+_EVERY = (_POINTWISE, _STRIPS, _LINES, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
 
 
 class CudaEmitter:
@@ -118,7 +120,7 @@ def _rewritten(strategy: Strategy, name: str) -> Strategy:
 
 def _families(case: Case) -> tuple[_Family, ...]:
     if case.nest.pointwise:
-        return (_POINTWISE, _STRIPS)
+        return (_POINTWISE, _STRIPS, _LINES)
     if case.has_scan:
         return (_SCANS,) if scans.stands_alone(case) else (_SERIAL,)
     if not case.contiguous_rows and case.nest.kept:

@@ -61,13 +61,24 @@ class StripCode:
         prefix: Of tunables.
     """
 
+    # What the skeleton calls the tile's sizes, and the positions that it stores at.
+    tile_names = ("DEPTH", "ROWS", "VECTOR")
+    stored = "q"
+
     def __init__(self, stencil: Stencil, prefix: str) -> None:
         self.stencil, self.nest, self.prefix = stencil, stencil.nest, prefix
         self._narrow = narrow_values(stencil.nest)
         self._types = {stmt.name: stmt.dtype for stmt in self.nest.loop.body}
         self._taps = {
-            name: (at, tap) for at, w in enumerate(stencil.windows) for name, tap in w.taps.items()
+            name: (at, tap)
+            for at, w in enumerate(stencil.windows)
+            if self.holds(w)
+            for name, tap in w.taps.items()
         }
+
+    def holds(self, window: Window) -> bool:
+        """Whether the kernel brings a window near; else it reads the window's taps one by one."""
+        return bool(window.taps)
 
     @property
     def count_type(self) -> str:
@@ -120,7 +131,7 @@ class StripCode:
         return found
 
     def _tile(self, axis: int) -> str:
-        names = dict(zip(self.stencil.axes, ("DEPTH", "ROWS", "VECTOR"), strict=True))
+        names = dict(zip(self.stencil.axes, self.tile_names, strict=True))
         return names.get(axis, "1")
 
     @cached_property
@@ -217,12 +228,16 @@ class StripCode:
                 f"{name} * {along.step} + {at}" if along.step else str(at)
                 for (name, along), at in zip(alongs, (plane, line, element), strict=True)
             ]
-            return f"w{window}[{steps[0]}][{steps[1]}][SHIFT{window} + {steps[2]}]"
+            return self.tap(window, steps)
         index = self._index(place.offset, place.inner)
         terms = [str(place.offset)] if place.offset else []
         terms.append(self._sum(index, place.inner, letter))
         terms += [f"v_{name} * {step}LL" for name, step in place.gathers]
         return f"kw::load_one<kw::DEFAULT>(g_{place.buffer} + ({' + '.join(terms)}))"
+
+    def tap(self, window: int, at: list[str]) -> str:
+        """An element of a window, by its plane, line and place."""
+        return f"w{window}[{at[0]}][{at[1]}][SHIFT{window} + {at[2]}]"
 
     def _sum(self, index: str, steps: tuple[int, ...], letter: str) -> str:
         cast = "(long long)" if index == "long long" else ""
@@ -247,7 +262,7 @@ class StripCode:
         name = f"v_{value}"
         widest = MOVED_BYTES // place.dtype.itemsize_bytes
         chunk = gcd(widest, place.offset, *place.inner[:-1], self.nest.walked[-1])
-        start = self._sum(index, place.inner, "q")
+        start = self._sum(index, place.inner, self.stored)
         return StoreCode(
             name=f"out_{at}",
             type=stored,

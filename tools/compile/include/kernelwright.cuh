@@ -724,6 +724,58 @@ __device__ __forceinline__ void store_strip(T* to, I at, int count, const Vec<T,
     }
 }
 
+// Where element `e` of a line lies in shared memory. SPREAD leaves one bank in 32 free, so that lanes
+// whose elements are an even number apart meet in no bank.
+template <bool SPREAD, class T> __device__ __forceinline__ int line_slot(int e) {
+    constexpr int ROW = 128 / (int)sizeof(T), GAP = sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1;
+    return SPREAD ? e + e / ROW * GAP : e;
+}
+template <bool SPREAD, class T> __device__ constexpr int line_room(int length) {
+    return SPREAD ? (length + (length / (128 / (int)sizeof(T)) + 1) * (sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1) + 15) / 16 * 16 : length;
+}
+
+// A block brings PLANES x LINES lines of a buffer of `extent` elements into shared memory, in vectors
+// of 16 bytes from the multiple of a vector at or before `from` on, as far as `needed` elements of each
+// reach; what lies outside of the buffer is not read. With SPREAD a line begins at its own first
+// element, else with the vector that holds it.
+template <bool SPREAD, int CACHE, int THREADS, int UNROLL, int PLANES, int LINES, int LENGTH, class T, class I>
+__device__ __forceinline__ void stage_lines(T* room, const T* g, I from, I plane_pitch, I line_pitch, I extent, int needed) {
+    constexpr int WIDTH = 16 / (int)sizeof(T), VECTORS = LENGTH / WIDTH, COUNT = PLANES * LINES * VECTORS;
+    for (int first = threadIdx.x; first < COUNT; first += THREADS * UNROLL) {
+        Vec<T, WIDTH> held[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            const int mine = first + u * THREADS, line = mine / VECTORS, begin = mine % VECTORS * WIDTH;
+            const I start = from + line / LINES * plane_pitch + line % LINES * line_pitch;
+            const int shift = (int)(start & (WIDTH - 1));
+            const I at = start - shift + begin;
+            if (mine >= COUNT || begin >= needed + shift) continue;
+            if (at >= 0 && at + WIDTH <= extent) {
+                held[u] = load<CACHE, WIDTH>(g + at);
+            } else {
+#pragma unroll
+                for (int e = 0; e < WIDTH; ++e) held[u][e] = at + e >= 0 && at + e < extent ? g[at + e] : T(0);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            const int mine = first + u * THREADS, line = mine / VECTORS, begin = mine % VECTORS * WIDTH;
+            const I start = from + line / LINES * plane_pitch + line % LINES * line_pitch;
+            const int shift = (int)(start & (WIDTH - 1));
+            if (mine >= COUNT || begin >= needed + shift) continue;
+            T* const into = room + line * line_room<SPREAD, T>(LENGTH);
+            if (SPREAD) {
+#pragma unroll
+                for (int e = 0; e < WIDTH; ++e) {
+                    if (begin + e >= shift) into[line_slot<SPREAD, T>(begin + e - shift)] = held[u][e];
+                }
+            } else {
+                *reinterpret_cast<Vec<T, WIDTH>*>(into + begin) = held[u];
+            }
+        }
+    }
+}
+
 // Over groups of LANES neighbouring lanes (a power of two); every lane gets the result. All 32
 // lanes must call it together.
 template <int LANES, class P> __device__ __forceinline__ P warp_reduce(P partial) {

@@ -37,6 +37,14 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
     y = b.op("mul", b.op("sub", x, mean), b.op("rsqrt", b.op("add", variance, b.const(1e-5))))
     b.store("y", b.op("fma", y, b.load("w", g=4, c=1), b.load("v", g=4, c=1)), **steps)
     made["group_norm_large"] = b
+    b = toolbox.Build({"n": 37, "y": 61, "x": 93})
+    steps = {"n": 701 * 1027, "y": 11 * 1027, "x": 11}
+    taps = [b.load("x", offset=at * 1027 + k, **steps) for at in range(11) for k in range(11)]
+    total = taps[0]
+    for tap in taps[1:]:
+        total = b.op("add", total, tap)
+    b.store("y", total, n=61 * 93, y=93, x=1)
+    made["windows_far_apart_large"] = b
     b = toolbox.Build({"c": 257}, {"n": 40001})
     b.store("y", b.reduce("sum", b.load("x", n=257, c=1)), c=1)
     made["sum_columns_large"] = b

@@ -64,6 +64,12 @@ CASES: dict[str, tuple[Module, torch.Tensor]] = {
     "average 3d": (nn.AvgPool3d(3, 2, 1), r(1, 2, 12, 10, 24)),
     "average 3d of bfloat16": (nn.AvgPool3d(3, 1, 1), r(1, 2, 5, 6, 32).bfloat16()),
     "average of windows alone": (nn.AvgPool2d(11), r(1, 2, 33, 55)),
+    "average of windows far apart": (nn.AvgPool2d((3, 5), (4, 7)), r(2, 3, 15, 83)),
+    "average 1d of halves, windows alone": (nn.AvgPool1d(12), r(2, 3, 12 * 37 + 5).half()),
+    "average 3d of doubles by fours": (
+        nn.AvgPool3d(3, 4, 1, ceil_mode=True), r(1, 2, 9, 11, 39).double()),
+    "max 2d by eights over the edge": (
+        nn.MaxPool2d(9, 8, 3, ceil_mode=True), r(2, 2, 19, 8 * 35 + 3).bfloat16()),
     "depthwise": (nn.Conv2d(4, 4, 3, groups=4), r(2, 4, 16, 36)),
     "depthwise padded": (nn.Conv2d(4, 4, (3, 5), 2, (1, 2), groups=4, bias=False), r(2, 4, 9, 23)),
     "depthwise 3d": (nn.Conv3d(2, 2, 3, padding=1, groups=2), r(1, 2, 5, 6, 17)),
@@ -91,17 +97,18 @@ def lowered(module: Module, x: torch.Tensor) -> Program:
 class Windowed:
     """One case under one setting: its kernel, and what it must give."""
 
-    def __init__(self, name: str, number: int, setting: int, hardware: Hardware) -> None:
+    def __init__(
+        self, name: str, strategy: str, number: int, setting: int, hardware: Hardware
+    ) -> None:
         function, self.x = CASES[name]
         self.module = function if isinstance(function, nn.Module) else _Function(function)
         self.module = self.module.to(self.x.dtype)
+        self.strategy = strategy
         self.name, self.program = name, lowered(self.module, self.x)
         (self.loop,) = self.program.loops
-        emitter, prefix = CudaEmitter(), f"k{number}x{setting}"
-        (strategy,) = [
-            s for s in emitter.strategies(self.loop, hardware) if s.name == "window_strips"
-        ]
-        self.emitted = emitter.emit(self.loop, strategy, prefix, hardware)
+        emitter, prefix = CudaEmitter(), f"{strategy[7]}{number}x{setting}"
+        (chosen,) = [s for s in emitter.strategies(self.loop, hardware) if s.name == strategy]
+        self.emitted = emitter.emit(self.loop, chosen, prefix, hardware)
         text = emitter.header() + self.emitted.source
         listed = [
             {one.name: one.value for one in values}
@@ -128,24 +135,34 @@ class Windowed:
         return buffers[output].double().reshape(wanted.shape), wanted
 
 
+STRATEGIES = ("window_strips", "window_lines")
+# Its outputs lie across the lines of its windows.
+UNFIT = {("max 2d of a view", "window_lines")}
+
+
 @pytest.fixture(scope="module")
 def windowed(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Windowed]:
     made = [
-        Windowed(name, number, setting, small_device)
+        Windowed(name, strategy, number, setting, small_device)
         for number, name in enumerate(CASES)
+        for strategy in STRATEGIES
+        if (name, strategy) not in UNFIT
         for setting in ((0,) if number % 6 else (0, 1))
     ]
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("windows")))
     return made
 
 
-def test_strips_compute_what_pytorch_does(
-    toolbox: SimpleNamespace, windowed: list[Windowed]
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_windows_are_what_pytorch_says(
+    strategy: str, toolbox: SimpleNamespace, windowed: list[Windowed]
 ) -> None:
     wrong = []
     for one in windowed:
+        if one.strategy != strategy:
+            continue
         got, wanted = one.run(toolbox.Emulated)
         rounding = {torch.float16: 2e-3, torch.bfloat16: 1e-2}.get(one.x.dtype, 3e-6)
         try:
