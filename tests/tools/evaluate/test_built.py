@@ -11,7 +11,7 @@ from tools.evaluate.local import LocalExecutor
 from tools.evaluate.local.baselines import KnownBaselines
 from tools.evaluate.local.builder import Builder
 from tools.evaluate.local.workshop import Workshop
-from tools.evaluate.messages import RehearseRequest
+from tools.evaluate.messages import CeilingsRequest, RehearseRequest
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
@@ -197,3 +197,22 @@ async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_l
     assert len(graphs(built / "compile" / "inductor")) == 1, "it was compiled once"
     (own,) = executor.scratch.glob("evaluate/*/inductor")
     assert graphs(built / "compile" / "inductor") <= graphs(own)
+
+
+async def test_a_device_whose_ceilings_cannot_be_measured_is_asked_once_whoever_holds_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    asked: list[float] = []
+
+    async def lost(request: CeilingsRequest, limit_s: float) -> Ended:
+        asked.append(limit_s)
+        return Ended(how="exited", status=1, stage=None)
+
+    monkeypatch.setattr(shop.keeper, "ask", lost)
+    assert not (await shop.hardware()).measured
+    async with asyncio.timeout(10), shop.lease:
+        assert not (await shop.hardware()).measured
+    assert len(asked) == 1

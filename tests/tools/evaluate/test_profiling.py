@@ -18,6 +18,7 @@ from tools.compile import compile_candidate
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
+from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.rules import Rules
 from tools.nouns import Language, Missing, Task, TracePolicy
 from tools.profile import measured_evidence
@@ -194,6 +195,17 @@ async def test_an_ncu_that_hangs_is_killed_with_all_that_it_started(ncu, request
     found = await count(quick, tmp_path)
     assert "within 1 s" in found.missing.why
     assert not _running("sleep", "300.25")
+
+
+async def test_what_stood_ready_and_took_too_long_is_not_tried_again(ncu, request_, tmp_path):
+    ncu(f"echo started >> {tmp_path}/starts; sleep 300.75")
+    quick = request_.model_copy(update={"rules": Rules(profile_s=1)})
+    standby = Standby(tmp_path / "profiles")
+    standby.prepare(quick.task, quick.rules)
+    found = await standby.count(quick)
+    assert "within 1 s" in found.missing.why
+    assert (tmp_path / "starts").read_text().split() == ["started"]
+    assert not _running("sleep", "300.75")
 
 
 async def test_a_question_that_is_given_up_ends_ncu(ncu, request_, tmp_path):

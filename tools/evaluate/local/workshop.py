@@ -88,7 +88,7 @@ class Workshop:
             readable=(scratch / BUILT,),
         )
         self.keeper = Keeper(scratch, rules, hardware.kind, lease, spares or self._spares)
-        self._known = hardware
+        self._known, self._tried = hardware, False
         self._trips = count()
         self._phases: dict[str, list[Phase]] = {}
 
@@ -104,8 +104,10 @@ class Workshop:
 
     async def hardware(self) -> Hardware:
         """The device, with ceilings measured in a worker unless they are known already."""
-        if not self._known.measured:
+        if not self._known.measured and not self._tried:
             self._known = cached_ceilings(self._known) or await self._ceilings()
+            # Where they could not be measured, nobody waits again: who asks may hold the lease.
+            self._tried = True
         return self._known
 
     def reseed(self, seed: int) -> None:
