@@ -64,6 +64,7 @@ default_sidebar_state = "closed"
 confirm_new_chat = false
 cot = "full"
 custom_css = "/public/kernelwright.css"
+custom_js = "/public/in_turn.js"
 custom_meta_url = "/"
 custom_meta_image_url = "/public/logo_light.svg"
 custom_build = "page"

@@ -3,6 +3,7 @@
 Every request of the page is looked at: none may leave the loopback, none may break the policy.
 """
 
+import asyncio
 import contextlib
 import re
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, Route, expect
 
 PATIENCE_MS = 240_000
 
@@ -194,6 +195,30 @@ async def test_nothing_that_is_uploaded_puts_script_into_the_page(page, tmp_path
     assert await page.locator("a[href^='javascript']").count() == 0
 
 
+async def test_a_reload_finds_its_conversation_in_whatever_order_its_cookies_come(page):
+    """A reloaded page connects twice; the first to ask for a cookie would get it right after."""
+    await say(page, "what can you do?")
+    await page.wait_for_url(re.compile("/thread/"))
+    asked: list[Route] = []
+    second = asyncio.Event()
+
+    async def swapped(route: Route) -> None:
+        asked.append(route)
+        if len(asked) == 1:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(second.wait(), 2)
+            await route.continue_()
+        else:
+            await route.fulfill(response=await route.fetch())
+            second.set()
+
+    await page.route("**/set-session-cookie", swapped)
+    await page.reload()
+    await ready(page)
+    await shows(page, "what can you do")
+    assert len(asked) == 2
+
+
 async def test_it_can_be_used_on_a_phone(page, small):
     await page.set_viewport_size({"width": 360, "height": 740})
     await page.set_input_files("input[type=file]", small)
@@ -206,8 +231,6 @@ async def test_it_can_be_used_on_a_phone(page, small):
 
 async def opens(reference: Path, module: Path) -> None:
     """The exported module gives the reference's results."""
-    import asyncio
-
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OPENS, str(reference), str(module),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
