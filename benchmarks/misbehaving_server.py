@@ -226,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _break(self, fault: Fault) -> None:
         """Stop in the middle: silently for a while, rudely, or as if that were all."""
+        self.close_connection = True  # else it waits here for the next request
         self.wfile.flush()
         if fault is Fault.STALLED:
             self.server.owner.closing.wait(self.server.owner.stall_s)

@@ -28,7 +28,7 @@ class Engine:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="searches", daemon=True
+                    target=_run, args=(self._loop,), name="searches", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -46,7 +46,7 @@ class Engine:
         self.loop.call_soon_threadsafe(what)
 
     def close(self) -> None:
-        """End the loop; what still runs there is dropped."""
+        """End the loop; what still runs there is cancelled and waited for."""
         with self._starting:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -54,4 +54,15 @@ class Engine:
             return
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run until stopped, and leave nothing half done: a question holds a worker, or its lease."""
+    try:
+        loop.run_forever()
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left))
+    finally:
         loop.close()

@@ -210,16 +210,17 @@ async def test_two_messages_of_one_thread_wait_for_each_other(hear: Hear) -> Non
 
 
 async def test_an_order_does_not_wait_for_a_model_that_is_thinking(hear: Hear) -> None:
-    answered = asyncio.Event()
+    thinking, answered = asyncio.Event(), asyncio.Event()
 
     class Thoughtful:
         async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+            thinking.set()
             await answered.wait()
             return Understanding(wishes=(), words="At last.")
 
     desk = NotingDesk(run="r", running=True)
     slow = asyncio.create_task(hear(desk, "what do you think of it?", assistant=Thoughtful()))
-    await asyncio.sleep(0.05)
+    await thinking.wait()
     assert await hear(desk, "pause", assistant=Thoughtful()) == ["did pause_search"]
     assert await hear(desk, "no half precision", assistant=Thoughtful()) == ["did steer"]
     assert await hear(desk, "Show the code", wish=ShowCode()) == ["did show_code"]

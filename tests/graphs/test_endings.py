@@ -21,11 +21,10 @@ Search = Callable[..., Awaitable[Summary]]
 async def test_a_cancelled_caller_leaves_a_run_that_can_go_on(
     search: Search, resume: Search, toy: ModuleType, tmp_path: Path
 ) -> None:
-    begun = asyncio.Event()
-    executor = toy.ToyExecutor(pause_s=0.05)
-    task = asyncio.ensure_future(search(executor=executor, listener=lambda event: begun.set()))
-    await begun.wait()
-    await asyncio.sleep(0.2)
+    hold = toy.Hold(at=6)
+    task = asyncio.ensure_future(search(executor=toy.ToyExecutor(hold=hold)))
+    while not hold.reached.is_set():  # noqa: ASYNC110 - a thread's event
+        await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -58,7 +58,7 @@ def test_a_search_killed_at_any_moment_loses_nothing_and_measures_nothing_twice(
         known = measured(archive)
         process = start(tmp_path, log, archive.id)
     assert archive is not None
-    process.join(60)
+    process.join(240)
     assert process.exitcode == 0
     lines = log.read_text().splitlines() if log.exists() else []
     assert not known & {tuple(line.split()) for line in lines}

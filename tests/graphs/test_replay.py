@@ -88,8 +88,10 @@ async def test_runs_that_were_stopped_and_resumed_replay(
 async def test_a_run_that_was_cancelled_in_the_middle_of_a_step_replays(
     search: Search, resume: Search, replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
-    task = asyncio.ensure_future(search(executor=toy.ToyExecutor(pause_s=0.03)))
-    await asyncio.sleep(0.6)
+    hold = toy.Hold(at=10)
+    task = asyncio.ensure_future(search(executor=toy.ToyExecutor(hold=hold)))
+    while not hold.reached.is_set():  # noqa: ASYNC110 - a thread's event
+        await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

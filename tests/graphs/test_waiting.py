@@ -47,7 +47,7 @@ def by_files(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary
             tmp_path / "asked",
             patience_s=around.patience_s,
             poll_s=0.02,
-            grace_s=0.2,
+            grace_s=0.5,
             away=around.archive.waiting,
         )
         of = toy.toy_minds(toy.LOOPS)

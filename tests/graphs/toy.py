@@ -6,6 +6,7 @@ the run to resume, if any. Every evaluation is written to the log when it begins
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,18 @@ def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> Mi
 
 
 @dataclass
+class Hold:
+    """Holds a search before that many questions to the device, until it is freed.
+
+    Of events between threads, as a server's searches run in one of their own.
+    """
+
+    at: int
+    reached: threading.Event = field(default_factory=threading.Event)
+    free: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
 class ToyExecutor:
     """Times are a formula of strategies and settings; `wrong` says who fails at which effort."""
 
@@ -128,6 +141,7 @@ class ToyExecutor:
     isolation: str = "toy"
     together: bool = False
     closed: bool = False
+    hold: Hold | None = None
     remembered: Baselines | None = None
 
     async def hardware(self) -> Hardware:
@@ -204,6 +218,10 @@ class ToyExecutor:
                 log.flush()
                 os.fsync(log.fileno())
         await asyncio.sleep(self.pause_s)
+        if self.hold is not None and len(self.asked) >= self.hold.at:
+            self.hold.reached.set()
+            while not self.hold.free.is_set():  # noqa: ASYNC110 - it belongs to another thread
+                await asyncio.sleep(0.01)
 
 
 def _measured(ms: float) -> Measurement:

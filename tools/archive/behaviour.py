@@ -8,6 +8,7 @@ no such report does the declared label stand alone. Nothing here reads source te
 from functools import lru_cache
 
 from tools.nouns import Candidate, CompileReport, Evaluation, LaunchShape, Value
+from tools.nouns.launch import dynamic_bytes
 
 UNKNOWN = "unknown"
 # Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.
@@ -78,11 +79,6 @@ def outcomes(
     if shared:
         found["shared"] = _step(max(shared), SHARED_STEPS_BYTES)
     return found
-
-
-def dynamic_bytes(kernel: str, launches: tuple[LaunchShape, ...]) -> int:
-    """The most dynamic shared memory that a kernel was launched with."""
-    return max((shape.shared_bytes for shape in launches if shape.kernel == kernel), default=0)
 
 
 def _words(strategies: tuple[str, ...]) -> dict[str, str]:

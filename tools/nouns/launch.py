@@ -33,3 +33,8 @@ class LaunchShape(Value):
     def cluster_blocks(self) -> int:
         """Blocks of a cluster."""
         return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+
+def dynamic_bytes(kernel: str, launches: tuple[LaunchShape, ...]) -> int:
+    """The most dynamic shared memory that a kernel was launched with."""
+    return max((shape.shared_bytes for shape in launches if shape.kernel == kernel), default=0)

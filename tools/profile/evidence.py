@@ -7,8 +7,8 @@ is itself a reading, with what would help.
 import re
 
 from profiles.load import Hardware
-from tools.archive.behaviour import dynamic_bytes
 from tools.nouns import Candidate, Evaluation, Evidence, LaunchShape, Rank, Task
+from tools.nouns.launch import dynamic_bytes
 from tools.profile.occupancy import occupancy
 
 _BYTES_PER_GB = 1e9

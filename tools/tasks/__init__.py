@@ -19,7 +19,7 @@ from tools.tasks.source import read_source
 if TYPE_CHECKING:
     from tools.tasks.draws import draw
     from tools.tasks.reference import Reference
-    from tools.tasks.rehearsal import rehearse
+    from tools.tasks.rehearsal import import_exporter, rehearse
     from tools.tasks.tracing import trace
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "applicable",
     "draw",
     "floor_ms",
+    "import_exporter",
     "read_source",
     "rehearse",
     "trace",
@@ -38,6 +39,7 @@ __all__ = [
 _NEEDS_TORCH = {
     "Reference": "tools.tasks.reference",
     "draw": "tools.tasks.draws",
+    "import_exporter": "tools.tasks.rehearsal",
     "rehearse": "tools.tasks.rehearsal",
     "trace": "tools.tasks.tracing",
 }

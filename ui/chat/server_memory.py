@@ -17,6 +17,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
+from tools import collector
+
 # How many objects more than fewer make a young, and how many of those make an older collection:
 # a message or a plan makes tens of thousands that are gone at once.
 THRESHOLDS = (20_000, 20, 10)
@@ -25,18 +27,12 @@ SWEEP_S = 30.0
 
 @contextlib.contextmanager
 def imports_out_of_sight() -> Iterator[None]:
-    """Import inside of this; afterwards the collector never looks at what was made meanwhile.
-
-    Nothing is collected first, which would itself take half a second: the cycles that imports
-    leave behind are a few hundred objects, once.
-    """
-    gc.disable()
+    """Import inside of this; afterwards what was made meanwhile is looked at by nobody."""
     try:
-        yield
+        with collector.imports_out_of_sight():
+            yield
     finally:
-        gc.freeze()
         gc.set_threshold(*THRESHOLDS)
-        gc.enable()
 
 
 @contextlib.asynccontextmanager

@@ -63,8 +63,8 @@ async def test_every_kind_of_fault_is_survived(
     misbehaving: object, serve: Serve, profile_for: ProfileFor, stream: bool
 ) -> None:
     for fault in misbehaving.Fault:
-        server = serve(TEXT, fault, stall_s=3.0)
-        patience_s = 0.7 if fault is misbehaving.Fault.STALLED else 10.0
+        server = serve(TEXT, fault, stall_s=60.0)
+        patience_s = 1.5 if fault is misbehaving.Fault.STALLED else 10.0
         profile = profile_for(server, stream=stream, timeout_s=patience_s)
         found = await answer(endpoint_voice(profile), PROMPT, View)
         assert found.value.claims[0] == "a reads {twice}", fault
@@ -86,8 +86,9 @@ async def test_a_fault_that_stays_is_one_sentence_and_a_bounded_number_of_reques
 ) -> None:
     faults = misbehaving.Fault
     for fault in (*misbehaving.UNANSWERED - {faults.NONSENSE},):
-        server = serve(TEXT, *[fault] * 50, stall_s=1.0)
-        profile = profile_for(server, timeout_s=0.3, retries=3)
+        server = serve(TEXT, *[fault] * 50, stall_s=60.0)
+        patience_s = 0.5 if fault is faults.STALLED else 10.0
+        profile = profile_for(server, timeout_s=patience_s, retries=3)
         with pytest.raises(VoiceError) as raised:
             await endpoint_voice(profile).say(PROMPT)
         words = str(raised.value)
@@ -342,12 +343,12 @@ async def test_a_rate_limit_spreads_requests(serve: Serve, profile_for: ProfileF
 async def test_a_question_that_is_cancelled_ends_at_once(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
-    server = serve(TEXT, misbehaving.Fault.STALLED, stall_s=3.0)
-    task = asyncio.create_task(endpoint_voice(profile_for(server)).say(PROMPT))
-    await asyncio.sleep(0.5)
-    assert server.requests
+    """Not when the server goes on or its time is over, which would both be minutes."""
+    server = serve(TEXT, misbehaving.Fault.STALLED, stall_s=600.0)
+    voice = endpoint_voice(profile_for(server, timeout_s=600.0))
+    task = asyncio.create_task(voice.say(PROMPT))
+    while not server.requests:  # noqa: ASYNC110 - the server's threads announce nothing
+        await asyncio.sleep(0.01)
     task.cancel()
-    began = time.monotonic()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - began < 1.0
+    await asyncio.wait({task}, timeout=60)
+    assert task.cancelled()

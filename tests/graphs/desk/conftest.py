@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,23 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., Lives]:
             make_minds=lambda around: toy.toy_minds(toy.LOOPS),
             idle_s=idle_s,
         )
+
+    return make
+
+
+@pytest.fixture
+def held(
+    toy: ModuleType, make_lives: Callable[..., Lives], begin: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]:
+    """A search that is held in its middle until the event is set."""
+
+    async def make(**executor: object) -> tuple[Lives, Desk, threading.Event]:
+        hold = toy.Hold(at=10)
+        lives = make_lives(hold=hold, **executor)
+        desk = Desk(lives.home, lives, "ann", "one")
+        await begin(desk)
+        assert await asyncio.to_thread(hold.reached.wait, 240)
+        return lives, desk, hold.free
 
     return make
 
@@ -80,7 +98,7 @@ def until() -> Callable[..., Awaitable[None]]:
     """Wait until something holds."""
 
     async def wait(holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not holds():  # noqa: ASYNC110 - what is waited for happens in another thread
                 await asyncio.sleep(0.01)
 

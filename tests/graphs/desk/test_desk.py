@@ -1,6 +1,7 @@
 """A desk answers every wish, on an empty table, before a search and after one."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from graphs.desk import Desk, Finding, Lives, Settings
 from tools.nouns import Refusal
 
 Begin = Callable[..., Awaitable[None]]
+Held = Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]
 
 EVERY: tuple[Wish, ...] = (
     AskDoctor(), AskForHelp(), AuditTask(), CancelTask(), ChangeTask(), CompareCandidates(),
@@ -110,30 +112,22 @@ async def test_a_task_can_be_put_away(desk: Desk) -> None:
     assert "no task" in (await desk.do(StartSearch())).text
 
 
-async def test_a_second_search_waits_until_the_first_is_stopped(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
-) -> None:
-    lives = make_lives(pause_s=0.05)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
+async def test_a_second_search_waits_until_the_first_is_stopped(held: Held, rest: Begin) -> None:
+    lives, desk, free = await held()
     first = desk.run
     await desk.do(LoadTask(source="y = 2"))
     assert desk.run == first
     assert "running already" in (await desk.do(StartSearch())).text
     await desk.do(StopSearch())
+    free.set()
     await rest(desk)
     await desk.do(StartSearch())
     assert desk.run != first
     await lives.aclose()
 
 
-async def test_questions_are_answered_while_a_search_runs(
-    make_lives: Callable[..., Lives], begin: Begin
-) -> None:
-    lives = make_lives(pause_s=0.05)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
-    await asyncio.sleep(0.5)
+async def test_questions_are_answered_while_a_search_runs(held: Held) -> None:
+    lives, desk, _ = await held()
     said = (await desk.do(ShowProgress())).text
     assert "is running" in said
     turn = desk.turn("why is v1 so slow?")

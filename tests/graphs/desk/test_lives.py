@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,7 @@ from tools.archive import Archive
 from tools.nouns.run import Summary
 
 Begin = Callable[..., Awaitable[None]]
+Held = Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]
 SLOW = 0.03
 
 
@@ -70,15 +72,13 @@ async def test_a_search_goes_on_when_nobody_listens(desk: Desk, begin: Begin, re
 
 
 async def test_a_late_listener_is_told_everything_once_and_in_order(
-    make_lives: Callable[..., Lives], ear: Ear, begin: Begin, rest: Begin, all_told: Begin
+    held: Held, ear: Ear, rest: Begin, all_told: Begin
 ) -> None:
-    lives = make_lives(pause_s=SLOW)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
-    await asyncio.sleep(0.5)
+    lives, desk, free = await held()
     assert desk.running
     late = Desk(lives.home, lives, "ann", "one")
     late.watch(ear)
+    free.set()
     await rest(desk)
     await all_told(ear, desk)
     late.unwatch()
@@ -111,15 +111,13 @@ async def test_a_listener_that_fails_harms_nobody(
 
 
 async def test_a_pause_loses_nothing_and_nothing_is_measured_twice(
-    make_lives: Callable[..., Lives], tmp_path: Path, begin: Begin, rest: Begin
+    held: Held, tmp_path: Path, rest: Begin
 ) -> None:
     log = tmp_path / "log"
-    lives = make_lives(pause_s=SLOW, log=log)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
-    await asyncio.sleep(0.4)
+    lives, desk, free = await held(log=log)
     await desk.do(PauseSearch())
     assert desk.state == "pausing"
+    free.set()
     await rest(desk)
     assert desk.state == "resting"
     assert summary_of(desk).status == "stopped"
@@ -145,14 +143,10 @@ async def test_continuing_while_it_pauses_waits_for_the_pause(
     await lives.aclose()
 
 
-async def test_a_stop_keeps_the_best_so_far(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
-) -> None:
-    lives = make_lives(pause_s=SLOW)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
-    await asyncio.sleep(0.6)
+async def test_a_stop_keeps_the_best_so_far(held: Held, rest: Begin) -> None:
+    lives, desk, free = await held()
     await desk.do(StopSearch())
+    free.set()
     await rest(desk)
     assert summary_of(desk).stopped_because == "you asked"
     assert "Continue" in [offer.label for offer in (await desk.do(ShowProgress())).offers]
@@ -171,13 +165,10 @@ async def test_a_finished_search_goes_on_with_as_much_again(
 
 
 async def test_a_server_that_ends_takes_its_searches_up_again(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+    make_lives: Callable[..., Lives], held: Held, rest: Begin
 ) -> None:
-    lives = make_lives(pause_s=SLOW)
-    desk = Desk(lives.home, lives, "ann", "one")
-    await begin(desk)
+    lives, desk, _ = await held()
     run = desk.run
-    await asyncio.sleep(0.3)
     await lives.aclose()
     after = make_lives()
     revived = await after.revive()

@@ -73,7 +73,7 @@ def calling() -> Iterator[Callable[..., object]]:
 
 
 async def ended(lives: Lives) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         await asyncio.gather(*(asyncio.wrap_future(life.done) for life in lives.going))
 
 

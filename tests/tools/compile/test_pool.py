@@ -43,7 +43,7 @@ def descendants() -> set[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
+def eventually(condition: Callable[[], bool], within_s: float = 120) -> bool:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

@@ -228,7 +228,7 @@ def command(folder: Path) -> list[str]:
 def killed_after_a_result(folder: Path) -> dict[Path, bytes]:
     """Start the command, kill it with its first result, and give the results back."""
     process = subprocess.Popen(command(folder), cwd=ROOT, start_new_session=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(folder.glob("results/*.json")) and time.monotonic() < deadline:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)

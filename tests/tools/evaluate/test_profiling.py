@@ -190,11 +190,12 @@ async def test_what_keeps_counters_away_is_said(ncu, request_, tmp_path, script,
 
 
 async def test_an_ncu_that_hangs_is_killed_with_all_that_it_started(ncu, request_, tmp_path):
-    ncu("sleep 300.25 & sleep 300.25")
+    long = f"300.{os.getpid()}25"  # as nobody else on this machine sleeps
+    ncu(f"sleep {long} & sleep {long}")
     quick = request_.model_copy(update={"rules": Rules(profile_s=1)})
     found = await count(quick, tmp_path)
     assert "within 1 s" in found.missing.why
-    assert not _running("sleep", "300.25")
+    assert not _running("sleep", long)
 
 
 async def test_what_stood_ready_and_took_too_long_is_not_tried_again(ncu, request_, tmp_path):
@@ -209,18 +210,19 @@ async def test_what_stood_ready_and_took_too_long_is_not_tried_again(ncu, reques
 
 
 async def test_a_question_that_is_given_up_ends_ncu(ncu, request_, tmp_path):
-    ncu("sleep 300.5")
+    long = f"300.{os.getpid()}5"
+    ncu(f"sleep {long}")
     asking = asyncio.create_task(count(request_, tmp_path))
     for _ in range(1500):
         await asyncio.sleep(0.02)
-        if _running("sleep", "300.5"):
+        if _running("sleep", long):
             break
     else:
         pytest.fail("ncu never started")
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert not _running("sleep", "300.5")
+    assert not _running("sleep", long)
 
 
 def test_the_named_ncu_must_be_a_program():

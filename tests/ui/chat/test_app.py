@@ -40,7 +40,7 @@ async def press(wish, label="Press", quiet=False):
     await app.press(action_of("id", Button(label=label, wish=wish, quiet=quiet), "message"))
 
 
-async def until(what, patience_s=30):
+async def until(what, patience_s=120):
     async with asyncio.timeout(patience_s):
         while not what():  # noqa: ASYNC110  # what is waited for is a page
             await asyncio.sleep(0.02)

@@ -5,6 +5,7 @@ import socket
 import sys
 import traceback
 
+from tools.collector import imports_out_of_sight
 from tools.evaluate.worker.ground import on_fork, watch_processes
 
 
@@ -16,7 +17,8 @@ def main() -> None:
     on_fork(connection.close)
     faulthandler.enable()
 
-    from tools.evaluate.worker.serve import serve
+    with imports_out_of_sight():
+        from tools.evaluate.worker.serve import serve
 
     try:
         serve(connection)

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx, nn
 
+from tools.collector import imports_out_of_sight
 from tools.evaluate.clock.baselines import keep_to_oneself
 from tools.evaluate.judge.room import available_bytes, io_bytes
 from tools.nouns import Task
@@ -36,9 +37,10 @@ def import_compiler() -> None:
     That is imports, and fingerprints of torch's and Triton's own sources, with which every look
     into a cache of graphs begins. Nothing is compiled: the tracer would open the device.
     """
-    for name in _MODULES:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(f"torch.{name}")
+    with imports_out_of_sight():
+        for name in _MODULES:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"torch.{name}")
     for module, name in (
         ("torch._inductor.codegen.common", "init_backend_registration"),
         ("torch._inductor.codecache", "torch_key"),

@@ -56,7 +56,7 @@ from tools.evaluate.worker.recording import recorded
 from tools.evaluate.worker.station import Station
 from tools.hardware import peaks
 from tools.nouns import Baseline, Refusal, Task
-from tools.tasks import RefusedError, rehearse, trace
+from tools.tasks import RefusedError, import_exporter, rehearse, trace
 
 Announce = Callable[[Stage], None]
 
@@ -81,6 +81,7 @@ class Desk:
         match request:
             case TraceRequest():
                 self.meter.begin("read")
+                import_exporter()
                 with no_new_processes():
                     return Traced(result=trace(request.source, request.path, request.policy))
             case RehearseRequest():
