@@ -9,10 +9,23 @@ from collections.abc import Iterator
 import pytest
 
 LONGEST = (
-    "ui/chat/test_browser.py", "ui/chat/test_socket.py", "evil/test_cpu.py",
-    "evaluate/foreign/test_guests.py", "evil/test_mutations.py", "ui/test_bench.py",
-    "evaluate/test_verdicts.py", "cuda/test_emulated.py", "evaluate/test_bad_files.py",
+    "ui/chat/test_browser.py", "evil/test_cpu.py", "ui/chat/test_socket.py",
+    "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "evaluate/test_built.py",
+    "graphs/test_real_search.py", "evaluate/test_verdicts.py", "evaluate/test_holdout.py",
+    "ui/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
+    "evaluate/test_bad_files.py", "ui/test_cli_batch.py", "evaluate/test_batch.py",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processor_is_known() -> Iterator[None]:
+    """Inductor compiles something to learn what the compiler can do, in every fresh folder.
+
+    That is three seconds of g++ for each test whose workers compile; here it can do all of it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
