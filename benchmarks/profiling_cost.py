@@ -15,6 +15,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tools.candidates import new_candidate
@@ -89,9 +90,10 @@ CANDIDATES = {
 BETWEEN_S = 12.0  # a round of a quick search
 
 
-async def measured(label: str, between_s: float = 0.0) -> list[dict[str, object]]:
-    """The seconds of every candidate's profile, by one executor of its own."""
-    rows: list[dict[str, object]] = []
+async def measured(
+    label: str, between_s: float, rows: list[dict[str, object]]
+) -> AsyncIterator[None]:
+    """The seconds of every candidate's profile, by one executor of its own, into `rows`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.py"
         path.write_text(FILE)
@@ -108,9 +110,9 @@ async def measured(label: str, between_s: float = 0.0) -> list[dict[str, object]
                 rows[-1]["verdict"] = judged.verdict.value
                 rows[-1]["median_ms"] = judged.median_ms
                 print(json.dumps(rows[-1]), flush=True)
+                yield
         finally:
             await executor.aclose()
-    return rows
 
 
 async def _row(
@@ -141,7 +143,7 @@ def _found(profile: Profile) -> dict[str, object]:
 
 
 async def main() -> None:
-    """All three, and the file; each is written as soon as it is there."""
+    """All three, and the file, written again after every profile."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     out: Path = parser.parse_args().out
@@ -149,8 +151,9 @@ async def main() -> None:
     for name, between_s in (("with_counters", BETWEEN_S), ("at_once", 0.0), ("without_ncu", 0.0)):
         if name == "without_ncu":
             os.environ[VARIABLE] = "/nonexistent/ncu"
-        told[name] = await measured(name.replace("_", " "), between_s)
-        out.write_text(json.dumps(told, indent=1) + "\n")  # noqa: ASYNC240
+        told[name] = rows = list[dict[str, object]]()
+        async for _ in measured(name.replace("_", " "), between_s, rows):
+            out.write_text(json.dumps(told, indent=1) + "\n")  # noqa: ASYNC240
 
 
 asyncio.run(main())

@@ -6,6 +6,7 @@ Exit status: 0 when every cheat was found out for its reason and every twin acce
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,13 @@ def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path
     check_json(json)
     if markdown is not None:
         writable_file(markdown)
-    report = asyncio.run(_judged(_numbers(rows), target, kind))
+
+    def keep(report: "Report") -> None:
+        """After every case, so that a run that is stopped keeps what it saw."""
+        if json is not None and json != STDOUT:
+            write_json(report, json)
+
+    report = asyncio.run(_judged(_numbers(rows), target, kind, keep))
     if json is not None:
         write_json(report, json)
     if markdown is not None:
@@ -43,7 +50,9 @@ def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path
         raise typer.Exit(LET_PASS)
 
 
-async def _judged(rows: tuple[int, ...], target: str, kind: str) -> "Report":
+async def _judged(
+    rows: tuple[int, ...], target: str, kind: str, keep: Callable[["Report"], None]
+) -> "Report":
     from tools.evaluate.local import LocalExecutor
     from tools.selftest.report import Report
     from tools.selftest.suite import RULES, Suite
@@ -51,6 +60,16 @@ async def _judged(rows: tuple[int, ...], target: str, kind: str) -> "Report":
     say, found = remarks(), list["Outcome"]()
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
         executor = LocalExecutor.create(target, Path(scratch), rules=RULES)
+
+        def report(device: str) -> Report:
+            return Report(
+                device=device,
+                isolation=executor.isolation,
+                date=datetime.now(UTC).date().isoformat(),
+                holds=bool(found) and all(outcome.holds for outcome in found),
+                outcomes=tuple(found),
+            )
+
         try:
             hardware = await executor.hardware()
             device: Device = "cuda" if hardware.kind == "cuda" else "cpu"
@@ -59,15 +78,10 @@ async def _judged(rows: tuple[int, ...], target: str, kind: str) -> "Report":
                 found.append(outcome)
                 style = "dim" if outcome.holds else "red"
                 say.print(Text(f"{outcome.row:>2}  {outcome.case}: {_words(outcome)}", style=style))
+                keep(report(hardware.name))
         finally:
             await executor.aclose()
-    return Report(
-        device=hardware.name,
-        isolation=executor.isolation,
-        date=datetime.now(UTC).date().isoformat(),
-        holds=bool(found) and all(outcome.holds for outcome in found),
-        outcomes=tuple(found),
-    )
+    return report(hardware.name)
 
 
 def _numbers(rows: str) -> tuple[int, ...]:
