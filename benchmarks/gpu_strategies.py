@@ -20,9 +20,11 @@ What is not covered: library baselines beyond one eager call, and clocks (read t
 
 import argparse
 import asyncio
+import os
 import random
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -251,10 +253,32 @@ def candidates(
     return [q[i] for i in range(settings) for q in queues if i < len(q)]
 
 
+# A candidate takes a second, its comparison with the truth included.
+HANGS_S = 25.0
+
+
+def context_is_lost() -> bool:
+    """Whether nothing can run on the device from this process any more."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
 async def measure(
-    bench: Bench, problem: Problem, listed: list[tuple[Strategy, Candidate]], seconds: float
+    bench: Bench,
+    problem: Problem,
+    listed: list[tuple[Strategy, Candidate]],
+    seconds: float,
+    begin: int,
+    anew: Callable[[int], None],
 ) -> None:
-    """Compile, check and time a problem's candidates until its time is over."""
+    """Compile, check and time a problem's candidates, from one on, until its time is over.
+
+    A candidate that hangs, or takes the device's context along, is left behind: `anew` becomes
+    another process that begins with the next one.
+    """
     end = time.monotonic() + seconds
     data = drawn(problem)
     expected = Expected(problem, data)
@@ -265,25 +289,39 @@ async def measure(
         asyncio.ensure_future(
             compile_candidate(one, architecture=bench.hardware.architecture, timeout_s=60)
         )
-        for _, one in listed
+        for _, one in listed[begin:]
     ]
     rows = []
-    for (strategy, candidate), building in zip(listed, builds, strict=True):
+    tried = enumerate(zip(listed[begin:], builds, strict=True), begin)
+    for at, ((strategy, candidate), building) in tried:
         if time.monotonic() > end:
             building.cancel()
             continue
         shown = " ".join(f"{s.name.split('_')[-1]}={s.value}" for s in candidate.settings)
         entry = {"problem": problem.name, "strategy": strategy.name, "settings": shown}
+
+        def hangs(entry: dict = entry, at: int = at) -> None:
+            bench.write(**entry, failure=f"not done within {HANGS_S:g} s")
+            anew(at + 1)
+
+        timer = threading.Timer(HANGS_S, hangs)
         try:
-            entry |= await _one(bench, problem, candidate, await building, data, expected)
+            built = await building
+            timer.start()
+            entry |= _one(bench, problem, candidate, built, data, expected)
         except Exception as error:
             entry["failure"] = f"{type(error).__name__}: {error}"[:400]
+        finally:
+            timer.cancel()
         bench.write(**entry)
         rows.append(entry)
+        if "failure" in entry and context_is_lost():
+            _table(problem, rows, floor, eager)
+            anew(at + 1)
     _table(problem, rows, floor, eager)
 
 
-async def _one(bench, problem: Problem, candidate: Candidate, built, data, expected) -> dict:
+def _one(bench, problem: Problem, candidate: Candidate, built, data, expected) -> dict:
     if isinstance(built, CompileFailure):
         return {"failure": built.message[:400]}
     runner = PlanRunner(candidate, built, "cuda:0")
@@ -318,6 +356,16 @@ def _table(problem: Problem, rows: list[dict], floor: float, eager: float) -> No
     sys.stdout.flush()
 
 
+def go_on(options: argparse.Namespace, names: list[str], begin: int, seconds: float) -> None:
+    """Become another process that measures what is left; the device is free again then."""
+    line = [str(options.output), "--round", options.round, "--seconds", f"{max(seconds, 1):.0f}"]
+    line += ["--hardware", options.hardware, "--begin", str(begin)]
+    line += ["--settings", str(options.settings)] if options.settings else []
+    line += ["--strategies", *options.strategies] if options.strategies else []
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, __file__, *line, "--only", *names])
+
+
 BANDWIDTH = {"gb_s": 1.0}
 
 
@@ -331,10 +379,14 @@ async def main() -> None:
     parser.add_argument("--hardware", default="H200")
     parser.add_argument("--only", nargs="*", default=[], help="problems")
     parser.add_argument("--strategies", nargs="*", default=[], help="parts of their names")
+    parser.add_argument(
+        "--begin", type=int, help="go on with the first problem's candidate of this number"
+    )
     options = parser.parse_args()
     chosen = ROUNDS[options.round]
     end = time.monotonic() + (options.seconds or chosen.seconds)
-    bench = Bench(options.output, hardware_profile(options.hardware))
+    goes_on = options.begin is not None
+    bench = Bench(options.output, hardware_profile(options.hardware), goes_on=goes_on)
     BANDWIDTH["gb_s"] = bench.copy_gb_s()
     print(f"{torch.cuda.get_device_name()}: copy {BANDWIDTH['gb_s']:.0f} GB/s")
     names, words = options.only or chosen.problems, options.strategies or chosen.strategies
@@ -353,7 +405,12 @@ async def main() -> None:
                 listed = chosen_candidates(problem, bench.hardware, mine)
             else:
                 listed = candidates(problem, bench.hardware, settings, tuple(words))
-            await measure(bench, problem, listed, share)
+            begin = 0 if at else options.begin or 0
+
+            def anew(begin: int, names: list[str] = wanted[at:]) -> None:
+                go_on(options, names, begin, end - time.monotonic())
+
+            await measure(bench, problem, listed, share, begin, anew)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}")
             bench.write(problem=name, failure=str(error)[:400])
