@@ -1,14 +1,19 @@
 """How often an honest candidate is rejected: the same candidates judged again and again.
 
-Candidates are the suite's honest twins and the playbook's own for some of the examples; every
-check has fresh seeds, so fresh inputs, weights and timed values. The result is the share that
-was rejected, with each rejection's reason.
+Candidates are the suite's honest twins and the playbook's own for some of the examples, or with
+`--foreign` files in the forms that others publish (`tasks/foreign`: plain torch, a function of
+autograd, a script, extensions by `load_inline` and `load`, a pair, a record), each timed beside
+eager in guests of its own. Every check has fresh seeds, so fresh inputs, weights and timed values.
+The result is the share that was rejected, with each rejection's reason, and of foreign files how
+many were right but could not be timed.
 
     python benchmarks/false_rejects.py --target cpu --checks 500 --out false_rejects.json
+    python benchmarks/false_rejects.py --target cpu --foreign --checks 60 --out foreign.json
 """
 
 import argparse
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -22,13 +27,17 @@ from agents.playbook.cuda import CudaEmitter
 from agents.playbook.lower import lower
 from profiles.load import Hardware
 from tools.candidates import new_candidate
+from tools.evaluate.foreign.intake import RECORDS, read_foreign
+from tools.evaluate.foreign.request import Foreign
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Refusal, Task, TracePolicy, Value, Verdict
+from tools.nouns import Candidate, Evaluation, Refusal, Task, TracePolicy, Value, Verdict
 from tools.selftest.catalogue import base, cases, twin_of
 from tools.selftest.suite import RULES
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+FOREIGN = Path(__file__).parent / "tasks" / "foreign"
+Pairs = list[tuple[Task, Candidate | Foreign]]
 
 
 class Rejection(Value):
@@ -51,6 +60,9 @@ class Result(Value):
     rejected: int
     share: float
     rejections: tuple[Rejection, ...]
+    untimed: int = 0  # foreign ones that are right, without a time
+    why_untimed: tuple[str, ...] = ()
+    loads: tuple[float, ...] = ()  # of the machine's last minute, before every check
 
 
 async def pairs(executor: LocalExecutor, device: str) -> AsyncIterator[tuple[Task, Candidate]]:
@@ -93,39 +105,77 @@ def playbook(task: Task, hardware: Hardware) -> list[Candidate]:
     return made
 
 
-async def run(target: str, checks: int, names: Sequence[str], rules: Rules) -> Result:
+async def foreign_files(executor: LocalExecutor, device: str) -> Pairs:
+    """Every honest file of the folder, in the form in which it lies there."""
+    found: Pairs = []
+    for reference in sorted(FOREIGN.glob("*/ref.py")):
+        source, folder = reference.read_text(encoding="utf-8"), reference.parent
+        task = await traced(executor, source, folder.name, device)
+        forms = [p for p in sorted(folder.iterdir()) if p.suffix in (".py", *RECORDS)]
+        for form in forms:
+            if form.name == "ref.py":
+                continue
+            made = read_foreign(folder if form.name == "src.py" else form, source)
+            if isinstance(made, Refusal):
+                raise SystemExit(f"{form}: {made.sentence}")
+            name = f"{folder.name}/{made.name}"
+            found.append((task, made.model_copy(update={"name": name})))
+    return found
+
+
+async def own(executor: LocalExecutor, hardware: Hardware, examples: Sequence[str]) -> Pairs:
+    """Every honest candidate of ours."""
+    found: Pairs = [pair async for pair in pairs(executor, hardware.kind)]
+    for name in examples:
+        source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        task = await traced(executor, source, name, hardware.kind)
+        found += [(task, made) for made in playbook(task, hardware)]
+    # Task by task, as a worker keeps the reference of the last one only.
+    return sorted(found, key=lambda pair: pair[0].name + pair[0].source_sha256)
+
+
+async def judged(executor: LocalExecutor, task: Task, made: Candidate | Foreign) -> Evaluation:
+    """One check; foreign code is timed as well, which is where clocks could accuse it."""
+    if isinstance(made, Foreign):
+        return await executor.check_foreign(task, made, against=("eager",))
+    return await executor.evaluate(task, made, "screen")
+
+
+def called(made: Candidate | Foreign) -> str:
+    """What a candidate goes by in the result."""
+    return made.name if isinstance(made, Foreign) else made.id
+
+
+async def run(options: argparse.Namespace, rules: Rules) -> Result:
     """Judge round and round until there were enough checks."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="false-rejects-") as scratch:
-        executor = LocalExecutor.create(target, Path(scratch), seed=int(time.time()), rules=rules)
+        executor = LocalExecutor.create(
+            options.target, Path(scratch), seed=int(time.time()), rules=rules
+        )
         try:
             hardware = await executor.hardware()
-            honest = [pair async for pair in pairs(executor, hardware.kind)]
-            for name in names:
-                source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
-                task = await traced(executor, source, name, hardware.kind)
-                honest += [(task, made) for made in playbook(task, hardware)]
-            # Task by task, as a worker keeps the reference of the last one only.
-            honest.sort(key=lambda pair: pair[0].name + pair[0].source_sha256)
-            rounds = -(-checks // len(honest))
-            order = sorted(islice(cycle(range(len(honest))), rounds * len(honest)))[:checks]
-            rejections: list[Rejection] = []
+            honest = (
+                await foreign_files(executor, hardware.kind)
+                if options.foreign
+                else await own(executor, hardware, options.examples)
+            )
+            rounds = -(-options.checks // len(honest))
+            order = sorted(islice(cycle(range(len(honest))), rounds * len(honest)))
+            order = spread(order, options.checks) if options.foreign else order[: options.checks]
+            rejections, untimed, loads = [], [], []
             for number, index in enumerate(order):
                 task, made = honest[index]
-                found = await executor.evaluate(task, made, "screen")
+                loads.append(round(os.getloadavg()[0], 1))
+                found = await judged(executor, task, made)
                 if found.verdict is not Verdict.CORRECT:
-                    words = found.verification.reason
-                    rejections.append(
-                        Rejection(
-                            task=task.path.rsplit("/", 1)[-1],
-                            candidate=made.id,
-                            verdict=found.verdict.value,
-                            reason=words,
-                        )
-                    )
-                    print(f"rejected: {task.path} {made.note}: {words}", flush=True)
-                if number % 25 == 0:
-                    print(f"{number} of {checks}, {len(rejections)} rejected", flush=True)
+                    rejections.append(rejection(task, made, found))
+                    print(f"rejected: {rejections[-1]}", flush=True)
+                elif isinstance(made, Foreign) and not found.comparisons:
+                    untimed.append(f"{made.name}: {' '.join(found.verification.not_verified)}")
+                    print(f"not timed: {untimed[-1]}", flush=True)
+                if number % (5 if options.foreign else 25) == 0:
+                    print(f"{number} of {options.checks}, {len(rejections)} rejected", flush=True)
         finally:
             await executor.aclose()
     return Result(
@@ -137,6 +187,24 @@ async def run(target: str, checks: int, names: Sequence[str], rules: Rules) -> R
         rejected=len(rejections),
         share=len(rejections) / len(order),
         rejections=tuple(rejections),
+        untimed=len(untimed),
+        why_untimed=tuple(untimed),
+        loads=tuple(loads),
+    )
+
+
+def spread(order: Sequence[int], checks: int) -> list[int]:
+    """So many of them, evenly: none of the later files is left out where checks are few."""
+    return [order[len(order) * number // checks] for number in range(checks)]
+
+
+def rejection(task: Task, made: Candidate | Foreign, found: Evaluation) -> Rejection:
+    """A verdict other than correct, as it stands in the result."""
+    return Rejection(
+        task=task.path.rsplit("/", 1)[-1],
+        candidate=called(made),
+        verdict=found.verdict.value,
+        reason=found.verification.reason,
     )
 
 
@@ -146,9 +214,11 @@ def main() -> None:
     parser.add_argument("--target", default="auto")
     parser.add_argument("--checks", type=int, default=500)
     parser.add_argument("--examples", nargs="*", default=[])
+    parser.add_argument("--foreign", action="store_true", help="published forms instead of ours")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    result = asyncio.run(run(options.target, options.checks, options.examples, RULES))
+    rules = Rules() if options.foreign else RULES  # foreign files are timed as `check` times them
+    result = asyncio.run(run(options, rules))
     options.out.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
     print(f"{result.rejected} of {result.checks} rejected ({100 * result.share:.2g} %)")
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tools.nouns import Refusal
+from tools.tasks.complaints import why_not_built
 
 LONGEST_MESSAGE = 200
 _NO_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver", "no CUDA-capable device")
@@ -53,7 +54,9 @@ def user_code(what: str, path: str) -> Iterator[None]:
 
 
 def message(error: BaseException) -> str:
-    """The first line of an error's message, shortened, without a full stop."""
+    """The first line of an error's message, shortened; of a failed build its compiler's words."""
+    if words := why_not_built(str(error)):
+        return words
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else ""
     if len(first) > LONGEST_MESSAGE:

@@ -4,8 +4,9 @@ A round is one pair: fresh values for every call, a number of calls nobody knew 
 call its own place for the answer. The clock is the judge's: it starts with the word go and stops
 when the judge has looked into every answer (`looks`), so that nothing a guest says or replaces can
 shorten it; whole answers are taken after it, and must hold what was seen. What
-the protocol itself costs is measured with calls that deliver an answer which stands ready, in the
-baseline's guest (foreign code must not be asked what to subtract), and taken off both.
+the protocol itself costs is measured with calls that deliver an answer which was written before the
+word go, in the baseline's guest (foreign code must not be asked what to subtract), and taken off
+both.
 
 Some rounds do not count: their values are of another distribution, so that code which is careful
 for the first calls only, while it is verified, is found out.
@@ -22,7 +23,7 @@ from tools.evaluate.clock.cold import Flush
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.clocks import Reading, Readings
 from tools.evaluate.foreign.looks import Chance, Look
-from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Way
+from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Rehearse, Way
 from tools.evaluate.foreign.places import place_of, slots_of
 from tools.evaluate.foreign.runner import unchanged
 from tools.evaluate.foreign.seat import Seat
@@ -37,6 +38,7 @@ from tools.nouns import Verdict
 
 _SURPRISE, _SURPRISES_MAX = 0.1, 3  # chance before a round, and how many there may be by chance
 _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they sleep
+_REST_S = 0.02  # after a round, before the next values are laid out: what was used then shows
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 
@@ -63,6 +65,12 @@ class Stand:
         self._taken = [tuple(torch.empty_like(o) for o in outputs) for outputs in self.outputs]
         self._looks = [tuple(map(Look, outputs)) for outputs in self.outputs]
         self._chance = Chance(bench.device)
+        self._done_at_s = 0.0
+
+    @property
+    def since_done_s(self) -> float:
+        """How long ago the guest said that it was done."""
+        return time.monotonic() - self._done_at_s
 
     def arrange(self, limit_s: float) -> None:
         """Tell the guest of the places."""
@@ -100,6 +108,7 @@ class Stand:
             look.take()
         self.settle()
         wall_ms = (time.perf_counter_ns() - start) / 1e6
+        self._done_at_s = time.monotonic()
         self._take_whole(calls)
         return wall_ms, running.report()
 
@@ -180,8 +189,8 @@ class Duel:
     def baseline(self) -> float:
         """One round of the baseline: milliseconds a call, the protocol's cost taken off."""
         current = self._take("baseline")
-        reading, null = self._booked(current, "call"), self._booked(current, "null")
-        self.readings.nulls.append(null)
+        reading = self._timed(self._theirs, current, "call")
+        self.readings.nulls.append(self._timed(self._theirs, current, "null"))
         self.readings.baseline.append(reading)
         return self.readings.net_ms(reading)
 
@@ -231,26 +240,32 @@ class Duel:
         return self._round
 
     def _timed(self, stand: Stand, current: Round, way: Way) -> Reading:
-        before_ms = self._used_ms(stand)
+        before_ms = self._rested_ms(stand)
         stand.fill(current.values)
         self._flush()
         ahead_ms = self._used_ms(stand) - before_ms
+        if way == "null":
+            stand.seat.link.ask(Rehearse(), self._limit_s)
+            before_ms = self._used_ms(stand)
         exact = self._rules.has(Defence.EXACT_RESULT)
         wall_ms, done = stand.go(current.calls, way, self._limit_s, exact=exact)
-        return Reading(calls=current.count, wall_ms=wall_ms, own_ms=done.own_ms, ahead_ms=ahead_ms)
+        return Reading(
+            calls=current.count,
+            wall_ms=wall_ms,
+            own_ms=done.own_ms,
+            cpu_ms=self._used_ms(stand) - before_ms,
+            ahead_ms=ahead_ms,
+        )
+
+    def _rested_ms(self, stand: Stand) -> float:
+        """Processor time of a guest, once its threads have had the time to stop spinning."""
+        if self._bench.device == "cpu" and (left_s := _REST_S - stand.since_done_s) > 0:
+            time.sleep(left_s)
+        return self._used_ms(stand)
 
     def _used_ms(self, stand: Stand) -> float:
         """Processor time of a guest; on a GPU it is the device that does the work."""
         return 0.0 if self._bench.device == "cuda" else stand.seat.link.books().cpu_ms
-
-    def _booked(self, current: Round, way: Way) -> Reading:
-        """One round of the baseline's guest; on a CPU with the processor time that it used."""
-        if self._bench.device == "cuda":
-            return self._timed(self._theirs, current, way)
-        before = self._theirs.seat.link.books().cpu_ms
-        reading = self._timed(self._theirs, current, way)
-        used = self._theirs.seat.link.books().cpu_ms - before
-        return reading.model_copy(update={"cpu_ms": used})
 
     def _idle(self, cpu_ms: float) -> None:
         """Nothing may go on in the candidate's guest while nobody asks it."""

@@ -97,10 +97,19 @@ class Arrange(Value):
     outputs: tuple[tuple[Place, ...], ...]
 
 
+class Rehearse(Value):
+    """Write the answer that calls of the kind `null` deliver, as a kernel just would have.
+
+    It lies in the caches then as an answer does that was computed, and costs no timed call a thing.
+    """
+
+    kind: Literal["rehearse"] = "rehearse"
+
+
 class Go(Value):
     """Make these calls, in this order; the clock runs.
 
-    `null` delivers answers that stand ready, `audit` watches which library operators run,
+    `null` delivers what was rehearsed, `audit` watches which library operators run,
     `profile` adds up the durations of kernels. With `exact` an answer must be plain tensors.
     """
 
@@ -146,7 +155,8 @@ class Failed(Value):
 
 
 Order = Annotated[
-    Memory | Make | MakeReference | Weights | Store | Arrange | Go, Field(discriminator="kind")
+    Memory | Make | MakeReference | Weights | Store | Arrange | Rehearse | Go,
+    Field(discriminator="kind"),
 ]
 Report = Annotated[Done | Failed, Field(discriminator="kind")]
 

@@ -37,10 +37,10 @@ def _verdict(failed: Failed) -> RejectedError:
             return RejectedError(Verdict.WRONG_SHAPE, failed.words)
         case "memory":
             return RejectedError(Verdict.OUT_OF_MEMORY, failed.words)
+        case _ if any(sign in failed.words for sign in _COMPILERS):
+            return RejectedError(Verdict.COMPILE_ERROR, failed.words)
         case "import" | "construct":
-            building = any(sign in failed.words for sign in _COMPILERS)
-            verdict = Verdict.COMPILE_ERROR if building else Verdict.LAUNCH_ERROR
-            return RejectedError(verdict, failed.words)
+            return RejectedError(Verdict.LAUNCH_ERROR, failed.words)
         case "forward":
             return RejectedError(rejection(RuntimeError(failed.words)).verdict, failed.words)
 

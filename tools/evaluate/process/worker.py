@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -28,6 +28,7 @@ from tools.evaluate.wire import TOKEN_BYTES, UNASKED, ForgedError, frame, opened
 from tools.nouns import Isolation
 
 _KEPT_OUTPUT_BYTES = 16_384
+_NO_SETTINGS: Mapping[str, str] = {}
 
 
 class WorkerBrokenError(Exception):
@@ -76,6 +77,7 @@ class WorkerProcess:
         *,
         device: str = "cpu",
         readable: tuple[Path, ...] = (),
+        settings: Mapping[str, str] = _NO_SETTINGS,
     ) -> "WorkerProcess":
         """Start a worker and wait until it is ready.
 
@@ -85,6 +87,7 @@ class WorkerProcess:
             inherited: descriptors that it gets as well.
             device: whether it needs the GPU.
             readable: what it may read beside the system, Python, ourselves and compiled objects.
+            settings: further variables of its environment.
 
         Raises:
             WorkerBrokenError: it does not come up.
@@ -98,7 +101,7 @@ class WorkerProcess:
                 Enclosure(
                     argv=_command(theirs.fileno()),
                     scratch=scratch,
-                    environment=worker_environment(scratch),
+                    environment={**worker_environment(scratch), **settings},
                     readable=readable,
                     descriptors=(theirs.fileno(), *inherited),
                     device=device,

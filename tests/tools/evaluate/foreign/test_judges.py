@@ -6,6 +6,7 @@ import pytest
 
 from tools.evaluate.foreign.host.guests import Guests
 from tools.evaluate.foreign.host.judges import Judges
+from tools.evaluate.process.tree import tree
 from tools.evaluate.rules import Rules
 
 RULES = Rules()
@@ -35,3 +36,14 @@ async def test_the_one_that_stands_ready_sits_next_and_nobody_is_left(
     assert tmp_path in third.worker.readable
     await judges.aclose()
     assert not third.worker.alive
+
+
+async def test_a_judges_own_threads_take_no_processor_from_a_guest(judges: Judges) -> None:
+    judge = await judges.present(RULES, ())
+    asleep = [b"OMP_WAIT_POLICY=passive" in settings(one) for one in tree(judge.worker.pid)]
+    await judges.aclose()
+    assert asleep[-1]  # the innermost process; a wall around it has no threads
+
+
+def settings(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -20,6 +20,17 @@ import threading
 stop = threading.Event()
 threading.Thread(target=stop.wait, name="works on", daemon=True).start()
 """
+_ENDING = """
+import threading
+from tools.evaluate.foreign.guest import observed
+stop = threading.Event()
+works = threading.Thread(target=stop.wait)
+works.start()
+def others_go_on(seconds):  # what a pause is for, without waiting for the machine
+    stop.set()
+    works.join()
+observed.sleep = others_go_on
+"""
 _PROGRESS_BARS = """
 from tqdm import _monitor, tqdm
 assert _monitor.TMonitor(tqdm, 10).is_alive()
@@ -55,6 +66,10 @@ def test_a_thread_is_seen_by_its_name():
 
 def test_a_thread_below_pythons_threading_is_seen():
     assert threads_after(_BELOW_THREADING) == ["one without a name"]
+
+
+def test_a_thread_that_ends_within_a_moment_is_no_companion():
+    assert threads_after(_ENDING) == []
 
 
 def test_what_watches_over_progress_bars_is_no_companion():

@@ -22,12 +22,14 @@ from tools.evaluate.foreign.messages import (
     Memory,
     Named,
     Order,
+    Rehearse,
     Store,
     Weights,
 )
 from tools.evaluate.foreign.places import arguments_at, tensor_at
 from tools.evaluate.judge.coverage import LibraryClock
 from tools.tasks.build import adopt_plain_tensors
+from tools.tasks.complaints import why_not_built
 from tools.tasks.load import load_module
 from tools.tasks.refusals import RefusedError
 from tools.tasks.seeds import seed_everything
@@ -50,6 +52,7 @@ class Steps:
         self._forward: Forward | None = None
         self._arguments: list[list[Tensor | Constant]] = []
         self._outputs: list[list[Tensor]] = []
+        self._rehearsed: list[Tensor] = []
         self._usual = settings()
         self._clock: GuestClock = guest_clock(device)
         self._drain = self._clock.drain
@@ -68,6 +71,8 @@ class Steps:
                     return self._store(order.weights)
                 case Arrange():
                     return self._arrange(order)
+                case Rehearse():
+                    return self._rehearse()
                 case Go():
                     return self._go(order)
                 case Memory():
@@ -141,14 +146,22 @@ class Steps:
     def _arrange(self, order: Arrange) -> Done:
         self._arguments = [arguments_at(self._raw, slots) for slots in order.arguments]
         self._outputs = [[tensor_at(self._raw, p) for p in places] for places in order.outputs]
+        self._rehearsed = []
+        return Done()
+
+    def _rehearse(self) -> Done:
+        if not self._rehearsed:
+            self._rehearsed = [torch.empty_like(output) for output in self._outputs[0]]
+        for answer in self._rehearsed:
+            answer.zero_()
+        self._drain()
         return Done()
 
     def _go(self, order: Go) -> Done:
         calls = [(self._arguments[c.arguments], self._outputs[c.outputs]) for c in order.calls]
         forward = self._forward
         if order.way == "null":
-            ready = [torch.zeros_like(output) for output in self._outputs[0]]
-            forward = lambda *_: ready  # noqa: E731
+            forward = lambda *_: self._rehearsed  # noqa: E731
         if forward is None:
             raise RuntimeError("there is no module to call")
         if order.way == "audit":
@@ -204,4 +217,5 @@ def _constructed(entry: Callable[..., object], given: object) -> nn.Module:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
+    words = why_not_built(str(error)) or " ".join(str(error).split())[:600]
+    return f"{type(error).__name__}: {words}"

@@ -1,0 +1,17 @@
+"""A chain of pointwise operators over 8 MB, some milliseconds a call on a small machine."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * torch.sigmoid(x) + x
+
+
+def get_inputs():
+    return [torch.randn(1024, 2048)]
+
+
+def get_init_inputs():
+    return []
