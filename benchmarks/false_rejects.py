@@ -147,7 +147,7 @@ def called(made: Candidate | Foreign) -> str:
 
 
 async def run(options: argparse.Namespace, rules: Rules) -> Result:
-    """Judge round and round until there were enough checks."""
+    """Judge round and round until there were enough checks; what is known by then is kept."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="false-rejects-") as scratch:
         executor = LocalExecutor.create(
@@ -160,42 +160,62 @@ async def run(options: argparse.Namespace, rules: Rules) -> Result:
                 if options.foreign
                 else await own(executor, hardware, options.examples)
             )
-            rounds = -(-options.checks // len(honest))
-            order = sorted(islice(cycle(range(len(honest))), rounds * len(honest)))
-            order = spread(order, options.checks) if options.foreign else order[: options.checks]
-            rejections, untimed, loads = [], [], []
-            for number, index in enumerate(order):
+            result = Result(
+                device=hardware.name,
+                date=datetime.now(UTC).date().isoformat(),
+                seconds=0.0,
+                checks=0,
+                candidates=len(honest),
+                rejected=0,
+                share=0.0,
+                rejections=(),
+            )
+            for number, index in enumerate(order(len(honest), options.checks, options.foreign)):
                 task, made = honest[index]
-                loads.append(round(os.getloadavg()[0], 1))
+                load = round(os.getloadavg()[0], 1)
                 found = await judged(executor, task, made)
-                if found.verdict is not Verdict.CORRECT:
-                    rejections.append(rejection(task, made, found))
-                    print(f"rejected: {rejections[-1]}", flush=True)
-                elif isinstance(made, Foreign) and not found.comparisons:
-                    untimed.append(f"{made.name}: {' '.join(found.verification.not_verified)}")
-                    print(f"not timed: {untimed[-1]}", flush=True)
+                result = counted(result, task, made, found, load)
+                result = result.model_copy(update={"seconds": time.monotonic() - start})
+                options.out.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
                 if number % (5 if options.foreign else 25) == 0:
-                    print(f"{number} of {options.checks}, {len(rejections)} rejected", flush=True)
+                    print(f"{number} of {options.checks}, {result.rejected} rejected", flush=True)
         finally:
             await executor.aclose()
-    return Result(
-        device=hardware.name,
-        date=datetime.now(UTC).date().isoformat(),
-        seconds=time.monotonic() - start,
-        checks=len(order),
-        candidates=len(honest),
-        rejected=len(rejections),
-        share=len(rejections) / len(order),
-        rejections=tuple(rejections),
-        untimed=len(untimed),
-        why_untimed=tuple(untimed),
-        loads=tuple(loads),
-    )
+    return result
 
 
-def spread(order: Sequence[int], checks: int) -> list[int]:
-    """So many of them, evenly: none of the later files is left out where checks are few."""
-    return [order[len(order) * number // checks] for number in range(checks)]
+def order(candidates: int, checks: int, foreign: bool) -> list[int]:
+    """Which candidate when: ours one after the other, as a worker keeps the last task's reference.
+
+    Foreign ones take long and may be stopped, so they come in turns.
+    """
+    rounds = -(-checks // candidates)
+    turns = list(islice(cycle(range(candidates)), rounds * candidates))
+    return (turns if foreign else sorted(turns))[:checks]
+
+
+def counted(
+    result: Result, task: Task, made: Candidate | Foreign, found: Evaluation, load: float
+) -> Result:
+    """The result with one more check."""
+    rejections, untimed = result.rejections, result.why_untimed
+    if found.verdict is not Verdict.CORRECT:
+        rejections += (rejection(task, made, found),)
+        print(f"rejected: {rejections[-1]}", flush=True)
+    elif isinstance(made, Foreign) and not found.comparisons:
+        untimed += (f"{made.name}: {' '.join(found.verification.not_verified)}",)
+        print(f"not timed: {untimed[-1]}", flush=True)
+    checks = result.checks + 1
+    update = {
+        "checks": checks,
+        "rejected": len(rejections),
+        "share": len(rejections) / checks,
+        "rejections": rejections,
+        "untimed": len(untimed),
+        "why_untimed": untimed,
+        "loads": (*result.loads, load) if isinstance(made, Foreign) else (),
+    }
+    return result.model_copy(update=update)
 
 
 def rejection(task: Task, made: Candidate | Foreign, found: Evaluation) -> Rejection:
@@ -217,9 +237,7 @@ def main() -> None:
     parser.add_argument("--foreign", action="store_true", help="published forms instead of ours")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    rules = Rules() if options.foreign else RULES  # foreign files are timed as `check` times them
-    result = asyncio.run(run(options, rules))
-    options.out.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    result = asyncio.run(run(options, RULES))
     print(f"{result.rejected} of {result.checks} rejected ({100 * result.share:.2g} %)")
 
 

@@ -1,4 +1,4 @@
-"""A chain of pointwise operators over 8 MB, some milliseconds a call on a small machine."""
+"""A chain of pointwise operators over 2 MB, about a millisecond a call on a small machine."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(1024, 2048)]
+    return [torch.randn(512, 1024)]
 
 
 def get_init_inputs():
