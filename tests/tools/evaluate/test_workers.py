@@ -96,6 +96,7 @@ def test_secrets_do_not_reach_a_worker(tmp_path: Path) -> None:
     environment = {
         "PATH": "/bin",
         "OMP_NUM_THREADS": "3",
+        "PYTHONPYCACHEPREFIX": "/compiled",
         "OPENAI_API_KEY": "x",
         "CUDA_SECRET_TOKEN": "x",
         "HF_HOME": "/somewhere",
@@ -104,6 +105,7 @@ def test_secrets_do_not_reach_a_worker(tmp_path: Path) -> None:
     seen = worker_environment(tmp_path, environment)
     assert seen["PATH"] == "/bin"
     assert seen["OMP_NUM_THREADS"] == "3"
+    assert seen["PYTHONPYCACHEPREFIX"] == "/compiled"  # else every start compiles what it imports
     assert not {"OPENAI_API_KEY", "CUDA_SECRET_TOKEN", "HF_HOME", "https_proxy"} & seen.keys()
     assert Path(seen["TORCHINDUCTOR_CACHE_DIR"]).is_relative_to(tmp_path)
 

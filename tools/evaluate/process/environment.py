@@ -8,7 +8,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[3]
 _NAMES = {
     "PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV", "CC", "CXX",
+    "VIRTUAL_ENV", "CC", "CXX", "PYTHONPYCACHEPREFIX",
 }  # fmt: skip
 _PREFIXES = (
     "LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH_", "TORCHINDUCTOR_",
