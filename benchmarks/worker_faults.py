@@ -151,7 +151,7 @@ def survivors(scratch: Path) -> list[int]:
     Whatever runs there has its worker's home in the environment that it began with. There may be
     one process in each of: the worker and the one that stands ready in its place, the reader that
     waits to build torch.compile's baseline, the judge of foreign files, two guests that wait. On a
-    GPU Nsight Compute waits as well, with whatever it is made of, in a folder of its own.
+    GPU what would profile waits as well: a worker, and Nsight Compute with whatever it is made of.
     """
     homes: dict[str, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -163,8 +163,9 @@ def survivors(scratch: Path) -> list[int]:
             if ours and not words[0].endswith("bwrap") and words[3:4] != [str(LAUNCHER)]:
                 place = Path(home).parent  # workers of a keeper are numbered
                 name = place.parent.name if place.name.isdecimal() else place.name
+                name = "aside" if "aside" in place.relative_to(scratch).parts else name
                 homes.setdefault(name, []).append(int(folder.name))
-    expected = {"evaluate", "trace", "judge"}
+    expected = {"evaluate", "trace", "judge", "aside"}
     expected |= {*_latest("guest-", homes), *_latest("spare-", homes)}
     for counter in _latest("ready-", homes)[-1:]:
         del homes[counter]

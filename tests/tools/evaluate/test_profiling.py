@@ -16,7 +16,10 @@ from profiles.load import hardware_profile
 from tools.candidates import new_candidate
 from tools.compile import compile_candidate
 from tools.evaluate.local import LocalExecutor
+from tools.evaluate.local.profiles import Profiles
+from tools.evaluate.local.workshop import Workshop
 from tools.evaluate.messages import ProfileRequest
+from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
 from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.rules import Rules
@@ -207,6 +210,29 @@ async def test_what_stood_ready_and_took_too_long_is_not_tried_again(ncu, reques
     assert "within 1 s" in found.missing.why
     assert (tmp_path / "starts").read_text().split() == ["started"]
     assert not _running("sleep", "300.75")
+
+
+def test_on_a_gpu_what_profiles_is_started_before_anybody_asks(task, tmp_path, monkeypatch):
+    began: list[str] = []
+    monkeypatch.setattr(Standby, "prepare", lambda *_: began.append("counters"))
+    monkeypatch.setattr(Keeper, "prepare", lambda *_, compiler: began.append(f"times {compiler}"))
+
+    def prepared(device: str, evidence: str) -> Profiles:
+        shop = Workshop(
+            hardware_profile(device), tmp_path, seed=0, rules=Rules(evidence=evidence), lease=None,
+            spares=None,
+        )  # fmt: skip
+        profiles = Profiles(shop)
+        profiles.prepare(task)
+        return profiles
+
+    profiles = prepared("h200", "full")
+    assert began == ["counters", "times False"]
+    monkeypatch.setattr(profiles._aside, "questions", 1)  # its worker stands already
+    profiles.prepare(task)
+    assert began == ["counters", "times False", "counters"]
+    prepared("h200", "timing")
+    assert len(began) == 3
 
 
 async def test_a_question_that_is_given_up_ends_ncu(ncu, request_, tmp_path):

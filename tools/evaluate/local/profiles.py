@@ -24,13 +24,16 @@ class Profiles:
         self._counter = Standby(shop.scratch / "profiles")
 
     def prepare(self, task: Task) -> None:
-        """Start in the background what will count hardware events of a candidate of this task.
+        """Start in the background what will profile a candidate of this task, if anybody asks.
 
-        Not on a CPU, whose times a start would disturb, nor where many share a device.
+        That is what counts hardware events, and at first the worker that records times. Not on a
+        CPU, whose times a start would disturb, nor where many share a device.
         """
         shop = self._shop
         if shop.device == "cuda" and shop.alone and shop.rules.evidence != "timing":
             self._counter.prepare(task, self._shop.rules)
+            if not self._aside.questions:
+                self._aside.prepare(compiler=False)
 
     async def of(self, task: Task, candidate: Candidate) -> Profile:
         """Everything that can be measured of a candidate here."""

@@ -69,14 +69,15 @@ class Keeper:
         if self._worker is None and self._warming is None:
             self._warming = asyncio.create_task(self._warm())
 
-    def prepare(self, readable: tuple[Path, ...] = ()) -> None:
+    def prepare(self, readable: tuple[Path, ...] = (), *, compiler: bool = True) -> None:
         """Start in the background the worker that comes after the present one, if there is none.
 
-        It imports what torch.compile needs and leaves the device alone until it is asked.
+        It imports what torch.compile needs where it is to compile, and leaves the device alone
+        until it is asked.
         """
         ready = self._spares.ready if self._spares is not None else 0
         if self._next is None and not ready and not self._closed:
-            self._next = asyncio.create_task(self._prepared(readable))
+            self._next = asyncio.create_task(self._prepared(readable, compiler))
 
     async def ask(
         self, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
@@ -194,9 +195,11 @@ class Keeper:
         except WorkerBrokenError:
             return None
 
-    async def _prepared(self, readable: tuple[Path, ...]) -> WorkerProcess:
+    async def _prepared(self, readable: tuple[Path, ...], compiler: bool) -> WorkerProcess:
         worker = await self._started("evaluate", readable)
         self._beside = {item for item in self._beside if item.alive} | {worker}
+        if not compiler:
+            return worker
         reply = await worker.ask(RehearseRequest(compiler=True), self._rules.start_s)
         if isinstance(reply, Ended):
             raise WorkerBrokenError(f"a worker {reply.words} while it was made ready")

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+
 from tools.evaluate.judge.audit.guesses import constant, exploitable
 from tools.evaluate.judge.audit.sensitivity import idle_inputs, idle_parameters, insensitive
 from tools.evaluate.judge.audit.subject import Sample, Subject, subject_of
@@ -59,6 +61,8 @@ def _affordable(bench: Bench, limit_s: float) -> tuple[Subject, Sample]:
             break
         start = time.monotonic()
         first = subject.sample("task", fresh_seed(bench.seed, "nulls"))
+        if bench.device == "cuda":
+            torch.cuda.synchronize()  # what was issued is not what it costs
         taken = time.monotonic() - start
         if taken <= _FIRST_SHARE * limit_s or not tries_left:
             return subject, first
