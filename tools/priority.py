@@ -26,16 +26,23 @@ def lowered(argv: Sequence[str]) -> tuple[str, ...]:
     return (nice, "-n", str(steps), *argv) if nice and steps > 0 else tuple(argv)
 
 
-def give_way(pid: int) -> None:
+def give_way(pid: int, *, began_low: bool = False) -> None:
     """Lower the priority of a process that leads its own session, and of what it starts.
 
-    It ends up no higher than this program, nor lower because this one was started low. Linux
-    weighs sessions against each other before the processes in them where it groups by session
+    It ends up no higher than this program, nor lower because this one was started low. What
+    `lowered` starts lowers itself, by so much from what it finds: lowered here a moment before, it
+    would end up twice as low, and two guests that are compared would be unlike. Linux weighs
+    sessions against each other before the processes in them where it groups by session
     (`sched_autogroup`); there a process's niceness alone would change nothing for the page.
+
+    Args:
+        pid: of the session's leader.
+        began_low: whether `lowered` starts it.
     """
-    with contextlib.suppress(OSError):  # it has ended already
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PGRP, pid, max(NICENESS, own))
+    if not began_low:
+        with contextlib.suppress(OSError):  # it has ended already
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PGRP, pid, max(NICENESS, own))
     with contextlib.suppress(OSError):  # sessions are not grouped here, or not ours to change
         wanted = max(NICENESS, session_niceness(os.getpid()) or 0)
         Path(f"/proc/{pid}/autogroup").write_text(str(wanted), encoding="ascii")

@@ -55,6 +55,14 @@ def test_what_starts_low_needs_no_lowering() -> None:
         assert int(done.stdout) == max(NICENESS, own + lower)
 
 
+def test_what_lowers_itself_is_not_lowered_by_others_before_it_does() -> None:
+    """Else it would end up lower than what it is compared with: both add to what they find."""
+    with subprocess.Popen(("sleep", "60"), start_new_session=True) as child:
+        give_way(child.pid, began_low=True)
+        assert niceness(child.pid) == niceness(0)
+        child.kill()
+
+
 def test_nobody_gives_way_twice_and_nobody_is_raised() -> None:
     """A program that was itself started low starts others as low as itself, not lower."""
     code = (

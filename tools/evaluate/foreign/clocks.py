@@ -74,16 +74,19 @@ class Readings:
 def noise(readings: Readings) -> str:
     """Why the clocks cannot be compared on this machine now, or an empty word when they can.
 
-    A call is told from the protocol's cost only if it takes more than that cost itself varies by.
+    A call is told from the protocol's cost only if it takes more than that cost itself varies by:
+    the middle half of it, as a median is held against it. Rounds that another process interrupted
+    lie outside; they widen the interval of the ratio, and the allowances of `disagreement`.
     """
     each = [reading.wall_ms / reading.calls for reading in readings.nulls]
-    low, high = percentile(each, 10), percentile(each, 90)
+    low, high = percentile(each, 25), percentile(each, 75)
     whole = median([reading.wall_ms / reading.calls for reading in readings.candidate])
     if whole - readings.protocol_ms > high - low:
         return ""
     return (
         f"the clocks could not be compared: too noisy; calls that do no work took {low:.3g} to "
-        f"{high:.3g} ms each, the candidate's {whole:.3g} ms, so its time cannot be told from them"
+        f"{high:.3g} ms each, half of the time, the candidate's {whole:.3g} ms, so its time cannot "
+        "be told from them"
     )
 
 

@@ -64,21 +64,21 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     scratch = enclosure.scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
+    argv = command(
+        chosen.kind,
+        enclosure.argv,
+        scratch=scratch,
+        status_fd=writing,
+        strict=chosen.strict,
+        without=chosen.without,
+        readable=enclosure.readable,
+        device=enclosure.device,
+        limits={"FSIZE": enclosure.file_bytes},
+    )
+    low = lowered(argv)
     creating = asyncio.create_task(
         asyncio.create_subprocess_exec(
-            *lowered(
-                command(
-                    chosen.kind,
-                    enclosure.argv,
-                    scratch=scratch,
-                    status_fd=writing,
-                    strict=chosen.strict,
-                    without=chosen.without,
-                    readable=enclosure.readable,
-                    device=enclosure.device,
-                    limits={"FSIZE": enclosure.file_bytes},
-                )
-            ),
+            *low,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -103,7 +103,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     if creating.exception() is not None:
         os.close(reading)
     process = await creating
-    give_way(process.pid)
+    give_way(process.pid, began_low=low != tuple(argv))
     return Walled(process, reading, chosen)
 
 

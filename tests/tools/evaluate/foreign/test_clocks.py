@@ -48,6 +48,13 @@ def test_a_short_call_on_a_busy_machine_is_too_noisy_and_no_lie():
     assert said(found) == ""
 
 
+def test_a_few_interrupted_rounds_leave_a_long_call_its_time():
+    outside = [*QUIET[:8], 300.0, 500.0]
+    found = readings(rounds([3.0] * 10, QUIET), call_ms=[2.0] * 10, outside_ms=outside)
+    assert noise(found) == ""
+    assert said(found) == ""
+
+
 def test_a_call_that_seems_shorter_than_no_call_is_too_noisy():
     late = [outside + 10.0 for outside in BUSY]
     found = readings(rounds([0.02] * 10, QUIET), call_ms=[0.02] * 10, outside_ms=late)
