@@ -54,14 +54,34 @@ def loop_bytes(loop: Loop) -> tuple[int, int]:
     """
     sizes = {axis.name: axis.size for axis in (*loop.outer, *loop.inner)}
     depends = _depends(loop, frozenset(sizes))
-    read: dict[str, dict[Access, int]] = {}
+    read: dict[str, set[Access]] = {}
     for stmt in loop.body:
         if stmt.access is not None:
-            size = _footprint(stmt.access, sizes, depends)
-            read.setdefault(stmt.access.buffer, {})[stmt.access] = size
+            read.setdefault(stmt.access.buffer, set()).add(stmt.access)
     written = sum(_footprint(store.access, sizes, depends) for store in loop.stores)
-    # Several views of one tensor overlap more often than not: the largest counts.
-    return sum(max(sizes.values()) for sizes in read.values()), written
+    return sum(_together(views, sizes, depends) for views in read.values()), written
+
+
+def _together(
+    views: set[Access], sizes: Mapping[str, int], depends: Mapping[str, frozenset[str]]
+) -> int:
+    """Bytes of several views of one tensor: those of each, up to what lies between their ends.
+
+    Where that is no bound (an element found by a gather) the largest view counts.
+    """
+    each = [_footprint(view, sizes, depends) for view in views]
+    if any(stride.by not in sizes for view in views for stride in view.strides):
+        return max(each)
+    ends = [_ends(view, sizes) for view in views]
+    spanned = max(high for _, high in ends) - min(low for low, _ in ends) + 1
+    return min(sum(each), max(max(each), spanned * next(iter(views)).dtype.itemsize_bytes))
+
+
+def _ends(access: Access, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The first and the last element that a view reaches."""
+    moved = [stride.step * (sizes[stride.by] - 1) for stride in access.strides]
+    low = access.offset + sum(min(0, step) for step in moved)
+    return low, access.offset + sum(max(0, step) for step in moved)
 
 
 def _footprint(

@@ -39,6 +39,21 @@ def test_bytes_count_each_element_once(check: Check) -> None:
     assert loop_bytes(loop) == (40 * 70 * 4 + 70 * 4, 40 * 70 * 4)
 
 
+@pytest.mark.parametrize(
+    ("pool", "elements"),
+    [
+        (torch.nn.MaxPool2d(2), 12 * 20),
+        (torch.nn.MaxPool2d(3, 1), 12 * 20),
+        (torch.nn.MaxPool2d((1, 2), (4, 2)), 3 * 20),
+    ],
+)
+def test_a_window_reads_what_its_outputs_need_once(
+    pool: torch.nn.Module, elements: int, check: Check
+) -> None:
+    (loop,) = check(pool, r(2, 3, 12, 20)).program.loops
+    assert loop_bytes(loop)[0] == 2 * 3 * elements * 4
+
+
 def test_half_types_move_half_the_bytes(check: Check) -> None:
     (loop,) = check(lambda x: torch.relu(x), r(40, 70).half()).program.loops
     assert loop_bytes(loop) == (40 * 70 * 2, 40 * 70 * 2)
