@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from agents.playbook.algebra import GraphRewrite, rewritten
 from agents.playbook.ir import Loop, PlanLine, Program, Strategy
 from agents.playbook.lower import lower
+from agents.playbook.predict import loop_bytes
 from tools.nouns import Graph, Task
 
 AS_WRITTEN = "as_written"
+# Percent of the bytes that a form in one pass may move, to be worth a look.
+_ENOUGH_LESS = 95
 AS_WRITTEN_TITLE = "the operators as the module wrote them"
 
 
@@ -41,13 +44,18 @@ def forms(task: Task) -> tuple[Form, ...]:
 
 
 def _forms(graph: Graph, parameters: tuple[str, ...]) -> Iterator[Form]:
-    written = lower(graph, parameters)
+    written = plain = lower(graph, parameters)
     yield Form(written, _as_written())
     changed, rewrites = rewritten(graph)
     if rewrites:
-        yield Form(_named(lower(changed, parameters), "A"), _by_algebra(rewrites))
+        plain = lower(changed, parameters)
+        yield Form(_named(plain, "A"), _by_algebra(rewrites))
+    joined = lower(changed, parameters, one_pass=True) if slides(plain) else plain
+    fewer = 100 * _moved(joined) < _ENOUGH_LESS * _moved(plain)
+    if fewer:
+        yield Form(_named(joined, "O"), _one_pass(rewrites))
     if convolves(written):
-        turned = lower(changed, parameters, channels_last=True)
+        turned = lower(changed, parameters, channels_last=True, one_pass=fewer)
         if convolves(turned):
             yield Form(_named(turned, "C"), _channels_last(rewrites))
 
@@ -87,11 +95,45 @@ def convolves(program: Program) -> bool:
     return any(access is not None and access.buffer in made for access in loads)
 
 
+def slides(program: Program) -> bool:
+    """Whether windows (a tensor read at several places) need what another loop of ours makes."""
+    made = {store.access.buffer for loop in program.loops for store in loop.stores}
+    for loop in program.loops:
+        read = [stmt.access.buffer for stmt in loop.body if stmt.access is not None]
+        if not loop.inner and len(set(read)) < len(read) and made & set(read):
+            return True
+    return False
+
+
+def _moved(program: Program) -> int:
+    return sum(sum(loop_bytes(loop)) for loop in program.loops)
+
+
+def _one_pass(rewrites: tuple[GraphRewrite, ...]) -> Strategy:
+    return Strategy(
+        name="one_pass",
+        title=f"what windows cover is computed in their own loop{_after(rewrites)}",
+        mechanism="A window over normalised rows touches few of them, and no other needs those: "
+        "their statistics are taken in the window's own loop, several rows at once; a window over "
+        "windows reads all that those cover. Nothing between is stored.",
+        reason="one pass over what windows cover instead of two or three, for longer kernels with "
+        "more registers a thread",
+        category="fusion",
+        metric="dram bytes",
+        memory="one pass under windows",
+        compute="as written",
+        parallel="as written",
+    )
+
+
+def _after(rewrites: tuple[GraphRewrite, ...]) -> str:
+    return " after " + " and ".join(rewrite.title for rewrite in rewrites) if rewrites else ""
+
+
 def _channels_last(rewrites: tuple[GraphRewrite, ...]) -> Strategy:
-    after = " after " + " and ".join(rewrite.title for rewrite in rewrites) if rewrites else ""
     return Strategy(
         name="channels_last",
-        title=f"convolutions with channels last{after}",
+        title=f"convolutions with channels last{_after(rewrites)}",
         mechanism="The input and the weight are put into channels-last layout in every call, the "
         "library convolves there, and our loops read its result as it lies; what the module "
         "returns is stored in the layout that it returns.",

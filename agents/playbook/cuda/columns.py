@@ -46,6 +46,8 @@ def strategies(case: Case) -> list[Strategy]:
     if _register_heights(case):
         found.append(_strategy(case, REGISTERS, 1.0, _filled(case, 1) * 0.88, 1))
     again = 1.0 if passes < 2 else _reads(case, passes)
+    if not _heights(case):
+        return found
     found.append(_strategy(case, STREAM, again, _filled(case, 1) * 0.88, 1))
     if passes and max(_splits(case)) > 1:
         ends = case.schedule.ends_in_reduction
@@ -150,20 +152,36 @@ def _grid(case: Case) -> str:
 
 
 def _shape(case: Case, tunables: Tunables) -> None:
-    vectors = -(-case.nest.kept[-1] // case.along_columns.widths[0])
-    widths = [n for n in powers(1, 256) if n < 2 * vectors and (n >= 8 or n >= vectors)]
     # Half a kilobyte side by side keeps a row of accesses in one page of memory.
     moved = max((p.dtype.itemsize_bytes for p in case.nest.streams()), default=4)
     best = max(32, 512 // (moved * case.along_columns.widths[0]))
-    tunables.add("TX", first(best, widths or [1])).add("VECTOR", case.along_columns.widths)
+    tunables.add("TX", first(best, _widths(case))).add("VECTOR", case.along_columns.widths)
+
+
+def _widths(case: Case) -> list[int]:
+    """Threads side by side."""
+    vectors = -(-case.nest.kept[-1] // case.along_columns.widths[0])
+    widths = [n for n in powers(1, 256) if n < 2 * vectors and (n >= 8 or n >= vectors)]
+    return widths or [1]
 
 
 def _limits(case: Case, tunables: Tunables) -> None:
     tunables.require("{TX} * {TY} <= 1024").require("{TX} * {TY} >= 32")
-    most = max((code.part_bytes for code in _codes(case)), default=0)
+    most = _part_bytes(case)
     if most:
         # What the threads above each other exchange lies in static shared memory.
         tunables.require(f"{{TX}} * {{TY}} * {{VECTOR}} * {most} <= {_STATIC_SHARED}")
+
+
+def _part_bytes(case: Case) -> int:
+    """What one thread gives to those above it."""
+    return max((code.part_bytes for code in _codes(case)), default=0)
+
+
+def _meets(case: Case, height: int) -> bool:
+    """Whether some block of that height is large enough, and its exchange fits."""
+    threads = [height * width for width in _widths(case) if 32 <= height * width <= 1024]
+    return bool(threads) and min(threads) * _part_bytes(case) <= _STATIC_SHARED
 
 
 def _codes(case: Case) -> tuple[PassCode, ...]:
@@ -175,7 +193,8 @@ def _words(case: Case) -> int:
 
 
 def _heights(case: Case) -> list[int]:
-    return first(8, [n for n in powers(1, 32) if n < 2 * case.nest.columns])
+    fits = [n for n in powers(1, 32) if n < 2 * case.nest.columns and _meets(case, n)]
+    return first(8, fits) if fits else []
 
 
 def _register_heights(case: Case) -> list[int]:
@@ -183,6 +202,7 @@ def _register_heights(case: Case) -> list[int]:
     columns, words = case.nest.columns, _words(case)
     widest = case.along_columns.widths[0]
     fits = [n for n in powers(1, 64) if -(-columns // n) * words <= LANE_WORDS and n <= columns]
+    fits = [n for n in fits if _meets(case, n)]
     wide = [n for n in fits if -(-columns // n) * words * widest <= LANE_WORDS]
     one_pass = len(case.schedule.passes) < 2
     if not fits or not case.schedule.passes or (one_pass and columns > _ALL_AT_ONCE):

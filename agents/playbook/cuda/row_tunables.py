@@ -16,6 +16,8 @@ from agents.playbook.cuda.rendering import Tunables
 from agents.playbook.cuda.row_shapes import LONG_ROW_BYTES, SERIAL, SHAPES, Shape
 
 _MOST_THREADS = 1024
+# Words of one position of a row from which on a vector of positions is a matter of registers.
+_WIDE_WORDS = 4
 
 
 def tunables_of(case: Case, name: str, prefix: str) -> Tunables | None:
@@ -75,10 +77,14 @@ def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
     columns, widths = case.nest.columns, case.along_rows.widths
     vectors = max(1, columns // widths[0])
     lanes = [n for n in powers(1, 32) if columns * case.row_words <= n * LANE_WORDS]
-    if not lanes:
+    if not lanes or -(-columns // lanes[-1]) * case.row_words > LANE_WORDS:
         return None
     tunables = Tunables(prefix).add("THREADS", (128, 256, 64, 512))
     tunables.add("LANES", first(min(32, vectors // 2 or 1), lanes)).add("VECTOR", widths)
+    if case.row_words > _WIDE_WORDS:
+        # Of wide positions a lane holds few: whole vectors of them would spill.
+        held = f"({columns} + {{LANES}} * {{VECTOR}} - 1) // ({{LANES}} * {{VECTOR}}) * {{VECTOR}}"
+        tunables.require(f"{held} * {case.row_words} <= {LANE_WORDS}")
     return _hints(tunables, again=False)
 
 

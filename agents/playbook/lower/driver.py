@@ -7,6 +7,8 @@ and stays so if fewer bytes move.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents.playbook.ir import Buffer, Loop, PlanLine, Program
 from agents.playbook.lower.context import Context, Step
 from agents.playbook.lower.layout import tidy
@@ -21,7 +23,11 @@ TRIALS, TRIAL_STEPS = 12, 250
 
 
 def lower(
-    graph: Graph, parameters: tuple[str, ...] | None = None, *, channels_last: bool = False
+    graph: Graph,
+    parameters: tuple[str, ...] | None = None,
+    *,
+    channels_last: bool = False,
+    one_pass: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -30,6 +36,7 @@ def lower(
         parameters: names of all forward arguments in order, where some are plain scalars;
             by default the graph's tensor inputs.
         channels_last: whether convolutions that loops read are called in that layout.
+        one_pass: whether windows over normalised rows compute the rows' statistics themselves.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
@@ -40,7 +47,7 @@ def lower(
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations
     ]
     needed = frozenset([view.buffer for view in returned] + [view.buffer for _, view in updates])
-    steps = _scheduled(context, needed)
+    steps = _scheduled(context, needed, one_pass)
     for step in steps:
         if step.nest is not None:
             step.nest = tidy(context.ops, step.nest)
@@ -84,14 +91,14 @@ def _update(target: str, view: View) -> PlanLine:
     )
 
 
-def _scheduled(context: Context, needed: frozenset[str]) -> list[Step]:
-    best = Fusion(context, needed).run()
+def _scheduled(context: Context, needed: frozenset[str], one_pass: bool) -> list[Step]:
+    best = Fusion(context, needed, absorb=one_pass).run()
     if len(context.steps) > TRIAL_STEPS:
         return best.steps
     for name in best.splittable[:TRIALS]:
-        best = _better(best, Fusion(context, needed, best.keep, best.split | {name}))
+        best = _better(best, replace(best, split=best.split | {name}))
     for name in _worth_trying(context, best)[:TRIALS]:
-        best = _better(best, Fusion(context, needed, best.keep | {name}, best.split))
+        best = _better(best, replace(best, keep=best.keep | {name}))
     return best.steps
 
 

@@ -106,7 +106,7 @@ def inlined(ops: Ops, reader: Nest, load: Expr, producer: Nest) -> Nest | None:
     found = positions(where_of(load), write.address)
     if isinstance(found, Split):
         divided = reader.split(ops, found.axis, found.low)
-        again = _same_load(ops, reader, divided, load)
+        again = same_load(ops, reader, divided, load)
         return None if again is None else inlined(ops, divided, again, producer)
     if found is None:
         return None
@@ -115,7 +115,7 @@ def inlined(ops: Ops, reader: Nest, load: Expr, producer: Nest) -> Nest | None:
     return replaced(ops, reader, {load: value})
 
 
-def _same_load(ops: Ops, before: Nest, after: Nest, load: Expr) -> Expr | None:
+def same_load(ops: Ops, before: Nest, after: Nest, load: Expr) -> Expr | None:
     """The load as it is after a split; None when it is there no more."""
     (axis,) = set(before.axes) - set(after.axes)
     high, low = (name for name in after.axes if name not in before.axes)

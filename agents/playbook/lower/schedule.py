@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from agents.playbook.lower.absorb import absorbed
 from agents.playbook.lower.context import Context, Step
 from agents.playbook.lower.expr import Address, Expr
 from agents.playbook.lower.inline import digits, inlined
@@ -19,7 +20,9 @@ from agents.playbook.lower.nest import Nest, where_of
 from agents.playbook.lower.split import row_axes, split
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
-INLINE_LIMIT, MERGE_LIMIT = 240, 480
+INLINE_LIMIT, MERGE_LIMIT, ABSORB_LIMIT = 240, 480, 640
+# Reductions over rows that one nest makes at once: each is a register a thread, or several.
+REDUCTIONS_LIMIT = 32
 # What one more launch costs, in bytes of traffic; between a CPU's and a large GPU's figure.
 LAUNCH_BYTES = 1 << 18
 
@@ -41,9 +44,10 @@ class Fusion:
     needed: frozenset[str]
     keep: frozenset[str] = frozenset()
     split: frozenset[str] = frozenset()
-    splittable: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    inlined: dict[str, int] = field(default_factory=dict)
+    absorb: bool = False
+    splittable: list[str] = field(default_factory=list, init=False)
+    steps: list[Step] = field(default_factory=list, init=False)
+    inlined: dict[str, int] = field(default_factory=dict, init=False)
 
     def run(self) -> Fusion:
         """Inlines, drops and merges; `steps` are the result in a valid order."""
@@ -52,6 +56,8 @@ class Fusion:
         self._inline()
         self._drop()
         self._split()
+        if self.absorb:
+            self._absorb()
         # What lies between the same library calls first: it shares most.
         self._merge(self._edges, near=True)
         self._merge(self._siblings, near=True)
@@ -84,7 +90,7 @@ class Fusion:
             new = None
             if source.nest is not None and self._worth(source, step, nest, where):
                 new = inlined(self.context.ops, nest, load, source.nest)
-            if new is None or len(new.exprs) > INLINE_LIMIT:
+            if new is None or len(new.exprs) > (ABSORB_LIMIT if self.absorb else INLINE_LIMIT):
                 refused.add(where)
                 continue
             self.inlined[where.buffer] = self.inlined.get(where.buffer, 0) + 1
@@ -138,6 +144,37 @@ class Fusion:
             parts = split(self.context, step.nest, rows) if name in self.split else (step.nest,)
             result += [Step(step.number, nest, stage=step.stage) for nest in parts]
         self.steps = result
+
+    # Absorbing
+
+    def _absorb(self) -> None:
+        """Lets windows over rows compute what they need of them; see `absorb`."""
+        makers = {b: s.nest for s in self.steps if s.nest and s.nest.inner for b in s.targets}
+        for step in self.steps:
+            if step.nest is not None and not step.nest.inner:
+                step.nest = self._with_rows(step.nest, makers)
+        self._drop()
+
+    def _with_rows(self, nest: Nest, makers: dict[str, Nest]) -> Nest:
+        """The nest after it took the reductions that it cannot be merged with.
+
+        Those are read at several places, or lie along an axis that windows move along. The last
+        made come first, as they read the others.
+        """
+        sizes = self.context.pool.sizes
+        for buffer in reversed(makers):
+            count = sum(where_of(load).buffer == buffer for load in nest.loads)
+            new = absorbed(self.context.ops, nest, makers[buffer]) if count else None
+            if new is None or not self._bearable(new) or not self._keeps_levels(new):
+                continue
+            rows = (prod(sizes[axis] for axis in n.inner) for n in (new, makers[buffer]))
+            if count > 1 or len(set(rows)) > 1:
+                nest = new
+        return nest
+
+    def _bearable(self, nest: Nest) -> bool:
+        reductions = sum(expr.op == "reduce" for expr in nest.exprs)
+        return len(nest.exprs) <= ABSORB_LIMIT and reductions <= REDUCTIONS_LIMIT
 
     # Dropping
 
