@@ -188,7 +188,8 @@ def _on_a_gpu() -> tuple[Fault, ...]:
         _kernel("trap", "asm volatile(\"trap;\");", "", "launch_error", "illegal_access",
                 target="cuda"),
         *_references()[:3],
-        _foreign_on_a_gpu("index far outside", "x = x.flatten()[torch.full((1,), 1 << 40, "
+        # Of the right shape, as a wrong one would be told before the device comes to the fault.
+        _foreign_on_a_gpu("index far outside", "x = x + x.flatten()[torch.full((1,), 1 << 40, "
                           "device=x.device)]", "launch_error", "illegal_access", "crashed"),
         _foreign_on_a_gpu("more memory than the device has", "x = torch.empty(1 << 45, "
                           "device=x.device)", "out_of_memory"),

@@ -10,12 +10,14 @@ Not covered: writes beyond the guards, and reads past the end whose value does n
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from tools.evaluate.judge.bits import bits, extent, flat_memory
+from tools.evaluate.judge.room import available_bytes
 from tools.nouns.value import Value
 
 NAN_BYTE = 0xFF  # all ones is a NaN in every floating type, and none that arithmetic makes
@@ -170,14 +172,19 @@ class SpoiltMemory:
             self._call = self._asked
         self._asked, self._ready = [], []
         blocks: list[Tensor] = []
+        on_cpu = self._device == "cpu"
+        room = inf if on_cpu else available_bytes(self._device, 1.0)
         for shape, dtype in self._call:
+            room -= torch.Size(shape).numel() * dtype.itemsize
+            if room < 0:
+                break  # asking all the same would give back what the next call finds ready
             try:
                 block = torch.empty(shape, dtype=dtype, device=self._device)
             except torch.OutOfMemoryError:
                 break
             flat_memory(block).view(torch.uint8).fill_(poison_byte(dtype))
             blocks.append(block)
-        if self._device == "cpu":
+        if on_cpu:
             self._ready = blocks
 
 
