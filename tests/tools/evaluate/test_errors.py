@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tools.evaluate.judge import reasons
 from tools.evaluate.judge.errors import allclose, apart, distance, wrong_elements
 from tools.evaluate.judge.reasons import placement, wrong_values
 
@@ -39,7 +40,7 @@ def test_a_single_wrong_element_is_found_wherever_it_is(where: int) -> None:
     found = distance(got, own, truth, CHUNK)
     assert found.ratio > 100
     assert found.worst_index == (where // 33, where % 33)
-    mask = wrong_elements(got, own, truth, found, 4.0)
+    mask = wrong_elements(got, own, truth, found, 4.0, CHUNK)
     assert int(mask.sum()) == 1
 
 
@@ -118,11 +119,21 @@ def test_a_reason_names_the_pattern(change, words: str) -> None:
     _, own, truth = triple()
     got = change(own.clone())
     found = distance(got, own, truth, CHUNK)
-    mask = wrong_elements(got, own, truth, found, 4.0)
+    mask = wrong_elements(got, own, truth, found, 4.0, CHUNK)
     said = wrong_values("output 0", got, truth, mask, found, 4.0)
     assert words in said
     assert "got" in said
     assert "expected" in said
+
+
+def test_of_a_large_tensor_a_part_shows_the_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "_SEARCHED", 7)
+    _, own, truth = triple()
+    got = own.clone()
+    got.view(-1)[130:] = 0.0
+    mask = wrong_elements(got, own, truth, distance(got, own, truth, CHUNK), 4.0, CHUNK)
+    assert torch.equal(mask.view(-1), torch.arange(264) >= 130)
+    assert "all zeros" in reasons.pattern_of(got, truth, mask)
 
 
 def test_no_pattern_is_named_where_there_is_none() -> None:

@@ -149,16 +149,24 @@ def allclose(got: Tensor, own: Tensor, tolerance: float, chunk_elements: int) ->
 
 
 def wrong_elements(
-    got: Tensor, own: Tensor, truth: Tensor, found: Distance | None, bound: float
+    got: Tensor,
+    own: Tensor,
+    truth: Tensor,
+    found: Distance | None,
+    bound: float,
+    chunk_elements: int,
 ) -> Tensor:
     """Mask of the elements that are further from the truth than the bound allows."""
-    own, truth = own.to(got.device), truth.to(got.device)
     if found is None:
-        return got != own
+        return got != own.to(got.device)
     allowed = bound * max(found.own_worst, found.rounding)
-    wrong, usable = _placement(got, own, truth)
-    off = (got.double() - truth).abs() > allowed * (truth.abs() + found.scale)
-    return wrong | (usable & off)
+    mask = torch.empty(got.numel(), dtype=torch.bool, device=got.device)
+    flat = (got.reshape(-1), own.reshape(-1), truth.reshape(-1))
+    for offset, (g, o, t) in _chunks(flat, chunk_elements):
+        wrong, usable = _placement(g, o, t)
+        off = (g.double() - t).abs() > allowed * (t.abs() + found.scale)
+        mask[offset : offset + g.numel()] = wrong | (usable & off)
+    return mask.view(got.shape)
 
 
 def _size(flat: tuple[Tensor, ...], chunk_elements: int) -> tuple[float, bool]:

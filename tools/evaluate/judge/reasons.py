@@ -11,6 +11,8 @@ from tools.evaluate.judge.errors import Distance
 from tools.evaluate.judge.memory import Damage, unwritten
 
 _LOOKED_AT = 1 << 22  # elements; patterns show on a part as well
+# Of a larger tensor a part is searched: the places of all its elements take many times its memory.
+_SEARCHED = 1 << 24
 
 
 def wrong_values(
@@ -100,7 +102,7 @@ def _range(places: Sequence[int], size: int) -> str:
 
 def _values(got: Tensor, truth: Tensor, wrong: Tensor) -> str:
     """What stands there instead of the right values."""
-    bad, should = got[wrong][:_LOOKED_AT], truth[wrong][:_LOOKED_AT]
+    bad, should = _marked(got, truth, wrong)
     if bad.dtype.is_floating_point and bool(bad.isnan().all()):
         return "NaN" if not unwritten(bad) else "never written (NaN)"
     for value, name in ((0, "zeros"), (1, "ones")):
@@ -111,6 +113,17 @@ def _values(got: Tensor, truth: Tensor, wrong: Tensor) -> str:
     if not bad.dtype.is_floating_point or bad.numel() < 2:
         return ""
     return _relation(bad.double(), should)
+
+
+def _marked(got: Tensor, truth: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
+    """The first marked elements of both."""
+    marks = wrong.reshape(-1)
+    start = int(marks.to(torch.uint8).argmax()) if marks.numel() > _SEARCHED else 0
+    part = slice(start, start + _SEARCHED)
+    return (
+        got.reshape(-1)[part][marks[part]][:_LOOKED_AT],
+        truth.reshape(-1)[part][marks[part]][:_LOOKED_AT],
+    )
 
 
 def _relation(bad: Tensor, should: Tensor) -> str:

@@ -172,7 +172,7 @@ class Sentence:
         missing = unwritten(got)
         if missing:
             raise RejectedError(Verdict.NOT_WRITTEN, not_written(where, got, missing))
-        wrong = wrong_elements(got, own, truth, found, bound)
+        wrong = wrong_elements(got, own, truth, found, bound, self._bench.chunk_elements)
         words = wrong_values(where, got, truth, wrong, found, bound)
         if found is not None and bound < self._bench.rules.error_bound:
             words += "; more is not allowed, as an answer without work comes near to that"
