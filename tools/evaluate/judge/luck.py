@@ -54,11 +54,8 @@ class Luck:
         for other in moved:
             if other is None:
                 continue
-            off = (other.to(truth.device) - truth).abs()
-            off = torch.where(torch.isfinite(off), off, 0.0)
-            size = torch.where(torch.isfinite(truth), truth, 0.0)
-            norm = max(norm, float(off.norm()) / max(float(size.norm()), found.scale))
-            worst = max(worst, float((off / (size.abs() + found.scale)).max()))
+            far = _apart(other, truth, found.scale, self._bench.chunk_elements)
+            norm, worst = max(norm, far[0]), max(worst, far[1])
         return found.model_copy(update={"own_norm": norm, "own_worst": worst})
 
     @cached_property
@@ -72,6 +69,22 @@ class Luck:
         seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
         shaken = (_shaken(self._arguments, seed) for seed in seeds)
         return [self._bench.right(arguments, self._own) for arguments in shaken]
+
+
+def _apart(other: Tensor, truth: Tensor, scale: float, chunk_elements: int) -> tuple[float, float]:
+    """How far two results are apart, in the norm and at the worst element, in small steps."""
+    flat, right = other.reshape(-1), truth.reshape(-1)
+    squares = torch.zeros(2, dtype=torch.float64, device=truth.device)
+    worst = torch.zeros((), dtype=torch.float64, device=truth.device)
+    for start in range(0, right.numel(), chunk_elements):
+        t = right[start : start + chunk_elements]
+        off = (flat[start : start + chunk_elements].to(t.device) - t).abs()
+        off = torch.where(torch.isfinite(off), off, 0.0)
+        size = torch.where(torch.isfinite(t), t, 0.0)
+        squares += torch.stack((off.square().sum(), size.square().sum()))
+        worst = torch.maximum(worst, (off / (size.abs() + scale)).max())
+    off_norm, size_norm = squares.sqrt().tolist()
+    return off_norm / max(size_norm, scale), float(worst)
 
 
 def _part(result: Result, which: int | str) -> Tensor | None:
