@@ -1,12 +1,20 @@
 """What holds for the whole suite: the files that take longest come first.
 
-Several processes share the files; one that is long and last would keep everybody waiting.
+Several processes share the files; one that is long and last would keep everybody waiting. They
+also share the processors, which shapes the environment that everything started here inherits.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+# Threads that wait for each other sleep, instead of spinning on a processor that the other needs.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Inductor compiles something to learn what the compiler can do, in every fresh folder: three seconds
+# of g++ for each test whose workers compile. Here it can do all that the processor can.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 LONGEST = (
     "ui/chat/test_browser.py", "evil/test_cpu.py", "ui/chat/test_socket.py",
@@ -15,17 +23,6 @@ LONGEST = (
     "ui/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
     "evaluate/test_bad_files.py", "ui/test_cli_batch.py", "evaluate/test_batch.py",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="session", autouse=True)
-def processor_is_known() -> Iterator[None]:
-    """Inductor compiles something to learn what the compiler can do, in every fresh folder.
-
-    That is three seconds of g++ for each test whose workers compile; here it can do all of it.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
-        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,3 +41,11 @@ def path_as_it_was() -> Iterator[None]:
     before = list(sys.path)
     yield
     sys.path[:] = before
+
+
+@pytest.fixture(scope="module")
+def spinning_threads() -> Iterator[None]:
+    """For those who judge what threads do: they wait as a user's do, on their processors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_WAIT_POLICY", raising=False)
+        yield

@@ -11,6 +11,11 @@ from tools.hardware import detect
 from tools.selftest.suite import RULES, Suite
 
 
+@pytest.fixture(autouse=True, scope="module")
+def threads_as_users_have_them(spinning_threads: None) -> None:
+    """What is accused here of working at the wrong time must not be waiting in a friendlier way."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What is compiled and measured here stays out of the user's folders."""
