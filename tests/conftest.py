@@ -12,8 +12,8 @@ import pytest
 
 # Threads that wait for each other sleep, instead of spinning on a processor that the other needs.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Inductor compiles something to learn what the compiler can do, in every fresh folder: three seconds
-# of g++ for each test whose workers compile. Here it can do all that the processor can.
+# Inductor compiles something to learn what the compiler can do, in every fresh folder: three
+# seconds of g++ for each test whose workers compile. Here it can do all that the processor can.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 LONGEST = (
