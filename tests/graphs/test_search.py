@@ -152,9 +152,9 @@ async def test_budgets_are_respected(search: Search, toy: ModuleType) -> None:
     assert (await search(rounds=1)).rounds == 1
     patient = await search(rounds=9, minimum_gain=9.0, patience=1)
     assert patient.stopped_because == "nothing improved for 1 round"
-    slow = toy.ToyExecutor(pause_s=0.2)
-    hurried = await search(rounds=9, seconds=1.0, executor=slow)
-    assert hurried.stopped_because == "the budget of 1 seconds is used up"
+    slow = toy.ToyExecutor(pause_s=0.4)
+    hurried = await search(rounds=9, seconds=4.0, executor=slow)
+    assert hurried.stopped_because == "the budget of 4 seconds is used up"
     assert hurried.best is not None
 
 

@@ -46,6 +46,14 @@ async def until(what, patience_s=120):
             await asyncio.sleep(0.02)
 
 
+async def rested(page):
+    """Wait until a page is sent nothing more."""
+    seen = -1
+    while seen != len(page.emitter.sent):
+        seen = len(page.emitter.sent)
+        await asyncio.sleep(0.5)
+
+
 def texts(page):
     return [step["output"] for step in page.emitter.of("step")]
 
@@ -128,7 +136,7 @@ async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, loo
     page = look()
     await press(ReopenRun(run=run))
     await until(lambda: any("as fast as the best" in text for text in texts(page)))
-    await asyncio.sleep(0.3)
+    await rested(page)
     kept = {step["id"]: step for step in page.emitter.of("step")}
     await close_house()
 
@@ -137,7 +145,7 @@ async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, loo
     await app.come_back({"id": "thread", "steps": list(kept.values()), "elements": []})
     await again.emitter.resume_thread({"id": "thread"})
     await until(lambda: "Take it home" in again.emitter.buttons)
-    await asyncio.sleep(0.3)
+    await rested(again)
     told = [
         step for step in again.emitter.of("step") if step["output"] != kept[step["id"]]["output"]
     ]
