@@ -114,10 +114,18 @@ _WINDOWLESS = (
     ("pointwise_persistent", ""),
 )
 
+_TURNED = (
+    ("pointwise_transposed", ""),
+    ("pointwise_tiles", ""),
+    ("pointwise_transposed", "ALONG=128"),
+    ("pointwise_transposed", "THREADS=128"),
+    ("pointwise_transposed", "UNROLL=8"),
+)
+
 
 def _chosen_windows() -> tuple[tuple[str, str, str], ...]:
     tried = dict.fromkeys(windows.PROBLEMS, _WINDOWS)
-    tried["depthwise_tall"] = _WINDOWLESS
+    tried["depthwise_tall"], tried["turned"] = _WINDOWLESS, _TURNED
     tried["average_pool_2d"] = (*_WINDOWS, *_FAR_APART)
     return tuple((name, *one) for name, each in tried.items() for one in each)
 

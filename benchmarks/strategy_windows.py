@@ -71,6 +71,10 @@ def depthwise(
     return window(name, call, shape, (channels, 1, *kernel))
 
 
+def _turned(x: torch.Tensor) -> torch.Tensor:
+    return x.tanh().transpose(1, 2).contiguous()
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "max_pool_1d": lambda: window("max_pool_1d", torch.nn.MaxPool1d(8, 1, 4, 3), (64, 192, 65536)),
     "max_pool_2d": lambda: window("max_pool_2d", torch.nn.MaxPool2d(4, 1, 1), (32, 64, 512, 512)),
@@ -90,5 +94,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "depthwise_tall": lambda: depthwise("depthwise_tall", (64, 8, 512, 512), (3, 1)),
     "depthwise_wide_image": lambda: depthwise("depthwise_wide_image", (64, 128, 256, 512), (3, 3)),
     "depthwise_wide": lambda: depthwise("depthwise_wide", (32, 128, 128, 256), (3, 7)),
+    # No window, but read along channels and stored along space, as after a library's convolution.
+    "turned": lambda: window("turned", _turned, (16, 123039, 32)),
     "depthwise_padded": lambda: depthwise("depthwise_padded", (16, 64, 512, 512), (3, 3), 1),
 }

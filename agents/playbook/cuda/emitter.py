@@ -17,6 +17,7 @@ from agents.playbook.cuda import (
     split,
     staged,
     strips,
+    transposed,
     waves,
 )
 from agents.playbook.cuda.case import Case
@@ -45,6 +46,7 @@ class _Family:
 _POINTWISE = _Family(pointwise.NAMES, pointwise.strategies, pointwise.emit)
 _STRIPS = _Family(strips.NAMES, strips.strategies, strips.emit)
 _LINES = _Family(staged.NAMES, staged.strategies, staged.emit)
+_TURNED = _Family(transposed.NAMES, transposed.strategies, transposed.emit)
 _SERIAL = _Family((row_shapes.SERIAL,), rows.serial_strategies, rows.emit)
 _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
@@ -56,7 +58,7 @@ _ROWS = (
     _Family(waves.NAMES, waves.strategies, waves.emit),
     _Family(split.NAMES, split.strategies, split.emit),
 )
-_EVERY = (_POINTWISE, _STRIPS, _LINES, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
+_EVERY = (_POINTWISE, _STRIPS, _LINES, _TURNED, _SERIAL, _SCANS, _COLUMNS, *_ROWS)
 
 
 class CudaEmitter:
@@ -120,7 +122,7 @@ def _rewritten(strategy: Strategy, name: str) -> Strategy:
 
 def _families(case: Case) -> tuple[_Family, ...]:
     if case.nest.pointwise:
-        return (_POINTWISE, _STRIPS, _LINES)
+        return (_POINTWISE, _STRIPS, _LINES, _TURNED)
     if case.has_scan:
         return (_SCANS,) if scans.stands_alone(case) else (_SERIAL,)
     if not case.contiguous_rows and case.nest.kept:

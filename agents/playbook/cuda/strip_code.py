@@ -102,6 +102,11 @@ class StripCode:
         """How many walked axes there are."""
         return len(self.nest.walked)
 
+    @property
+    def tile_axes(self) -> set[int]:
+        """The walked axes along which a tile has several outputs."""
+        return {at for at in self.stencil.axes if at is not None}
+
     @cached_property
     def windows(self) -> list[WindowCode]:
         """Every window."""
@@ -137,7 +142,7 @@ class StripCode:
     @cached_property
     def _varying(self) -> frozenset[str]:
         """The statements whose value may differ within a tile."""
-        tile, found = {at for at in self.stencil.axes if at is not None}, set[str]()
+        tile, found = self.tile_axes, set[str]()
         for stmt in self.nest.loop.body:
             place = self.nest.places.get(stmt.name)
             steps = () if place is None else place.inner

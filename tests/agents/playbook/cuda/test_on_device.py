@@ -45,6 +45,10 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
         total = b.op("add", total, tap)
     b.store("y", total, n=61 * 93, y=93, x=1)
     made["windows_far_apart_large"] = b
+    b = toolbox.Build({"n": 7, "c": 67, "s": 30011})
+    x = b.load("x", n=67 * 30011, s=67, c=1)
+    b.store("y", b.op("mul", b.op("tanh", x), b.load("w", c=1)), n=67 * 30011, c=30011, s=1)
+    made["turned_large"] = b
     b = toolbox.Build({"c": 257}, {"n": 40001})
     b.store("y", b.reduce("sum", b.load("x", n=257, c=1)), c=1)
     made["sum_columns_large"] = b
