@@ -105,15 +105,15 @@ def playbook(task: Task, hardware: Hardware) -> list[Candidate]:
     return made
 
 
-async def foreign_files(executor: LocalExecutor, device: str) -> Pairs:
-    """Every honest file of the folder, in the form in which it lies there."""
+async def foreign_files(executor: LocalExecutor, device: str, without: str) -> Pairs:
+    """Every honest file of the folder, in the form in which it lies there, but for some."""
     found: Pairs = []
     for reference in sorted(FOREIGN.glob("*/ref.py")):
         source, folder = reference.read_text(encoding="utf-8"), reference.parent
         task = await traced(executor, source, folder.name, device)
         forms = [p for p in sorted(folder.iterdir()) if p.suffix in (".py", *RECORDS)]
         for form in forms:
-            if form.name == "ref.py":
+            if form.name == "ref.py" or (without and without in form.name):
                 continue
             made = read_foreign(folder if form.name == "src.py" else form, source)
             if isinstance(made, Refusal):
@@ -156,7 +156,7 @@ async def run(options: argparse.Namespace, rules: Rules) -> Result:
         try:
             hardware = await executor.hardware()
             honest = (
-                await foreign_files(executor, hardware.kind)
+                await foreign_files(executor, hardware.kind, without=options.without)
                 if options.foreign
                 else await own(executor, hardware, options.examples)
             )
@@ -235,6 +235,7 @@ def main() -> None:
     parser.add_argument("--checks", type=int, default=500)
     parser.add_argument("--examples", nargs="*", default=[])
     parser.add_argument("--foreign", action="store_true", help="published forms instead of ours")
+    parser.add_argument("--without", default="", help="leaves out files with this in their name")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     result = asyncio.run(run(options, RULES))

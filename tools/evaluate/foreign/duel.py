@@ -38,7 +38,9 @@ from tools.nouns import Verdict
 
 _SURPRISE, _SURPRISES_MAX = 0.1, 3  # chance before a round, and how many there may be by chance
 _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they sleep
-_REST_S = 0.02  # after a round, before the next values are laid out: what was used then shows
+# Between a round and the next values, so that what is used from then on shows. On a busy machine a
+# thread takes longer to spin its few milliseconds; after so long it has, whatever the load.
+_RESTS, _REST_S, _STILL_MS, _RESTED_S = 8, 0.02, 0.1, 0.3
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 
@@ -258,10 +260,16 @@ class Duel:
         )
 
     def _rested_ms(self, stand: Stand) -> float:
-        """Processor time of a guest, once its threads have had the time to stop spinning."""
-        if self._bench.device == "cpu" and (left_s := _REST_S - stand.since_done_s) > 0:
-            time.sleep(left_s)
-        return self._used_ms(stand)
+        """Processor time of a guest whose threads have stopped spinning for more work."""
+        used_ms = self._used_ms(stand)
+        for _ in range(_RESTS if self._bench.device == "cpu" else 0):
+            if stand.since_done_s > _RESTED_S:
+                break
+            time.sleep(_REST_S)
+            before_ms, used_ms = used_ms, self._used_ms(stand)
+            if used_ms - before_ms < _STILL_MS:
+                break
+        return used_ms
 
     def _used_ms(self, stand: Stand) -> float:
         """Processor time of a guest; on a GPU it is the device that does the work."""
