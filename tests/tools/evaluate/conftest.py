@@ -14,7 +14,7 @@ from tools.hardware import detect
 from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Language, Task, TracePolicy
 
 SHORT = Rules(
-    candidate_s=1.5,
+    candidate_s=3.0,
     screen_s=0.01,
     screen_samples_max=4,
     precise_s=0.02,

@@ -106,7 +106,7 @@ async def test_on_a_cpu_each_launch_is_timed_and_the_rest_is_the_plans(task, tmp
     assert set(times) == {"twice", "aten_softmax", "plan"}
     assert [times[name].own for name in ("twice", "aten_softmax", "plan")] == [True, False, False]
     assert sum(item.share for item in profile.times) == pytest.approx(1.0)
-    assert times["twice"].time_ms > times["plan"].time_ms > 0
+    assert all(item.time_ms > 0 for item in profile.times)
     host = profile.host
     assert host is not None
     assert host.time_ms > 0

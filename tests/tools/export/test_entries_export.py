@@ -1,0 +1,49 @@
+"""What was a function is exported as one, and what was a ready module stays ready."""
+
+from tools.export import export_folder
+
+FUNCTION = """
+import torch
+
+
+def scaled_softmax(x, dim=-1):
+    return torch.softmax(x, dim=dim)
+"""
+
+
+def test_a_function_stays_a_function(material, softmax, outside, tmp_path):
+    made = material(FUNCTION, *softmax[1:], entry="scaled_softmax", inputs=("48x96:float32",))
+    folder = export_folder(made, tmp_path / "function")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from module import COUNTS, ScaledSoftmaxModule, reference, scaled_softmax
+x = torch.randn(48, 96)
+torch.testing.assert_close(scaled_softmax(x), reference.scaled_softmax(x))
+torch.testing.assert_close(ScaledSoftmaxModule()(x), reference.scaled_softmax(x))
+assert COUNTS == {"kernel": 2}, COUNTS
+torch.testing.assert_close(scaled_softmax(x, dim=0), reference.scaled_softmax(x, dim=0))
+assert COUNTS["reference: arguments"] == 1
+"""
+    outside(code, folder, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )
+
+
+def test_a_ready_module_stays_ready(material, softmax, outside, tmp_path):
+    source = softmax[0] + "\n\nready = Model()\n"
+    folder = export_folder(material(source, *softmax[1:], entry="ready"), tmp_path / "ready")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from module import COUNTS, ready, reference
+x = torch.randn(48, 96)
+torch.testing.assert_close(ready(x), reference.ready(x))
+assert COUNTS == {"kernel": 1}, COUNTS
+"""
+    outside(code, folder, cwd=tmp_path)
