@@ -41,10 +41,11 @@ def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hard
 
 
 def line_ms(line: PlanLine, hardware: Hardware) -> float:
-    """The roofline's time for one library call; an allocation or a view costs nothing."""
+    """The roofline's time for one library call, its launch included; a view costs nothing."""
     by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
     by_arithmetic = line.cost_flops / (hardware.fp32_tflops * 1e9)
-    return max(by_memory, by_arithmetic)
+    launched = line.cost_bytes > 0 or line.cost_flops > 0
+    return max(by_memory, by_arithmetic) + (hardware.launch_us / 1e3 if launched else 0.0)
 
 
 def loop_bytes(loop: Loop) -> tuple[int, int]:

@@ -79,5 +79,7 @@ def test_a_program_is_its_loops_and_its_library_calls(check: Check) -> None:
     ).program
     (loop,), line = program.loops, program.steps[0]
     assert line.cost_flops == 2 * 16 * 32 * 64
+    assert line_ms(line, hardware(launch_us=50.0)) == pytest.approx(0.05, rel=0.01)
+    assert line_ms(line.model_copy(update={"cost_bytes": 0, "cost_flops": 0}), hardware()) == 0
     alone = predict_ms(loop, strategy(), hardware()) + line_ms(line, hardware())
     assert program_ms(program, {"L0": strategy()}, hardware()) == pytest.approx(alone)
