@@ -19,9 +19,8 @@ setup: $(BIN)/.installed  ## Create the environment with the pinned versions.
 demo: setup  ## Set everything up and make one module faster.
 	$(BIN)/kernelwright optimize $(EXAMPLE) --search quick --export kernelwright-export/$(notdir $(basename $(EXAMPLE)))
 
-# Tests wait for processes now and then, so one more than there are processors keeps these busy; each
-# takes up to 4 GB. A file's tests share their processes, so a file stays together; plain `pytest`
-# works as well.
+# Tests wait for processes now and then, so one more than there are processors keeps these busy. A
+# file's tests share their processes, so a file stays together; plain `pytest` works as well.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timeout 900
 
