@@ -118,6 +118,8 @@ async def foreign_files(executor: LocalExecutor, device: str, without: str) -> P
             made = read_foreign(folder if form.name == "src.py" else form, source)
             if isinstance(made, Refusal):
                 raise SystemExit(f"{form}: {made.sentence}")
+            if device == "cuda" and "cpp_extension" in made.source:
+                continue  # these extensions read the host's memory
             name = f"{folder.name}/{made.name}"
             found.append((task, made.model_copy(update={"name": name})))
     return found
