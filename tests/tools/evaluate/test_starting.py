@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tools.evaluate.defences import Defence
 from tools.evaluate.process.starts import Starts
 from tools.evaluate.process.walled import Enclosure, start_walled
@@ -38,21 +40,22 @@ async def test_everything_behind_the_wall_gives_way_to_the_program(tmp_path: Pat
         await walled.end()
 
 
-def test_what_starts_low_needs_no_lowering() -> None:
+def told_by(code: str, lower: int) -> int:
+    """What a program prints that lowered itself by so much before it did the rest."""
+    begun = f"import os, subprocess, sys\nos.nice({lower})\n{code}"
+    done = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("lower", [0, 2, 9])
+def test_what_starts_low_needs_no_lowering(lower: int) -> None:
     """Also what forks before anybody could lower it; a program that is low itself adds nothing."""
     code = (
-        "import os, subprocess, sys\n"
         "from tools.priority import lowered\n"
-        "os.nice(int(sys.argv[1]))\n"
         "told = 'import os; print(os.getpriority(os.PRIO_PROCESS, 0))'\n"
         "subprocess.run(lowered((sys.executable, '-c', told)), check=True)\n"
     )
-    own = niceness(0)
-    for lower in (0, 2, 9):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(lower)], capture_output=True, text=True, check=True
-        )
-        assert int(done.stdout) == max(NICENESS, own + lower)
+    assert told_by(code, lower) == max(NICENESS, niceness(0) + lower)
 
 
 def test_what_lowers_itself_is_not_lowered_by_others_before_it_does() -> None:
@@ -63,24 +66,18 @@ def test_what_lowers_itself_is_not_lowered_by_others_before_it_does() -> None:
         child.kill()
 
 
-def test_nobody_gives_way_twice_and_nobody_is_raised() -> None:
+@pytest.mark.parametrize("lower", [0, 2, 9])
+def test_nobody_gives_way_twice_and_nobody_is_raised(lower: int) -> None:
     """A program that was itself started low starts others as low as itself, not lower."""
     code = (
-        "import os, subprocess, sys\n"
         "from tools.priority import give_way\n"
-        "os.nice(int(sys.argv[1]))\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "for _ in range(2):\n"
         "    give_way(child.pid)\n"
         "print(os.getpriority(os.PRIO_PROCESS, child.pid))\n"
         "child.kill()\n"
     )
-    own = niceness(0)
-    for lower in (0, 2, 9):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(lower)], capture_output=True, text=True, check=True
-        )
-        assert int(done.stdout) == max(NICENESS, own + lower)
+    assert told_by(code, lower) == max(NICENESS, niceness(0) + lower)
 
 
 def test_what_has_ended_needs_no_way() -> None:
