@@ -13,7 +13,12 @@ A round is a fixed choice of problems, strategies and seconds: `long` looks at r
 block, scans and column reductions, in less than two minutes; `long2` tries chosen settings of what
 keeps long rows on chip, beside what was the fastest before, in 75 seconds; `windows` tries what
 pooling and depthwise convolutions can be made of (a tile a thread, lines staged by a block, output
-by output), in 75 seconds too.
+by output), in 75 seconds too; `streams` what a plain stream of reads and writes depends on. To see
+the bytes that moved:
+
+    ncu --clock-control none --profile-from-start off --csv \
+        --metrics dram__bytes_read.sum,dram__bytes_write.sum,gpu__time_duration.sum \
+        python benchmarks/gpu_strategies.py counted.jsonl --round counted --counted
 
 What is not covered: library baselines beyond one eager call, and clocks (read those beside it).
 """
@@ -26,19 +31,17 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import strategy_norms as norms  # noqa: E402
-import strategy_reductions as reductions  # noqa: E402
-import strategy_windows as windows  # noqa: E402
 import torch  # noqa: E402
 from strategy_bench import Bench, Expected, drawn  # noqa: E402
 from strategy_loops import Problem  # noqa: E402
+from strategy_rounds import ROUNDS, problems  # noqa: E402
 
 from agents.playbook.assemble import assemble  # noqa: E402
 from agents.playbook.cuda import CudaEmitter  # noqa: E402
@@ -48,159 +51,6 @@ from tools.candidates import new_candidate, parse_kernel, valid_settings, with_s
 from tools.candidates.run import PlanRunner  # noqa: E402
 from tools.compile import CompileFailure, compile_candidate, shutdown_compilers  # noqa: E402
 from tools.nouns import Candidate, Language, Setting  # noqa: E402
-
-
-def problems() -> dict[str, Callable[[], Problem]]:
-    """Every problem by name, made when it is its turn."""
-    return {
-        "softmax": norms.softmax,
-        "layer_norm": norms.layer_norm,
-        "group_norm": lambda: norms.group_norm("group_norm", 112, 8, 8, 512 * 512),
-        "group_norm_medium": lambda: norms.group_norm("group_norm_medium", 64, 32, 8, 128 * 128),
-        "instance_norm": norms.instance_norm,
-        "batch_norm": norms.batch_norm,
-        "rms_norm": norms.rms_norm,
-        "sum_middle": lambda: reductions.middle("sum_middle", "sum", "float32", torch.sum),
-        "argmax_middle": lambda: reductions.middle(
-            "argmax_middle", "argmax", "int64", torch.argmax
-        ),
-        "sum_all": reductions.total,
-        "cumsum": reductions.cumulative_sum,
-        "huber": reductions.huber,
-        "cross_entropy": reductions.cross_entropy,
-        "swish": reductions.swish,
-        "softmax_short": lambda: norms.softmax(1 << 20, 256),
-        "softmax_medium": lambda: norms.softmax(1 << 15, 16384),
-        "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
-        **windows.PROBLEMS,
-    }
-
-
-@dataclass(frozen=True)
-class Round:
-    """What to measure in one go: problems, words in strategies' names, settings, seconds."""
-
-    problems: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
-    settings: int = 6
-    seconds: float = 540
-    # (problem, part of a strategy's name, "GROUP=48 BLOCKS=3"): these settings and no others.
-    chosen: tuple[tuple[str, str, str], ...] = ()
-
-
-# What each loop of windows is tried with; its strategies' first settings come first.
-_WINDOWS = (
-    ("window_strips", ""),
-    ("window_lines", ""),
-    ("pointwise_tiles", ""),
-    ("window_strips", "THREADS=128"),
-    ("window_lines", "THREADS=256"),
-    ("window_strips", "VECTOR=2"),
-    ("window_lines", "SPREAD=1"),
-)
-# Outputs that lie far apart, and what was taken for them before: more is asked there.
-_FAR_APART = (
-    ("window_lines", "THREADS=64"),
-    ("window_lines", "WIDTH=64"),
-    ("window_lines", "WIDTH=64 THREADS=256 UNROLL=8"),
-    ("window_lines", "UNROLL=8"),
-    ("window_lines", "LOADS=1"),
-    ("window_strips", "VECTOR=1 THREADS=128"),
-)
-# Of reads one line apart alone no window is made.
-_WINDOWLESS = (
-    ("pointwise_tiles", ""),
-    ("pointwise_tiles", "UNROLL=2"),
-    ("pointwise_persistent", ""),
-)
-
-_TURNED = (
-    ("pointwise_transposed", ""),
-    ("pointwise_tiles", ""),
-    ("pointwise_transposed", "ALONG=128"),
-    ("pointwise_transposed", "THREADS=128"),
-    ("pointwise_transposed", "UNROLL=8"),
-)
-
-
-def _chosen_windows() -> tuple[tuple[str, str, str], ...]:
-    tried = dict.fromkeys(windows.PROBLEMS, _WINDOWS)
-    tried["depthwise_tall"], tried["turned"] = _WINDOWLESS, _TURNED
-    tried["average_pool_2d"] = (*_WINDOWS, *_FAR_APART)
-    return tuple((name, *one) for name, each in tried.items() for one in each)
-
-
-ROUNDS = {
-    "all": Round(),
-    "windows": Round(problems=tuple(windows.PROBLEMS), seconds=75, chosen=_chosen_windows()),
-    "long": Round(
-        problems=(
-            "softmax",
-            "layer_norm",
-            "group_norm",
-            "instance_norm",
-            "batch_norm",
-            "group_norm_medium",
-            "argmax_middle",
-            "sum_middle",
-            "cumsum",
-        ),
-        strategies=("ring", "cluster_rows_stream", "cluster_rows_registers", "wave", "split",
-                    "columns", "scan"),
-        settings=8,
-        seconds=110,
-    ),
-    "long2": Round(
-        problems=("softmax", "layer_norm", "instance_norm", "group_norm", "batch_norm"),
-        seconds=75,
-        chosen=(
-            ("softmax", "partly_online", ""),
-            ("softmax", "partly_online", "BLOCKS=2 UNROLL=8"),
-            ("softmax", "partly_online", "UNROLL=8"),
-            ("softmax", "partly_online", "BLOCKS=4"),
-            ("softmax", "partly_online", "CLUSTER=8 THREADS=512 BLOCKS=2"),
-            ("softmax", "grid_rows_ring_online", ""),
-            ("softmax", "grid_rows_ring_online", "GROUP=32 BLOCKS=2 UNROLL=2 LAG=1"),
-            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=3 UNROLL=2 LAG=1"),
-            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=4 UNROLL=2 LAG=0"),
-            ("softmax", "grid_rows_ring_online", "GROUP=32 BLOCKS=3 UNROLL=2 LAG=0"),
-            ("softmax", "grid_rows_ring_online", "GROUP=24 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("softmax", "cluster_rows_ring_online", "GROUP=8 BLOCKS=2 UNROLL=4"),
-            ("softmax", "cluster_rows_ring_online", "GROUP=16 BLOCKS=2 UNROLL=2"),
-            ("softmax", "wave_rows_online", "UNROLL=8 BLOCKS=3 TILES=12"),
-            ("softmax", "cluster_rows_stream_online", ""),
-            ("layer_norm", "split_rows", "THREADS=128"),
-            ("layer_norm", "split_rows_together", ""),
-            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512"),
-            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=1024"),
-            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=512 UNROLL=2"),
-            ("layer_norm", "split_rows_together", "ROWS=4 THREADS=128 SPLITS=512"),
-            ("layer_norm", "split_rows_together", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
-            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 LOADS=0"),
-            ("layer_norm", "split_rows_together", "STORES=0"),
-            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 STORES=0"),
-            ("instance_norm", "cluster_rows_partly", ""),
-            ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
-            ("instance_norm", "cluster_rows_partly", "BLOCKS=2 CLUSTER=16"),
-            ("instance_norm", "grid_rows_ring", ""),
-            ("instance_norm", "grid_rows_ring", "GROUP=32 BLOCKS=3 UNROLL=2 LAG=1"),
-            ("instance_norm", "grid_rows_ring", "GROUP=22 BLOCKS=2 UNROLL=2 LAG=1"),
-            ("instance_norm", "grid_rows_ring", "GROUP=11 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("instance_norm", "cluster_rows_ring", "GROUP=8 BLOCKS=2 UNROLL=4"),
-            ("group_norm", "grid_rows_ring", ""),
-            ("group_norm", "grid_rows_ring", "GROUP=88 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("group_norm", "grid_rows_ring", "GROUP=128 BLOCKS=4 UNROLL=2 LAG=0"),
-            ("group_norm", "grid_rows_ring", "GROUP=99 BLOCKS=3 UNROLL=2 LAG=0"),
-            ("batch_norm", "grid_rows_ring", ""),
-            ("batch_norm", "grid_rows_ring", "GROUP=66 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("batch_norm", "grid_rows_ring", "GROUP=132 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("batch_norm", "grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=4 LAG=0"),
-            ("batch_norm", "grid_rows_ring", "GROUP=198 BLOCKS=3 UNROLL=2 LAG=0"),
-            ("batch_norm", "grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=4 LAG=0 RETAIN=0"),
-            ("batch_norm", "split_rows", "VECTOR=2 UNROLL=8 SPLITS=128 LOADS=0"),
-        ),
-    ),
-}  # fmt: skip
 
 
 def settings_to_try(listed: list[tuple[Setting, ...]], count: int) -> list[tuple[Setting, ...]]:
@@ -329,13 +179,24 @@ async def measure(
     _table(problem, rows, floor, eager)
 
 
+@contextmanager
+def counted(bench: Bench) -> Iterator[None]:
+    """What Nsight Compute looks at, where it was started with --profile-from-start off."""
+    if bench.counted:
+        torch.cuda.profiler.start()
+    yield
+    if bench.counted:
+        torch.cuda.profiler.stop()
+
+
 def _one(bench, problem: Problem, candidate: Candidate, built, data, expected) -> dict:
     if isinstance(built, CompileFailure):
         return {"failure": built.message[:400]}
     runner = PlanRunner(candidate, built, "cuda:0")
     args = [data[name] for name in problem.program.parameters]
-    outputs = dict(zip(problem.program.returns, runner(args, {}), strict=True))
-    torch.cuda.synchronize()
+    with counted(bench):
+        outputs = dict(zip(problem.program.returns, runner(args, {}), strict=True))
+        torch.cuda.synchronize()
     error = expected.worst_error(outputs)
     del outputs
     reports = [(r.registers, r.spill_bytes) for r in built.reports] if built.reports else []
@@ -368,6 +229,7 @@ def go_on(options: argparse.Namespace, names: list[str], begin: int, seconds: fl
     """Become another process that measures what is left; the device is free again then."""
     line = [str(options.output), "--round", options.round, "--seconds", f"{max(seconds, 1):.0f}"]
     line += ["--hardware", options.hardware, "--begin", str(begin)]
+    line += ["--counted"] if options.counted else []
     line += ["--settings", str(options.settings)] if options.settings else []
     line += ["--strategies", *options.strategies] if options.strategies else []
     sys.stdout.flush()
@@ -387,6 +249,7 @@ async def main() -> None:
     parser.add_argument("--hardware", default="H200")
     parser.add_argument("--only", nargs="*", default=[], help="problems")
     parser.add_argument("--strategies", nargs="*", default=[], help="parts of their names")
+    parser.add_argument("--counted", action="store_true", help="mark one call for ncu")
     parser.add_argument(
         "--begin", type=int, help="go on with the first problem's candidate of this number"
     )
@@ -395,6 +258,7 @@ async def main() -> None:
     end = time.monotonic() + (options.seconds or chosen.seconds)
     goes_on = options.begin is not None
     bench = Bench(options.output, hardware_profile(options.hardware), goes_on=goes_on)
+    bench.counted = options.counted
     BANDWIDTH["gb_s"] = bench.copy_gb_s()
     print(f"{torch.cuda.get_device_name()}: copy {BANDWIDTH['gb_s']:.0f} GB/s")
     names, words = options.only or chosen.problems, options.strategies or chosen.strategies

@@ -21,6 +21,7 @@ class Bench:
 
     def __init__(self, path: Path, hardware: Hardware, *, goes_on: bool = False):
         self._path, self.hardware = path, hardware
+        self.counted = False
         self._flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
         if not goes_on:
             path.write_text("")

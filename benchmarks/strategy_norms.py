@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from strategy_calls import called
 from strategy_loops import Problem, Writer, rowwise
 
 
@@ -118,4 +119,19 @@ def rms_norm() -> Problem:
         lambda d: (lambda x: x / torch.sqrt(torch.mean(x**2, 1, keepdim=True) + 1e-5))(
             d["x"].view(n, c, s)
         ),
+    )
+
+
+def l1_norm() -> Problem:
+    """Rows of an odd length over the mean of their sizes: no vector is aligned."""
+    return called("l1_norm", lambda x: x / x.abs().mean(1, keepdim=True), (32768, 65535))
+
+
+def frobenius_norm() -> Problem:
+    """Everything over the root of the sum of its squares: one row that fits nowhere."""
+    return called(
+        "frobenius_norm",
+        lambda x: x / torch.linalg.vector_norm(x),
+        (112, 64, 512, 512),
+        apart=False,
     )

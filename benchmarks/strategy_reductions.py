@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from strategy_calls import called
 from strategy_loops import Problem, Writer, rowwise
 
 
@@ -18,6 +19,11 @@ def swish() -> Problem:
         rowwise(4096, 393216, "y", F.silu),
         lambda d: d["x"] * torch.sigmoid(d["x"]),
     )
+
+
+def relu() -> Problem:
+    """The least that a kernel can do: the library is at the floor."""
+    return called("relu", torch.relu, (4096, 393216))
 
 
 def middle(name: str, kind: str, dtype: str, call: Callable) -> Problem:

@@ -1,0 +1,324 @@
+"""What `gpu_strategies.py` measures: problems by name, and rounds that fit one visit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import strategy_norms as norms
+import strategy_reductions as reductions
+import strategy_windows as windows
+import torch
+from strategy_loops import Problem
+
+
+def problems() -> dict[str, Callable[[], Problem]]:
+    """Every problem by name, made when it is its turn."""
+    return {
+        "softmax": norms.softmax,
+        "layer_norm": norms.layer_norm,
+        "group_norm": lambda: norms.group_norm("group_norm", 112, 8, 8, 512 * 512),
+        "group_norm_medium": lambda: norms.group_norm("group_norm_medium", 64, 32, 8, 128 * 128),
+        "instance_norm": norms.instance_norm,
+        "batch_norm": norms.batch_norm,
+        "rms_norm": norms.rms_norm,
+        "sum_middle": lambda: reductions.middle("sum_middle", "sum", "float32", torch.sum),
+        "argmax_middle": lambda: reductions.middle(
+            "argmax_middle", "argmax", "int64", torch.argmax
+        ),
+        "sum_all": reductions.total,
+        "cumsum": reductions.cumulative_sum,
+        "huber": reductions.huber,
+        "cross_entropy": reductions.cross_entropy,
+        "swish": reductions.swish,
+        "relu": reductions.relu,
+        "l1_norm": norms.l1_norm,
+        "frobenius_norm": norms.frobenius_norm,
+        "softmax_short": lambda: norms.softmax(1 << 20, 256),
+        "softmax_medium": lambda: norms.softmax(1 << 15, 16384),
+        "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
+        **windows.PROBLEMS,
+    }
+
+
+@dataclass(frozen=True)
+class Round:
+    """What to measure in one go: problems, words in strategies' names, settings, seconds."""
+
+    problems: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    settings: int = 6
+    seconds: float = 540
+    # (problem, part of a strategy's name, "GROUP=48 BLOCKS=3"): these settings and no others.
+    chosen: tuple[tuple[str, str, str], ...] = ()
+
+
+# What each loop of windows is tried with; its strategies' first settings come first.
+_WINDOWS = (
+    ("window_strips", ""),
+    ("window_lines", ""),
+    ("pointwise_tiles", ""),
+    ("window_strips", "THREADS=128"),
+    ("window_lines", "THREADS=256"),
+    ("window_strips", "VECTOR=2"),
+    ("window_lines", "SPREAD=1"),
+)
+# Outputs that lie far apart, and what was taken for them before: more is asked there.
+_FAR_APART = (
+    ("window_lines", "THREADS=64"),
+    ("window_lines", "WIDTH=64"),
+    ("window_lines", "WIDTH=64 THREADS=256 UNROLL=8"),
+    ("window_lines", "UNROLL=8"),
+    ("window_lines", "LOADS=1"),
+    ("window_strips", "VECTOR=1 THREADS=128"),
+)
+# Of reads one line apart alone no window is made.
+_WINDOWLESS = (
+    ("pointwise_tiles", ""),
+    ("pointwise_tiles", "UNROLL=2"),
+    ("pointwise_persistent", ""),
+)
+
+_TURNED = (
+    ("pointwise_transposed", ""),
+    ("pointwise_tiles", ""),
+    ("pointwise_transposed", "ALONG=128"),
+    ("pointwise_transposed", "THREADS=128"),
+    ("pointwise_transposed", "UNROLL=8"),
+)
+
+
+# What a stream of reads and writes may depend on: bytes under way, cache hints, tile and block.
+_STREAMED = tuple(
+    ("pointwise_tiles", changes)
+    for changes in (
+        "",
+        "STORES=0",
+        "LOADS=1",
+        "LOADS=1 STORES=0",
+        "UNROLL=2",
+        "UNROLL=2 STORES=0",
+        "UNROLL=1",
+        "UNROLL=1 STORES=0",
+        "UNROLL=8 STORES=0",
+        "THREADS=128 STORES=0",
+        "THREADS=128 UNROLL=2 STORES=0",
+        "THREADS=128 UNROLL=1 STORES=0",
+        "THREADS=512 STORES=0",
+        "THREADS=512 UNROLL=2 STORES=0",
+        "THREADS=512 UNROLL=1 STORES=0",
+        "THREADS=1024 UNROLL=1 STORES=0",
+        "THREADS=1024 UNROLL=4 STORES=0",
+        "VECTOR=1 LOADS=1 STORES=0",
+        "VECTOR=2 STORES=0",
+        "THREADS=512 UNROLL=1 STORES=1",
+        "THREADS=1024 UNROLL=1 STORES=1",
+        "",
+    )
+)
+_SPLIT = tuple(
+    ("split_rows", changes)
+    for changes in (
+        "",
+        "STORES=0",
+        "LOADS=0",
+        "LOADS=0 STORES=0",
+        "UNROLL=2",
+        "UNROLL=2 LOADS=0 STORES=0",
+        "UNROLL=8 STORES=0",
+        "THREADS=512 STORES=0",
+        "THREADS=512 UNROLL=2 LOADS=0 STORES=0",
+        "THREADS=1024 STORES=0",
+        "THREADS=128 STORES=0",
+        "SPLITS=1024 STORES=0",
+        "SPLITS=4096 STORES=0",
+        "SPLITS=16384 STORES=0",
+        "SPLITS=65536 STORES=0",
+        "SPLITS=4096 UNROLL=2 LOADS=0 STORES=0",
+    )
+)
+_LONG_ODD_ROWS = (
+    ("block_rows_stream", ""),
+    ("block_rows_stream", "STORES=0"),
+    ("block_rows_stream", "THREADS=512"),
+    ("block_rows_stream", "UNROLL=8"),
+    ("block_rows_stream", "LOADS=0 STORES=0"),
+    ("cluster_rows_stream", ""),
+    ("cluster_rows_stream", "CLUSTER=2"),
+    ("cluster_rows_partly", ""),
+    ("cluster_rows_partly", "CLUSTER=2"),
+    ("cluster_rows_partly", "CLUSTER=4"),
+    ("cluster_rows_partly", "CLUSTER=4 THREADS=512 BLOCKS=2"),
+    ("cluster_rows_partly", "CLUSTER=8 UNROLL=8"),
+    ("cluster_rows_registers", ""),
+    ("cluster_rows_registers", "CLUSTER=2"),
+    ("cluster_rows_registers", "CLUSTER=4"),
+    ("cluster_rows_shared", ""),
+    ("cluster_rows_shared", "CLUSTER=2"),
+    ("wave_rows", ""),
+    ("relay_rows", ""),
+    ("split_rows", ""),
+)
+_COLUMNS = tuple(
+    ("columns_stream", changes)
+    for changes in (
+        "",
+        "LOADS=0",
+        "UNROLL=8",
+        "UNROLL=8 LOADS=0",
+        "TX=64",
+        "TX=128",
+        "TX=32",
+        "TX=256 TY=4",
+        "TY=4",
+        "TY=2 UNROLL=8",
+        "TX=64 TY=16",
+        "TX=128 TY=8",
+        "TX=64 UNROLL=8 LOADS=0",
+    )
+)
+_PARTLY = tuple(
+    f"CLUSTER={cluster} THREADS={threads} BLOCKS={blocks} UNROLL={unroll}"
+    for cluster, threads, blocks, unroll in (
+        (8, 512, 2, 4),
+        (8, 512, 2, 2),
+        (8, 512, 2, 8),
+        (8, 256, 4, 4),
+        (8, 256, 3, 4),
+        (8, 256, 2, 8),
+        (8, 1024, 1, 4),
+        (8, 1024, 1, 2),
+        (16, 512, 2, 4),
+        (4, 512, 2, 4),
+        (4, 256, 4, 4),
+    )
+)
+
+
+# What is worth counting under Nsight Compute, with --counted: bytes that really moved.
+_COUNTED = (
+    ("relu", "pointwise_tiles", ""),
+    ("relu", "pointwise_tiles", "STORES=0"),
+    ("batch_norm", "split_rows", ""),
+    ("batch_norm", "grid_rows_ring", "GROUP=198 BLOCKS=3 UNROLL=2 LAG=0"),
+    ("layer_norm", "split_rows", "THREADS=128"),
+    ("l1_norm", "block_rows_stream", ""),
+    ("l1_norm", "cluster_rows_stream", ""),
+    ("l1_norm", "cluster_rows_partly", "CLUSTER=4"),
+    ("l1_norm", "cluster_rows_registers", "CLUSTER=4"),
+    ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
+    ("group_norm", "grid_rows_ring", "GROUP=88 BLOCKS=2 UNROLL=4 LAG=0"),
+    ("softmax", "partly_online", "CLUSTER=8 THREADS=512 BLOCKS=2"),
+)
+
+
+def _streams() -> tuple[tuple[str, str, str], ...]:
+    lines = {
+        "relu": _STREAMED,
+        "swish": _STREAMED[:10],
+        "sum_middle": _COLUMNS,
+        "batch_norm": _SPLIT,
+        "frobenius_norm": _SPLIT,
+        "l1_norm": _LONG_ODD_ROWS,
+        "instance_norm": tuple(("cluster_rows_partly", each) for each in _PARTLY),
+        "softmax": tuple(
+            ("partly_online", f"{each}{hints}") for each in _PARTLY for hints in ("", " STORES=0")
+        ),
+    }
+    return tuple((name, *one) for name, each in lines.items() for one in each)
+
+
+def _chosen_windows() -> tuple[tuple[str, str, str], ...]:
+    tried = dict.fromkeys(windows.PROBLEMS, _WINDOWS)
+    tried["depthwise_tall"], tried["turned"] = _WINDOWLESS, _TURNED
+    tried["average_pool_2d"] = (*_WINDOWS, *_FAR_APART)
+    return tuple((name, *one) for name, each in tried.items() for one in each)
+
+
+ROUNDS = {
+    "all": Round(),
+    "windows": Round(problems=tuple(windows.PROBLEMS), seconds=75, chosen=_chosen_windows()),
+    "streams": Round(
+        problems=(
+            "relu",
+            "swish",
+            "sum_middle",
+            "batch_norm",
+            "frobenius_norm",
+            "l1_norm",
+            "instance_norm",
+            "softmax",
+            "turned",
+        ),
+        seconds=150,
+        chosen=(*_streams(), *(("turned", *one) for one in _TURNED)),
+    ),
+    "counted": Round(
+        problems=tuple(dict.fromkeys(name for name, *_ in _COUNTED)), seconds=60, chosen=_COUNTED
+    ),
+    "long": Round(
+        problems=(
+            "softmax",
+            "layer_norm",
+            "group_norm",
+            "instance_norm",
+            "batch_norm",
+            "group_norm_medium",
+            "argmax_middle",
+            "sum_middle",
+            "cumsum",
+        ),
+        strategies=("ring", "cluster_rows_stream", "cluster_rows_registers", "wave", "split",
+                    "columns", "scan"),
+        settings=8,
+        seconds=110,
+    ),
+    "long2": Round(
+        problems=("softmax", "layer_norm", "instance_norm", "group_norm", "batch_norm"),
+        seconds=75,
+        chosen=(
+            ("softmax", "partly_online", ""),
+            ("softmax", "partly_online", "BLOCKS=2 UNROLL=8"),
+            ("softmax", "partly_online", "UNROLL=8"),
+            ("softmax", "partly_online", "BLOCKS=4"),
+            ("softmax", "partly_online", "CLUSTER=8 THREADS=512 BLOCKS=2"),
+            ("softmax", "grid_rows_ring_online", ""),
+            ("softmax", "grid_rows_ring_online", "GROUP=32 BLOCKS=2 UNROLL=2 LAG=1"),
+            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=3 UNROLL=2 LAG=1"),
+            ("softmax", "grid_rows_ring_online", "GROUP=48 BLOCKS=4 UNROLL=2 LAG=0"),
+            ("softmax", "grid_rows_ring_online", "GROUP=32 BLOCKS=3 UNROLL=2 LAG=0"),
+            ("softmax", "grid_rows_ring_online", "GROUP=24 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("softmax", "cluster_rows_ring_online", "GROUP=8 BLOCKS=2 UNROLL=4"),
+            ("softmax", "cluster_rows_ring_online", "GROUP=16 BLOCKS=2 UNROLL=2"),
+            ("softmax", "wave_rows_online", "UNROLL=8 BLOCKS=3 TILES=12"),
+            ("softmax", "cluster_rows_stream_online", ""),
+            ("layer_norm", "split_rows", "THREADS=128"),
+            ("layer_norm", "split_rows_together", ""),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512"),
+            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=1024"),
+            ("layer_norm", "split_rows_together", "ROWS=16 SPLITS=512 UNROLL=2"),
+            ("layer_norm", "split_rows_together", "ROWS=4 THREADS=128 SPLITS=512"),
+            ("layer_norm", "split_rows_together", "ROWS=8 VECTOR=2 UNROLL=8 SPLITS=256"),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 LOADS=0"),
+            ("layer_norm", "split_rows_together", "STORES=0"),
+            ("layer_norm", "split_rows_together", "ROWS=8 SPLITS=512 STORES=0"),
+            ("instance_norm", "cluster_rows_partly", ""),
+            ("instance_norm", "cluster_rows_partly", "CLUSTER=8"),
+            ("instance_norm", "cluster_rows_partly", "BLOCKS=2 CLUSTER=16"),
+            ("instance_norm", "grid_rows_ring", ""),
+            ("instance_norm", "grid_rows_ring", "GROUP=32 BLOCKS=3 UNROLL=2 LAG=1"),
+            ("instance_norm", "grid_rows_ring", "GROUP=22 BLOCKS=2 UNROLL=2 LAG=1"),
+            ("instance_norm", "grid_rows_ring", "GROUP=11 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("instance_norm", "cluster_rows_ring", "GROUP=8 BLOCKS=2 UNROLL=4"),
+            ("group_norm", "grid_rows_ring", ""),
+            ("group_norm", "grid_rows_ring", "GROUP=88 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("group_norm", "grid_rows_ring", "GROUP=128 BLOCKS=4 UNROLL=2 LAG=0"),
+            ("group_norm", "grid_rows_ring", "GROUP=99 BLOCKS=3 UNROLL=2 LAG=0"),
+            ("batch_norm", "grid_rows_ring", ""),
+            ("batch_norm", "grid_rows_ring", "GROUP=66 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=132 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=4 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=198 BLOCKS=3 UNROLL=2 LAG=0"),
+            ("batch_norm", "grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=4 LAG=0 RETAIN=0"),
+            ("batch_norm", "split_rows", "VECTOR=2 UNROLL=8 SPLITS=128 LOADS=0"),
+        ),
+    ),
+}  # fmt: skip
