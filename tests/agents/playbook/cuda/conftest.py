@@ -37,6 +37,7 @@ from agents.playbook.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
 from tools.candidates import parse_kernel, valid_settings
 from tools.nouns import DType, Language
+from tools.profile.code.disassembler import disassemble
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[3] / "tools" / "compile" / "include"
@@ -399,6 +400,16 @@ def check(got: Buffers, wanted: Buffers, loop: Loop) -> None:
         )
 
 
+# A trap, and a memory descriptor in an odd uniform register: ptxas 13.0 writes one where it joins a
+# uniform address and a cache policy, and a device stops there.
+_NEVER_RUNS = re.compile(r"\bBPT\.TRAP\b|[A-Z][A-Z.0-9]+ [^;]*desc\[UR\d*[13579]\][^;]*")
+
+
+async def never_runs(cubin: Path) -> list[str]:
+    """The instructions of a compiled candidate that no device goes beyond."""
+    return _NEVER_RUNS.findall(await disassemble(cubin))
+
+
 @pytest.fixture(scope="session")
 def toolbox() -> SimpleNamespace:
     """What the tests of this folder share."""
@@ -409,6 +420,7 @@ def toolbox() -> SimpleNamespace:
         make_variants=make_variants,
         compile_emulated=compile_emulated,
         Emulated=Emulated,
+        never_runs=never_runs,
     )
 
 

@@ -29,6 +29,10 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
         e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
         b.store("y", b.op("div", e, b.reduce("sum", e)), n=columns, c=1)
         made[f"softmax_{columns}"] = b
+    b = toolbox.Build({"n": 37}, {"c": 65535})
+    x = b.load("x", n=65535, c=1)
+    b.store("y", b.op("div", x, b.reduce("sum", b.op("abs", x))), n=65535, c=1)
+    made["odd_rows_large"] = b
     b = toolbox.Build({"n": 6, "g": 4}, {"c": 4, "s": 65536})
     steps = {"n": 1 << 20, "g": 1 << 18, "c": 65536, "s": 1}
     x = b.load("x", **steps)

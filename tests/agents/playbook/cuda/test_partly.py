@@ -9,6 +9,9 @@ import pytest
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir import Strategy
 from profiles.load import hardware_profile
+from tools.candidates import new_candidate
+from tools.compile import Built, compile_candidate
+from tools.nouns import Language
 
 H200 = hardware_profile("H200")
 NAME = "cluster_rows_partly"
@@ -33,12 +36,21 @@ def residual_norm(build: Any, rows: int, columns: int) -> Any:
     return b
 
 
+def odd_rows(build: Any, rows: int, columns: int) -> Any:
+    """Rows whose elements are copied one by one."""
+    b = build({"n": rows}, {"c": columns})
+    x = b.load("x", n=columns, c=1)
+    b.store("y", b.op("div", x, b.reduce("sum", b.op("abs", x))), n=columns, c=1)
+    return b
+
+
 @pytest.fixture(scope="module")
 def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     """On devices that hold a whole share of a row, some of it, and nothing."""
     made = {
         "softmax": softmax(toolbox.Build, 3, 40004),
         "residual": residual_norm(toolbox.Build, 2, 43012),
+        "odd": odd_rows(toolbox.Build, 2, 40003),
     }
     variants: list[Any] = []
     for kib in (200, 52, 8):
@@ -59,6 +71,26 @@ def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: lis
             toolbox.check(*variant.run(), variant.loop)
         except AssertionError as error:
             raise AssertionError(f"{variant.label}: {error}") from error
+
+
+@pytest.mark.parametrize("settings", [(256, 4, 4, 3), (512, 4, 4, 2), (256, 8, 8, 3)])
+async def test_copies_of_single_elements_are_instructions_that_a_device_knows(
+    toolbox: SimpleNamespace, settings: tuple[int, ...]
+):
+    """An H200 stopped at these with "an illegal instruction was encountered"."""
+    loop = odd_rows(toolbox.Build, 32768, 65535).loop("odd")
+    (strategy,) = (s for s in CudaEmitter().strategies(loop, H200) if s.name == NAME)
+    emitted = CudaEmitter().emit(loop, strategy, "k", H200)
+    names = ("K_THREADS", "K_CLUSTER", "K_UNROLL", "K_BLOCKS")
+    values = dict(zip(names, settings, strict=True))
+    defines = [f"#define {name} {value}" for name, value in values.items()]
+    lines = [line for line in emitted.source.splitlines() if not line.startswith("// ")]
+    lines = [*defines, "#define K_VECTOR 1", "#define K_LOADS 1", "#define K_STORES 1", *lines]
+    source = CudaEmitter().header() + "\n".join(lines)
+    candidate = new_candidate(Language.CUDA, source, "def forward(x):\n    return x\n")
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+    assert not await toolbox.never_runs(built.artifact)
 
 
 def promised(toolbox: SimpleNamespace, rows: int, columns: int) -> Strategy:

@@ -62,8 +62,8 @@ def test_every_strategy_keeps_the_contract(builds: dict[str, Any]):
         ("extremes", "sm_90a", "H200"),
     ],
 )
-async def test_every_strategy_compiles_without_spills(
-    builds: dict[str, Any], name: str, architecture: str, hardware: str
+async def test_every_strategy_compiles_to_code_without_spills_or_traps(
+    toolbox: SimpleNamespace, builds: dict[str, Any], name: str, architecture: str, hardware: str
 ):
     loop, device = builds[name].loop(name), hardware_profile(hardware)
     for strategy in EMITTER.strategies(loop, device):
@@ -71,6 +71,7 @@ async def test_every_strategy_compiles_without_spills(
         built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
         assert not isinstance(built, CompileFailure), f"{strategy.name}: {built}"
         assert all((r.spill_bytes or 0) <= 16 for r in built.reports), strategy.name
+        assert not await toolbox.never_runs(built.artifact), strategy.name
 
 
 def test_clusters_are_offered_only_where_they_exist(builds: dict[str, Any]):
