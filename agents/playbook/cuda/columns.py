@@ -83,7 +83,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     else:
         tunables.add("TY", _heights(case)).add("UNROLL", (4, 2, 8, 1))
     _limits(case, tunables)
-    tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
+    tunables.add("LOADS", (0, 1)).add("STORES", (1, 0))
     source = render(
         "columns",
         title=_TITLES[name],
@@ -112,7 +112,7 @@ def _emit_split(case: Case, prefix: str) -> Emitted:
     _shape(case, tunables)
     tunables.add("TY", _heights(case)).add("UNROLL", (4, 2, 8, 1)).add("SPLITS", _splits(case))
     _limits(case, tunables)
-    tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
+    tunables.add("LOADS", (0, 1)).add("STORES", (1, 0))
     source = render(
         "columns_split",
         title=_TITLES[SPLIT],
@@ -130,7 +130,7 @@ def _emit_split(case: Case, prefix: str) -> Emitted:
     arguments = [*buffer_arguments(nest), *partial_arguments(kernels, prefix)]
     text, plan = complete(source, arguments, launches)
     count = tunables.named(f"{nest.rows} * {{SPLITS}}")
-    lines = allocations(kernels, prefix, count, tiles)
+    lines = allocations(kernels, prefix, count, tiles if kernels[-1].finishes else "")
     return Emitted(source=text, plan=(*lines, *plan))
 
 

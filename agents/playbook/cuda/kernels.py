@@ -59,14 +59,14 @@ def partial_arguments(kernels: Sequence[Kernel], prefix: str) -> list[Argument]:
 
 
 def allocations(kernels: Sequence[Kernel], prefix: str, count: str, counters: str) -> list[str]:
-    """Plan lines for partials (`count` of them a pass) and zeroed counters."""
+    """Plan lines for partials (`count` a pass) and zeroed counters, "" where none are needed."""
     lines = [
         f"{prefix}_parts{kernel.code.number} = "
         f'empty((ceil_div({count} * {kernel.code.part_bytes}, 8),), dtype="int64")'
         for kernel in kernels
         if kernel.code.part
     ]
-    if kernels[-1].finishes:
+    if counters:
         lines.append(f'{prefix}_counters = zeros(({counters},), dtype="int32")')
     return lines
 
