@@ -116,6 +116,21 @@ def test_what_cannot_compete_is_not_offered(toolbox: SimpleNamespace):
     assert "split_rows" not in names(norm(toolbox, 1 << 16, 4096))
 
 
+def test_rows_that_are_read_twice_whatever_is_done_are_written_by_small_tiles(
+    toolbox: SimpleNamespace,
+):
+    few = norm(toolbox, 16, 1 << 22)
+    assert names(few)[0] == "split_rows_tiles"
+    text = EMITTER.emit(few, EMITTER.strategies(few, H200)[0], "k", H200)
+    first, last = [line for line in text.plan if line.startswith("launch")]
+    assert "16 * K_SPLITS," in first
+    assert "16 * ceil_div(4194304, K_THREADS * K_VECTOR * K_DEPTH)" in last
+
+
+def test_a_loop_that_writes_nothing_along_its_rows_has_no_tiles_to_write(builds: dict[str, Any]):
+    assert "split_rows_tiles" not in names(builds["huber"].loop("huber"))
+
+
 def test_rows_that_share_a_long_weight_are_split_side_by_side(builds: dict[str, Any]):
     loop = builds["weighted_long"].loop("weighted")
     device = H200.model_copy(update={"cache_mib": 1.0})
