@@ -1,4 +1,4 @@
-"""Searches that were recorded on an H200 decide the same again, but where the playbook has grown."""
+"""Searches recorded on an H200 decide the same again, but where the playbook has grown."""
 
 import zipfile
 from pathlib import Path
