@@ -4,6 +4,7 @@ The shares of bandwidth were measured on one H200 (benchmarks/results/h200/strat
 ledger corrects them as soon as a search has measured something of their kind.
 """
 
+from agents.playbook.cuda.access import narrowed
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.row_shapes import (
     BLOCK_REGISTERS,
@@ -70,6 +71,14 @@ _BASE = {
     CLUSTER_SHARED: 0.68,
     CLUSTER_STREAM: 0.85,
 }
+# What is left of them where a row is walked in accesses of 4 bytes (rows of 65535 floats on one
+# H200): a walk again and again has few bytes under way, while registers take all of a row at once.
+_NARROW = {
+    BLOCK_STREAM: 0.66,
+    CLUSTER_STREAM: 0.74,
+    CLUSTER_REGISTERS: 0.97,
+    CLUSTER_SHARED: 0.99,
+}
 
 
 def _efficiency(case: Case, name: str) -> float:
@@ -89,4 +98,6 @@ def _efficiency(case: Case, name: str) -> float:
         # Few rows fit a multiprocessor, so loading and computing take turns.
         base -= 0.04 if columns * case.row_words <= 16384 else 0.12
     base -= 0.01 * len(case.schedule.passes)
+    if len(case.schedule.passes) > 1:
+        base *= narrowed(case, _NARROW.get(name, 1.0))
     return round(base * max(filled, 0.02), 3)

@@ -1,5 +1,6 @@
 """The tunables of a row strategy: their values, the measured best guess first."""
 
+from agents.playbook.cuda.access import access_bytes
 from agents.playbook.cuda.case import (
     BLOCK_WORDS,
     KIB,
@@ -18,6 +19,11 @@ from agents.playbook.cuda.row_shapes import LONG_ROW_BYTES, SERIAL, SHAPES, Shap
 _MOST_THREADS = 1024
 # Words of one position of a row from which on a vector of positions is a matter of registers.
 _WIDE_WORDS = 4
+# Bytes that a thread of a block should ask for before it uses the first of them.
+_UNDER_WAY_BYTES = 64
+# Of a row in the registers of a cluster: with more words a thread, two blocks of the most threads
+# that a block has by default do not fit a multiprocessor.
+_FEW_WORDS, _REGISTER_THREADS = 32, 512
 
 
 def tunables_of(case: Case, name: str, prefix: str) -> Tunables | None:
@@ -55,7 +61,8 @@ def _stream_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
         # One row at a time on each multiprocessor: the fewer there are, the more stay in the L2.
         sizes = first(_MOST_THREADS, sizes)
     tunables.add("THREADS", sizes).add("VECTOR", case.along_rows.widths)
-    return _hints(tunables.add("UNROLL", (4, 2, 8, 1)), again=again)
+    unroll = min(8, _UNDER_WAY_BYTES // access_bytes(case))
+    return _hints(tunables.add("UNROLL", first(unroll, [4, 2, 8, 1])), again=again)
 
 
 def _hopeless(case: Case) -> bool:
@@ -90,7 +97,7 @@ def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
 
 def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
     columns, words = case.nest.columns, case.row_words
-    clusters = case.cluster_sizes if shape.group == "cluster" else (1,)
+    clusters = _register_clusters(case) if shape.group == "cluster" else [1]
     share = -(-columns * words // max(clusters))
     if share > BLOCK_WORDS or (shape.group == "cluster" and columns < 8192):
         return None
@@ -110,6 +117,15 @@ def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None
     held = f"({columns} + {step} - 1) // {step} * {{VECTOR}} * {words}"
     tunables.require(f"{held} <= min({ROW_WORDS}, {REGISTERS} // {{THREADS}} - {OTHER_WORDS})")
     return _hints(tunables, again=False)
+
+
+def _register_clusters(case: Case) -> list[int]:
+    """Cluster sizes, first the smallest that leaves a thread few words of the row."""
+    held = case.nest.columns * case.row_words
+    few = [n for n in case.cluster_sizes if held <= n * _REGISTER_THREADS * _FEW_WORDS]
+    best = min(few, default=case.cluster_sizes[0])
+    # More than the first of them is more than every device can place well.
+    return first(min(best, case.cluster_sizes[0]), list(case.cluster_sizes))
 
 
 def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:

@@ -111,6 +111,20 @@ def test_long_rows_prefer_clusters_that_leave_them_in_the_cache(toolbox: SimpleN
     assert names(norm(toolbox, 2048, 1 << 17))[0] == "cluster_rows_stream"
 
 
+def test_rows_that_chip_and_cache_hold_together_prefer_clusters_that_keep_a_part(
+    toolbox: SimpleNamespace,
+):
+    assert names(norm(toolbox, 7168, 1 << 18))[0] == "cluster_rows_partly"
+
+
+def test_long_rows_that_only_narrow_accesses_can_read_are_read_once(toolbox: SimpleNamespace):
+    found = EMITTER.strategies(norm(toolbox, 1 << 15, (1 << 16) - 1), H200)
+    assert found[0].memory == "row in registers"
+    narrow = next(one for one in found if one.name == "block_rows_stream").efficiency
+    wide = EMITTER.strategies(norm(toolbox, 1 << 15, 1 << 16), H200)
+    assert narrow < next(one for one in wide if one.name == "block_rows_stream").efficiency
+
+
 def test_what_cannot_compete_is_not_offered(toolbox: SimpleNamespace):
     assert "block_rows_stream" not in names(norm(toolbox, 4, 1 << 22))
     assert "split_rows" not in names(norm(toolbox, 1 << 16, 4096))
