@@ -1,17 +1,24 @@
 """What torch.compile makes is made once, where no candidate can write, and found by the others."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from profiles.load import hardware_profile
+from profiles.load import Hardware, hardware_profile
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.local.baselines import KnownBaselines
-from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.builder import Builder, Making
 from tools.evaluate.local.workshop import Workshop
-from tools.evaluate.messages import CeilingsRequest, RehearseRequest
+from tools.evaluate.messages import (
+    BaselineMeasured,
+    BaselineRequest,
+    CeilingsRequest,
+    RehearseRequest,
+    Reply,
+)
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.process.spares import Spares
@@ -197,6 +204,49 @@ async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_l
     assert len(graphs(built / "compile" / "inductor")) == 1, "it was compiled once"
     (own,) = executor.scratch.glob("evaluate/*/inductor")
     assert graphs(built / "compile" / "inductor") <= graphs(own)
+
+
+async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_without_it(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = hardware_profile("h200")
+    shop = Workshop(device, tmp_path, seed=0, rules=Rules(), lease=None, spares=None)
+    builder = Builder(shop)
+    asked: list[tuple[str, bool]] = []
+    dying = 'Current thread 0x1 (most recent call first):\n  File "/a/b/launch.py", line 7 in run\n'
+
+    async def built(task: Task, name: str, readable: tuple[Path, ...]) -> Making:
+        (builder.place(task) / name).mkdir(parents=True)
+        return Making(seconds=1.0)
+
+    async def answered(
+        task: Task, request: BaselineRequest, limit_s: float, readable: tuple[Path, ...]
+    ) -> Reply | Ended:
+        asked.append((request.name, bool(request.compiled)))
+        if request.compiled or request.name == "graph":
+            return Ended(how="exited", status=-signal.SIGSEGV, stage=None, output=dying)
+        made = Measurement(
+            median_ms=1.0, p10_ms=1.0, p90_ms=1.0, samples_ms=(1.0,),
+            conditions=Conditions(device="gpu", l2_flushed=True, input_sets=1),
+        )  # fmt: skip
+        return Reply(
+            answer=BaselineMeasured(baseline=Baseline(name=request.name, measurement=made))
+        )
+
+    async def known() -> Hardware:
+        return device
+
+    monkeypatch.setattr(shop, "hardware", known)
+    monkeypatch.setattr(builder, "build", built)
+    monkeypatch.setattr(shop, "ask", answered)
+    found = await KnownBaselines(shop, builder).measured(rows, eager_only=False)
+    assert isinstance(found, Baselines)
+    compiled, graph = found.named("compile"), found.named("graph")
+    assert compiled is not None and compiled.measurement is not None  # noqa: PT018
+    assert asked == [("eager", False), ("compile", True), ("compile", False), ("graph", False)]
+    assert builder.lying(rows) == ()
+    assert graph is not None
+    assert graph.failure == "graph ended with a segmentation fault (b/launch.py:7 in run)"
 
 
 async def test_a_device_whose_ceilings_cannot_be_measured_is_asked_once_whoever_holds_the_lease(

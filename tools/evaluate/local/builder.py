@@ -43,6 +43,7 @@ class Builder:
         self._readers: dict[str, WorkerProcess] = {}
         self._made: dict[tuple[str, str], Making] = {}
         self._begun: dict[str, asyncio.Task[None]] = {}
+        self._discarded: set[str] = set()
 
     async def adopt(self, path: str, reader: WorkerProcess) -> None:
         """Keep the process that read a file, which nothing but that file has run in."""
@@ -85,7 +86,17 @@ class Builder:
 
     def lying(self, task: Task) -> tuple[Path, ...]:
         """The folders with what was built for a task."""
-        return tuple(sorted((self._shop.keeper.built / _digest(task)).glob("*")))
+        if _digest(task) in self._discarded:
+            return ()
+        return tuple(sorted(self.place(task).glob("*")))
+
+    def place(self, task: Task) -> Path:
+        """The folder that holds what is built for a task, a folder for each baseline."""
+        return self._shop.keeper.built / _digest(task)
+
+    def discard(self, task: Task) -> None:
+        """Let nobody take over what was built for a task: a process was lost over it."""
+        self._discarded.add(_digest(task))
 
     async def aclose(self) -> None:
         """End the processes that wait."""
@@ -139,7 +150,7 @@ class Builder:
             return Making(ended=f"{name} {reply.words}")
         shop.note(task.path, *reply.phases)
         if isinstance(reply.answer, BuiltElsewhere):
-            _move(worker.scratch, shop.keeper.built / _digest(task) / name)
+            _move(worker.scratch, self.place(task) / name)
         return Making(seconds=_seconds(reply))
 
 

@@ -1,5 +1,6 @@
 """How a worker came to its end, in words that a person or a coder can act on."""
 
+import re
 import signal
 from typing import Literal
 
@@ -14,6 +15,12 @@ _WORDS = {
     signal.SIGILL: "an illegal instruction",
     signal.SIGKILL: "being killed (most likely for want of memory)",
 }
+# What a dying process's traceback begins with, and its innermost frame: the last two parts of the
+# file's path, the line and the function.
+_FATAL = re.compile(
+    r"\(most recent call first\):\s*"
+    r'File "(?:[^"\n]*/)?(?P<file>[^"/\n]+/[^"/\n]+)", line (?P<line>\d+) in (?P<name>\w+)'
+)
 
 
 class Ended(Value):
@@ -38,6 +45,12 @@ class Ended(Value):
         if self.status is None or self.status >= 0:
             return None
         return signal.Signals(-self.status)
+
+    @property
+    def place(self) -> str:
+        """Where Python was when a signal ended it, by its own last words; "" where unknown."""
+        found = _FATAL.search(self.output) if self.signal is not None else None
+        return f"{found['file']}:{found['line']} in {found['name']}" if found else ""
 
     @property
     def words(self) -> str:
