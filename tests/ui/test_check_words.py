@@ -33,6 +33,7 @@ def test_machines_read_all_of_it():
     told = json.loads(result_of(EVALUATION, Baselines(items=())).model_dump_json())
     assert (told["outcome"], told["noise"]) == ("not distinguishable", 0.05)
     assert (told["apart"], told["effective_bits"]) == ("computes in tf32", 10.9)
+    assert told["conditions"]["input_sets"] == 3
     assert told["shapes"] == "this shape only: wrong on one row"
     assert told["modes"][0]["mode"] == "server"
     assert "candidate_samples_ms" not in told["modes"][0]

@@ -53,6 +53,8 @@ def timed(evaluation: Evaluation) -> tuple[Row, ...]:
         rows.append(("set-up", words))
     if evaluation.clocks is not None:
         rows.append(("clocks", clock_words(evaluation.clocks)))
+        if notes := next((item.conditions.notes for item in evaluation.comparisons), ()):
+            rows.append(("timed by", "; ".join(notes)))
     if noise := max((item.noise for item in evaluation.comparisons), default=0.0):
         words = f"a baseline against itself was off by {noise:.2%}; less than that is no difference"
         rows.append(("noise", words))

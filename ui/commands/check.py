@@ -15,6 +15,7 @@ from tools.nouns import (
     Baselines,
     Candidate,
     Clocks,
+    Conditions,
     Evaluation,
     Isolation,
     Measurement,
@@ -34,7 +35,7 @@ from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.complaints import Complaint, allowed_precisions, existing_file, refused
 from ui.words import VERDICT, one_line, plain
 
-LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise")
+LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise", "timed by")
 
 
 class ModeFigures(Value):
@@ -66,8 +67,9 @@ class ModeFigures(Value):
 class CheckResult(Value):
     """What `check --json` prints. Times in milliseconds, ratios as reference over candidate.
 
-    `outcome` is what may be said beside the hardest baseline, given `noise`; `apart` is "" for a
-    candidate that is ranked with those of the task's own precision; `modes` are without samples.
+    `outcome` is what may be said beside the hardest baseline, given `noise` and timed under
+    `conditions`; `apart` is "" for a candidate that is ranked with those of the task's own
+    precision; `modes` are without samples.
     """
 
     verdict: str
@@ -87,6 +89,7 @@ class CheckResult(Value):
     ci95: tuple[float, float] | None
     outcome: Outcome | None
     noise: float | None
+    conditions: Conditions | None
     modes: tuple[ModeFigures, ...]
     launch_ms: float | None
     prepare_ms: float | None
@@ -191,6 +194,7 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
         outcome=hardest.outcome if hardest else None,
         noise=hardest.noise if hardest else None,
+        conditions=hardest.conditions if hardest else None,
         modes=tuple(map(ModeFigures.of, evaluation.modes)),
         launch_ms=evaluation.launch_ms,
         prepare_ms=evaluation.prepare_ms,

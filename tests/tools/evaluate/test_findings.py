@@ -76,3 +76,15 @@ def test_clocks_and_walls_and_gaps_are_there():
     assert ("not verified", "b") in every
     assert dict(every)["isolation"] == "not isolated"
     assert "summed work 1.8 ms" in dict(every)["clocks"]
+    assert "timed by" not in dict(every)  # it was not
+
+
+def test_how_foreign_calls_were_timed_is_said():
+    clocks = Clocks(wall_ms=2.0, own_ms=1.9, work_ms=1.8, protocol_ms=0.1)
+    beside = comparison()
+    noted = beside.conditions.model_copy(update={"notes": ("our clock", "threads sleep")})
+    beside = beside.model_copy(update={"conditions": noted})
+    found = Verification(verdict=Verdict.CORRECT, reason="")
+    assert (
+        rows(found, clocks=clocks, comparisons=(beside,))["timed by"] == "our clock; threads sleep"
+    )

@@ -25,6 +25,7 @@ from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Clocks, Comparison, Evaluation, Measurement, Verdict
 
 _PROTOCOL = "the judge's own wall clock around calls in another process"
+_WAITING = "threads of OpenMP that wait sleep, on both sides, so every waking is in the times"
 
 
 class Timing:
@@ -185,6 +186,7 @@ class Timing:
     def _comparison(self, name: str, pairs: Pairs, most: int, duel: Duel) -> Comparison:
         notes = (
             _PROTOCOL,
+            _WAITING,
             f"{most // 2 or 1} to {most} calls in a row; the protocol's "
             f"{duel.readings.protocol_ms:.3g} ms a call are taken off",
             *pairs.notes,

@@ -31,11 +31,6 @@ def get_init_inputs():
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def threads_as_users_have_them(spinning_threads: None) -> None:
-    """What is accused here of working at the wrong time must not be waiting in a friendlier way."""
-
-
 @pytest.fixture(scope="module")
 def task(tmp_path_factory) -> Task:
     folder = tmp_path_factory.mktemp("task")

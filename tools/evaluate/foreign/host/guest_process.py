@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tools.evaluate.foreign.host.books import Books, books
+from tools.evaluate.foreign.host.threads import ASLEEP
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.memory import machine_bytes
@@ -39,8 +40,11 @@ class GuestProcess:
     async def start(cls, scratch: Path, rules: Rules, device: str) -> "GuestProcess":
         """Start a guest behind the wall, in a folder of its own; it waits for its memory."""
         ours, theirs = socket.socketpair()
-        environment = worker_environment(scratch)
-        environment["TORCH_EXTENSIONS_DIR"] = str(scratch / "extensions")
+        environment = {
+            **worker_environment(scratch),
+            **ASLEEP,
+            "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
+        }
         try:
             walled = await start_walled(
                 Enclosure(

@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.host.guests import Guests
+from tools.evaluate.foreign.host.threads import ASLEEP
 from tools.evaluate.foreign.host.usher import Usher
 from tools.evaluate.process.worker import WorkerProcess
 from tools.evaluate.rules import Rules
-
-# Threads of OpenMP spin for 4 ms after their work (libgomp, seen on two processors). A judge's have
-# just written inputs and caches when the clock starts, and would take a processor from the guest.
-_ASLEEP = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 
 
 class Judge(NamedTuple):
@@ -104,7 +101,7 @@ class Judges:
                 (usher.descriptor,),
                 device=self._device,
                 readable=readable,
-                settings=_ASLEEP,
+                settings=ASLEEP,
             )
         except BaseException:
             await usher.aclose()
