@@ -210,6 +210,69 @@ _COUNTED = (
 )
 
 
+# First choices of row strategies since they were set, and what is beside each: hints, ends of rows
+# that are peeled (VECTOR=1: not), rows that a cluster holds whole, groups that were never timed.
+_ROWS = {
+    "l1_norm": (
+        ("block_rows_stream", ""),
+        ("block_rows_stream", "LOADS=0"),
+        ("block_rows_stream", "UNROLL=2"),
+        ("block_rows_stream", "THREADS=512"),
+        ("block_rows_stream", "VECTOR=2 UNROLL=8"),
+        ("block_rows_stream", "VECTOR=1 UNROLL=8"),
+        ("block_rows_stream", "VECTOR=1 UNROLL=8 LOADS=0"),
+        ("cluster_rows_stream", ""),
+        ("cluster_rows_stream", "LOADS=0"),
+        ("cluster_rows_stream", "CLUSTER=2"),
+        ("cluster_rows_registers", ""),
+        ("cluster_rows_registers", "THREADS=512"),
+        ("cluster_rows_registers", "CLUSTER=2 THREADS=512"),
+        ("cluster_rows_registers", "VECTOR=1 THREADS=512"),
+        ("cluster_rows_partly", ""),
+        ("cluster_rows_partly", "CLUSTER=8"),
+        ("cluster_rows_partly", "THREADS=256 BLOCKS=3"),
+    ),
+    "softmax": (
+        ("partly_online", ""),
+        ("partly_online", "LOADS=0"),
+        ("cluster_rows_stream_online", "LOADS=0"),
+        ("grid_rows_ring_online", ""),
+        ("grid_rows_ring_online", "UNROLL=2"),
+    ),
+    "instance_norm": (
+        ("cluster_rows_partly", ""),
+        ("cluster_rows_partly", "LOADS=0"),
+        ("cluster_rows_stream", ""),
+        ("cluster_rows_stream", "LOADS=0"),
+        ("grid_rows_ring", ""),
+        ("grid_rows_ring", "GROUP=11"),
+    ),
+    "group_norm": (
+        ("grid_rows_ring", ""),
+        ("grid_rows_ring", "UNROLL=2"),
+        ("grid_rows_ring", "GROUP=132 BLOCKS=3 UNROLL=2"),
+        ("grid_rows_ring", "GROUP=66 UNROLL=2"),
+        ("cluster_rows_partly", ""),
+        ("cluster_rows_partly", "CLUSTER=16"),
+    ),
+    "group_norm_medium": (
+        ("cluster_rows_stream", ""),
+        ("cluster_rows_stream", "LOADS=0"),
+        ("cluster_rows_partly", ""),
+        ("cluster_rows_partly", "CLUSTER=4"),
+        ("cluster_rows_partly", "THREADS=256 BLOCKS=3"),
+        ("cluster_rows_registers", ""),
+        ("cluster_rows_registers", "THREADS=512"),
+        ("grid_rows_ring", ""),
+    ),
+    "batch_norm": (
+        ("grid_rows_ring", ""),
+        ("grid_rows_ring", "GROUP=198 BLOCKS=3 UNROLL=2"),
+        ("grid_rows_ring", "GROUP=264 BLOCKS=2 UNROLL=2"),
+    ),
+}
+
+
 def _streams() -> tuple[tuple[str, str, str], ...]:
     lines = {
         "relu": _STREAMED,
@@ -250,6 +313,11 @@ ROUNDS = {
         ),
         seconds=150,
         chosen=(*_streams(), *(("turned", *one) for one in _TURNED)),
+    ),
+    "rows": Round(
+        problems=tuple(_ROWS),
+        seconds=40,
+        chosen=tuple((name, *one) for name, each in _ROWS.items() for one in each),
     ),
     "counted": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in _COUNTED)), seconds=60, chosen=_COUNTED

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import prod
 
 from agents.playbook.cuda.nest import Nest, nest_of
+from agents.playbook.cuda.peeling import peeled_of
 from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
 from agents.playbook.cuda.stencil import Stencil, stencil_of
 from agents.playbook.cuda.vectors import Vectors, vectors_of
@@ -58,6 +59,11 @@ class Case:
     def along_rows(self) -> Vectors:
         """Vectors along the last walked axis."""
         return vectors_of(self.nest, "walked")
+
+    @cached_property
+    def peeled_rows(self) -> Vectors | None:
+        """Wider vectors along the last walked axis, where each row's ends are peeled off."""
+        return peeled_of(self.nest, self.along_rows)
 
     @cached_property
     def along_columns(self) -> Vectors:

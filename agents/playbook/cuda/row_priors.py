@@ -18,7 +18,7 @@ from agents.playbook.cuda.row_shapes import (
     SHAPES,
     WARP,
 )
-from agents.playbook.cuda.row_tunables import streaming_clusters
+from agents.playbook.cuda.row_tunables import streaming_clusters, vectors_of_rows
 from agents.playbook.ir import Strategy
 
 
@@ -79,6 +79,8 @@ _NARROW = {
     CLUSTER_REGISTERS: 0.97,
     CLUSTER_SHARED: 0.99,
 }
+# What is left where the ends of rows are peeled so that accesses are wide: not measured.
+_PEELED = 0.95
 
 
 def _efficiency(case: Case, name: str) -> float:
@@ -98,6 +100,9 @@ def _efficiency(case: Case, name: str) -> float:
         # Few rows fit a multiprocessor, so loading and computing take turns.
         base -= 0.04 if columns * case.row_words <= 16384 else 0.12
     base -= 0.01 * len(case.schedule.passes)
+    vectors = vectors_of_rows(case, name)
     if len(case.schedule.passes) > 1:
-        base *= narrowed(case, _NARROW.get(name, 1.0))
+        base *= narrowed(case, _NARROW.get(name, 1.0), vectors)
+    if vectors is not case.along_rows and vectors.widths[0] > 1:
+        base *= _PEELED
     return round(base * max(filled, 0.02), 3)

@@ -1,5 +1,7 @@
 """The tunables of a row strategy: their values, the measured best guess first."""
 
+from dataclasses import replace
+
 from agents.playbook.cuda.access import access_bytes
 from agents.playbook.cuda.case import (
     BLOCK_WORDS,
@@ -14,7 +16,14 @@ from agents.playbook.cuda.case import (
 )
 from agents.playbook.cuda.keeping import kept_bytes, shared_text
 from agents.playbook.cuda.rendering import Tunables
-from agents.playbook.cuda.row_shapes import LONG_ROW_BYTES, SERIAL, SHAPES, Shape
+from agents.playbook.cuda.row_shapes import (
+    BLOCK_REGISTERS,
+    LONG_ROW_BYTES,
+    SERIAL,
+    SHAPES,
+    Shape,
+)
+from agents.playbook.cuda.vectors import Vectors
 
 _MOST_THREADS = 1024
 # Words of one position of a row from which on a vector of positions is a matter of registers.
@@ -35,16 +44,28 @@ def tunables_of(case: Case, name: str, prefix: str) -> Tunables | None:
         tunables = Tunables(prefix).add("THREADS", (64, 32, 128, 256)).add("LANES", (1,))
         tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 16))
         return _hints(tunables, again=False)
+    vectors = vectors_of_rows(case, name)
     if shape.group == "warp":
         return _warp_tunables(case, prefix)
     if shape.keep == "registers":
-        return _register_tunables(case, shape, prefix)
+        return _register_tunables(case, shape, vectors, prefix)
     if shape.keep == "shared":
         return _shared_tunables(case, shape, prefix)
-    return _stream_tunables(case, shape, prefix)
+    return _stream_tunables(case, shape, vectors, prefix)
 
 
-def _stream_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+def vectors_of_rows(case: Case, name: str) -> Vectors:
+    """The vectors that a strategy moves rows in; their ends are peeled where that helps."""
+    shape, peeled = SHAPES[name], case.peeled_rows
+    if peeled is None or name == SERIAL or shape.group == "warp" or shape.keep == "shared":
+        return case.along_rows
+    if name == BLOCK_REGISTERS:
+        # All of a row is asked for at once: narrow accesses were as fast wherever measured.
+        return replace(peeled, widths=tuple(reversed(peeled.widths)))
+    return peeled
+
+
+def _stream_tunables(case: Case, shape: Shape, vectors: Vectors, prefix: str) -> Tunables | None:
     tunables, again = Tunables(prefix), len(case.schedule.passes) > 1
     if shape.group == "cluster":
         sizes = streaming_clusters(case)
@@ -52,16 +73,16 @@ def _stream_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
             return None
         # Few threads with many loads each: three such blocks share a multiprocessor.
         tunables.add("THREADS", (256, 512, 128, 1024)).add("CLUSTER", sizes)
-        tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (8, 4, 2))
+        tunables.add("VECTOR", vectors.widths).add("UNROLL", (8, 4, 2))
         return _hints(tunables, again=again)
     if _hopeless(case):
         return None
-    sizes = _block_sizes(case, 1)
+    sizes = _block_sizes(case, vectors, 1)
     if case.read_bytes > LONG_ROW_BYTES:
         # One row at a time on each multiprocessor: the fewer there are, the more stay in the L2.
         sizes = first(_MOST_THREADS, sizes)
-    tunables.add("THREADS", sizes).add("VECTOR", case.along_rows.widths)
-    unroll = min(8, _UNDER_WAY_BYTES // access_bytes(case))
+    tunables.add("THREADS", sizes).add("VECTOR", vectors.widths)
+    unroll = min(8, _UNDER_WAY_BYTES // access_bytes(case, vectors))
     return _hints(tunables.add("UNROLL", first(unroll, [4, 2, 8, 1])), again=again)
 
 
@@ -95,7 +116,7 @@ def _warp_tunables(case: Case, prefix: str) -> Tunables | None:
     return _hints(tunables, again=False)
 
 
-def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+def _register_tunables(case: Case, shape: Shape, vectors: Vectors, prefix: str) -> Tunables | None:
     columns, words = case.nest.columns, case.row_words
     clusters = _register_clusters(case) if shape.group == "cluster" else [1]
     share = -(-columns * words // max(clusters))
@@ -105,8 +126,8 @@ def _register_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None
     # A block holds 32 words of a row a thread, so that several rows share a multiprocessor and
     # one loads while another computes; in a cluster 64, as fewer threads meet at its barrier.
     each = 16 if shape.group == "cluster" else 8
-    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, least, clusters[0], each))
-    tunables.add("VECTOR", case.along_rows.widths)
+    sizes = _block_sizes(case, vectors, least, clusters[0], each)
+    tunables = Tunables(prefix).add("THREADS", sizes).add("VECTOR", vectors.widths)
     group = "{THREADS}"
     if shape.group == "cluster":
         tunables.add("CLUSTER", clusters)
@@ -136,7 +157,9 @@ def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
         return None
     if shape.group == "cluster" and case.nest.columns < 8192:
         return None
-    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, 1, max(clusters)))
+    tunables = Tunables(prefix).add(
+        "THREADS", _block_sizes(case, case.along_rows, 1, max(clusters))
+    )
     tunables.add("VECTOR", case.along_rows.widths)
     if shape.group == "cluster":
         tunables.add("CLUSTER", clusters)
@@ -150,8 +173,10 @@ def _hints(tunables: Tunables, *, again: bool) -> Tunables:
     return tunables.add("LOADS", (1, 0) if again else (0, 1)).add("STORES", (1, 0))
 
 
-def _block_sizes(case: Case, least: int, blocks: int = 1, each: int = 4) -> list[int]:
+def _block_sizes(
+    case: Case, vectors: Vectors, least: int, blocks: int = 1, each: int = 4
+) -> list[int]:
     """Threads a block: about `each` vectors a thread, never more than the row has vectors."""
-    vectors = max(32, case.nest.columns // case.along_rows.widths[0] // blocks)
-    sizes = [n for n in powers(32, _MOST_THREADS) if least <= n <= 2 * vectors]
-    return first(min(512, max(32, vectors // each)), sizes or [_MOST_THREADS])
+    share = max(32, case.nest.columns // vectors.widths[0] // blocks)
+    sizes = [n for n in powers(32, _MOST_THREADS) if least <= n <= 2 * share]
+    return first(min(512, max(32, share // each)), sizes or [_MOST_THREADS])

@@ -7,11 +7,12 @@ again for every pass.
 from agents.playbook.cuda.body import Body
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.keeping import offsets, shared_text
+from agents.playbook.cuda.peeling import row_start
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.row_priors import strategy
 from agents.playbook.cuda.row_shapes import NAMES, SERIAL, SHAPES
-from agents.playbook.cuda.row_tunables import tunables_of
+from agents.playbook.cuda.row_tunables import tunables_of, vectors_of_rows
 from agents.playbook.ir import Emitted, Strategy
 
 
@@ -34,7 +35,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     tunables = tunables_of(case, name, prefix)
     if tunables is None:
         raise ValueError(f"{case.loop.name}: {name} does not fit")
-    shape, nest, vectors = SHAPES[name], case.nest, case.along_rows
+    shape, nest, vectors = SHAPES[name], case.nest, vectors_of_rows(case, name)
     keeps = case.keeps(vectors) if shape.keep != "none" else ()
     printer = Printer(nest, vectors)
     schedule = case.schedule_in_order if name == SERIAL else case.schedule
@@ -57,6 +58,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         before=body.before,
         before_stores=body.before_stores,
         passes=body.passes(),
+        # Where rows are peeled, how far the row's start lies from a multiple of 16 bytes.
+        start="" if vectors is case.along_rows else printer.base(row_start(nest, vectors)),
     )
     text, plan = complete(source, buffer_arguments(nest), [_launch(case, name, prefix, tunables)])
     return Emitted(source=text, plan=plan)

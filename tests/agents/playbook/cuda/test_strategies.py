@@ -96,9 +96,9 @@ def test_a_row_too_long_for_the_cache_is_never_promised_one_read(toolbox: Simple
     assert min(strategy.bytes_read_factor for strategy in found) > 1.8
 
 
-def norm(toolbox: SimpleNamespace, rows: int, columns: int) -> Any:
+def norm(toolbox: SimpleNamespace, rows: int, columns: int, apart: int = 0) -> Any:
     b = toolbox.Build({"n": rows}, {"c": columns})
-    x = b.load("x", n=columns, c=1)
+    x = b.load("x", n=apart or columns, c=1)
     b.store("y", b.op("mul", x, b.op("rsqrt", b.reduce("sum", b.op("square", x)))), n=columns, c=1)
     return b.loop("norm")
 
@@ -118,7 +118,8 @@ def test_rows_that_chip_and_cache_hold_together_prefer_clusters_that_keep_a_part
 
 
 def test_long_rows_that_only_narrow_accesses_can_read_are_read_once(toolbox: SimpleNamespace):
-    found = EMITTER.strategies(norm(toolbox, 1 << 15, (1 << 16) - 1), H200)
+    # Where a row is read lies otherwise than where it is written: no vector suits both.
+    found = EMITTER.strategies(norm(toolbox, 1 << 15, (1 << 16) - 1, 1 << 16), H200)
     assert found[0].memory == "row in registers"
     narrow = next(one for one in found if one.name == "block_rows_stream").efficiency
     wide = EMITTER.strategies(norm(toolbox, 1 << 15, 1 << 16), H200)
