@@ -15,7 +15,7 @@ from agents.steering import Steering
 from agents.strategist import Strategist
 from graphs.control import Control
 from graphs.decisions import Decisions, KeptDecisions
-from graphs.events import Event
+from graphs.events import EVENT, BaselinesMeasured, Event
 from graphs.starting import starting_from
 from profiles.load import Hardware, Part, SearchProfile
 from tools.archive import Archive
@@ -93,6 +93,7 @@ class SearchContext:
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
     _profiling_s: float | None = None
+    _comparing_s: float | None = None
 
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
@@ -190,11 +191,20 @@ class SearchContext:
 
     @property
     def searched_s(self) -> float:
-        """Seconds of the budget that are spent; torch.compile's and profilers' are not of it."""
+        """Seconds of the budget that are spent; baselines' and profilers' are not of it."""
         known = self._baselines.items if self._baselines else ()
         if self._profiling_s is None:
             self._profiling_s = self.archive.profiling_s()
-        return self.archive.spent_s() - sum(item.setup_s for item in known) - self._profiling_s
+        if self._comparing_s is None:
+            self._comparing_s = measuring_baselines_s(self.archive)
+        # Runs of earlier versions kept only what building baselines took.
+        comparing_s = max(self._comparing_s, sum(item.setup_s for item in known))
+        return self.archive.spent_s() - comparing_s - self._profiling_s
+
+    def compared(self, seconds: float) -> None:
+        """Count what measuring PyTorch's own ways took, of the run's time."""
+        if self._comparing_s is not None:
+            self._comparing_s += seconds
 
     def profiled(self, seconds: float) -> None:
         """Count what profilers took; they have a budget of their own."""
@@ -219,3 +229,9 @@ class SearchContext:
     def width(self) -> int:
         """How many candidates may be in flight: on a CPU compiling would disturb the timing."""
         return 4 if self.hardware.kind == "cuda" else 1
+
+
+def measuring_baselines_s(archive: Archive) -> float:
+    """Seconds that measuring PyTorch's own ways took in this run so far."""
+    events = (EVENT.validate_json(item.payload) for item in archive.events())
+    return sum(event.seconds for event in events if isinstance(event, BaselinesMeasured))

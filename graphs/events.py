@@ -46,10 +46,15 @@ class RunStarted(_Event):
 
 
 class BaselinesMeasured(_Event):
-    """What PyTorch itself does was timed."""
+    """What PyTorch itself does was timed.
+
+    `seconds` is what that took of the run, which is none of the search's budget; 0 where it was
+    not written down.
+    """
 
     kind: Literal["baselines_measured"] = "baselines_measured"
     baselines: Baselines
+    seconds: float = 0.0
 
 
 class IdeasProposed(_Event):

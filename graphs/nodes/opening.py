@@ -20,13 +20,13 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Time the module as it is; torch.compile takes long and has its turn in `complete`."""
     context, executor = runtime.context, runtime.context.executor
+    before_s = context.archive.spent_s()
     measured = await patiently(context, lambda: executor.baselines(context.task, eager_only=True))
     if isinstance(measured, Refusal):
         return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
     if isinstance(executor, FarExecutor):
         await _meet(context, executor)
-    context.learn(measured)
-    context.emit(BaselinesMeasured(baselines=measured), key="baselines:eager")
+    _learn(context, measured, before_s, "baselines:eager")
     return {}
 
 
@@ -42,8 +42,16 @@ async def _meet(context: SearchContext, far: FarExecutor) -> None:
 
 async def complete(context: SearchContext) -> None:
     """Time the baselines that are still missing, so that precise comparisons can begin."""
+    before_s = context.archive.spent_s()
     with context.at_the_judge():
         measured = await context.executor.baselines(context.task)
     if isinstance(measured, Baselines):
-        context.learn(measured)
-        context.emit(BaselinesMeasured(baselines=measured), key="baselines")
+        _learn(context, measured, before_s, "baselines")
+
+
+def _learn(context: SearchContext, measured: Baselines, before_s: float, key: str) -> None:
+    """Keep what was measured, and what of the run's time that took."""
+    seconds = context.archive.spent_s() - before_s
+    context.compared(seconds)
+    context.learn(measured)
+    context.emit(BaselinesMeasured(baselines=measured, seconds=seconds), key=key)

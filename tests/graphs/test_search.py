@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from graphs.control import Control
-from graphs.events import EVENT, CandidateJudged, Critiqued, Event, IdeasProposed
+from graphs.events import EVENT, BaselinesMeasured, CandidateJudged, Critiqued, Event, IdeasProposed
 from tools.archive import Archive, elites, list_runs
 from tools.nouns import Candidate, Verdict
 from tools.nouns.run import Summary
@@ -156,6 +156,27 @@ async def test_budgets_are_respected(search: Search, toy: ModuleType) -> None:
     hurried = await search(rounds=9, seconds=4.0, executor=slow)
     assert hurried.stopped_because == "the budget of 4 seconds is used up"
     assert hurried.best is not None
+
+
+async def test_what_pytorch_takes_to_be_measured_is_none_of_the_searchs_time(
+    search: Search, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("tools.archive.database.monotonic", lambda: now_s)
+
+    def pass_time(what: str) -> None:
+        nonlocal now_s
+        now_s += 1000.0 if what in ("eager", "compile") else 1.0
+
+    events: list[Event] = []
+    summary = await search(
+        rounds=2, seconds=50.0, executor=toy.ToyExecutor(takes=pass_time), events=events
+    )
+    assert summary.rounds == 2
+    assert summary.stopped_because == "the budget of 2 rounds is used up"
+    assert summary.seconds > 2000
+    measured = [event.seconds for event in events if isinstance(event, BaselinesMeasured)]
+    assert measured == [1000.0, 1000.0]
 
 
 async def test_the_floor_ends_a_search(search: Search) -> None:

@@ -133,6 +133,7 @@ class ToyExecutor:
     eager_ms: float = 2.5
     compile_ms: float | None = 2.0
     pause_s: float = 0.0
+    takes: Callable[[str], None] = lambda what: None
     wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
     log: Path | None = None
     asked: list[tuple[str, Effort]] = field(default_factory=list)
@@ -217,6 +218,7 @@ class ToyExecutor:
                 log.write(f"{what} {effort}\n")
                 log.flush()
                 os.fsync(log.fileno())
+        self.takes(what)
         await asyncio.sleep(self.pause_s)
         if self.hold is not None and len(self.asked) >= self.hold.at:
             self.hold.reached.set()
