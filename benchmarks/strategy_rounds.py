@@ -231,6 +231,7 @@ _ROWS = {
         ("cluster_rows_partly", ""),
         ("cluster_rows_partly", "CLUSTER=8"),
         ("cluster_rows_partly", "THREADS=256 BLOCKS=3"),
+        ("cluster_rows_partly", "VECTOR=1"),
     ),
     "softmax": (
         ("partly_online", ""),

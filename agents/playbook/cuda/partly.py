@@ -11,10 +11,12 @@ from agents.playbook.cuda.body import Body
 from agents.playbook.cuda.case import KIB, REGISTERS, Case, first
 from agents.playbook.cuda.keeping import kept_bytes, offsets
 from agents.playbook.cuda.partials import struct_bytes
+from agents.playbook.cuda.peeling import PEELED, row_start
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.row_tunables import streaming_clusters
 from agents.playbook.cuda.schedule import Kept
+from agents.playbook.cuda.vectors import Vectors
 from agents.playbook.ir import Emitted, Strategy
 
 PARTLY = "cluster_rows_partly"
@@ -74,7 +76,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     if not _fits(case):
         raise ValueError(f"{case.loop.name}: {name} does not fit")
     nest, keeps = case.nest, _keeps(case)
-    printer = Printer(nest, case.along_rows)
+    vectors = _vectors(case)
+    printer = Printer(nest, vectors)
     body = Body(printer, case.schedule, prefix)
     held = Body(printer, case.schedule, prefix, keeps, preloaded=True)
     streamed = body.passes()
@@ -97,6 +100,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         rows=nest.rows,
         columns=nest.columns,
         row_decode=printer.row_decode(),
+        # Where rows are peeled, how far the row's start lies from a multiple of 16 bytes.
+        start="" if vectors is case.along_rows else printer.base(row_start(nest, vectors)),
         before=body.before,
         before_stores=body.before_stores,
     )
@@ -118,15 +123,22 @@ def _fits(case: Case) -> bool:
     )
 
 
+def _vectors(case: Case) -> Vectors:
+    """What moves rows; the ends of those that lie at odd places are peeled."""
+    return case.peeled_rows or case.along_rows
+
+
 def _keeps(case: Case) -> tuple[Kept, ...]:
-    return case.keeps(case.along_rows, loads_only=True)
+    return case.keeps(_vectors(case), loads_only=True)
 
 
 def _widths(case: Case) -> list[int]:
     """Vectors that an asynchronous copy can move: 4, 8 or 16 bytes for every kept load."""
     sizes = [one.bytes_each for one in _keeps(case)]
-    widths = case.along_rows.widths
-    return [width for width in widths if all(width * size in (4, 8, 16) for size in sizes)]
+    widths = _vectors(case).widths
+    fitting = [width for width in widths if all(width * size in (4, 8, 16) for size in sizes)]
+    # Of rows that are peeled, the widest and the narrowest, which peels nothing where it fits.
+    return fitting[:2] if case.peeled_rows is None else fitting[:: max(1, len(fitting) - 1)]
 
 
 def _clusters(case: Case) -> list[int]:
@@ -152,7 +164,7 @@ def _unrolls(case: Case) -> list[int]:
 
 def _tunables(case: Case, prefix: str) -> Tunables:
     tunables = Tunables(prefix).add("THREADS", first(_THREADS, [128, 256, 512]))
-    tunables.add("CLUSTER", _clusters(case)).add("VECTOR", _widths(case)[:2])
+    tunables.add("CLUSTER", _clusters(case)).add("VECTOR", _widths(case))
     tunables.add("UNROLL", _unrolls(case)).add("BLOCKS", first(_BLOCKS, [2, 3, 4]))
     tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
     # Fewer registers a thread than this would spill.
@@ -161,7 +173,7 @@ def _tunables(case: Case, prefix: str) -> Tunables:
 
 def _reserved_bytes(case: Case) -> int:
     """Shared memory of a block that holds none of the row."""
-    printer = Printer(case.nest, case.along_rows)
+    printer = Printer(case.nest, _vectors(case))
     parts = [printer.members(one) for one in case.schedule.reducing]
     # A partial for each of at most 32 warps, and one for the block.
     return _SYSTEM_BYTES + sum(33 * struct_bytes(members) + 16 for members in parts)
@@ -200,7 +212,10 @@ def _share(case: Case) -> tuple[int, int]:
 def _efficiency(case: Case) -> float:
     """The share of bandwidth to expect: rows must fill the device more than once."""
     filled = min(1.0, case.nest.rows * _clusters(case)[0] / (2 * case.multiprocessors * _BLOCKS))
-    base = (_EFFICIENCY - 0.01 * len(case.schedule.passes)) * narrowed(case, _NARROW)
+    vectors = _vectors(case)
+    base = (_EFFICIENCY - 0.01 * len(case.schedule.passes)) * narrowed(case, _NARROW, vectors)
+    if vectors is not case.along_rows:
+        base *= PEELED
     if _share(case)[1] == 0:
         base *= _HELD_WHOLE
     return round(base * max(filled, 0.02), 3)

@@ -6,6 +6,7 @@ ledger corrects them as soon as a search has measured something of their kind.
 
 from agents.playbook.cuda.access import narrowed
 from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.peeling import PEELED
 from agents.playbook.cuda.row_shapes import (
     BLOCK_REGISTERS,
     BLOCK_SHARED,
@@ -79,8 +80,6 @@ _NARROW = {
     CLUSTER_REGISTERS: 0.97,
     CLUSTER_SHARED: 0.99,
 }
-# What is left where the ends of rows are peeled so that accesses are wide: not measured.
-_PEELED = 0.95
 
 
 def _efficiency(case: Case, name: str) -> float:
@@ -104,5 +103,5 @@ def _efficiency(case: Case, name: str) -> float:
     if len(case.schedule.passes) > 1:
         base *= narrowed(case, _NARROW.get(name, 1.0), vectors)
     if vectors is not case.along_rows and vectors.widths[0] > 1:
-        base *= _PEELED
+        base *= PEELED
     return round(base * max(filled, 0.02), 3)

@@ -42,6 +42,15 @@ def weighted(build: Any) -> Any:
     return b
 
 
+def halves(build: Any) -> Any:
+    """Elements that no asynchronous copy can move one by one."""
+    b = build({"n": 2}, {"c": 70001})
+    x = b.load("x", "float16", n=70001, c=1)
+    mean = b.op("div", b.reduce("sum", b.op("abs", x)), b.const(70001.0))
+    b.store("y", b.op("div", x, mean), "float16", n=70001, c=1)
+    return b
+
+
 @pytest.fixture(scope="module")
 def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     """All settings start with the widest vectors."""
@@ -52,10 +61,18 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
         "two": odd(toolbox.Build, 3, 1030),
         "long": odd(toolbox.Build, 2, 40003, between=2),
         "weighted": weighted(toolbox.Build),
+        "halves": halves(toolbox.Build),
     }
     variants: list[Any] = toolbox.make_variants(
         made, device, settings=3, names=(*PEELED, "block_rows_registers")
     )
+    # Devices that hold a part of a share too.
+    for kib in (227, 20):
+        small = device.model_copy(update={"shared_kib_per_block": kib})
+        some = {name: made[name] for name in ("long", "halves")}
+        variants += toolbox.make_variants(
+            some, small, settings=2, names=("cluster_rows_partly",), start=len(variants)
+        )
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("peeled")))
     return variants
 
@@ -64,7 +81,7 @@ def test_they_compute_what_the_loop_says_and_write_nothing_else(
     toolbox: SimpleNamespace, variants: list[Any]
 ):
     wide = {v.strategy.name for v in variants if "VECTOR4" in v.label or "VECTOR8" in v.label}
-    assert wide == {*PEELED, "block_rows_registers"}
+    assert wide == {*PEELED, "block_rows_registers", "cluster_rows_partly"}
     for variant in variants:
         try:
             toolbox.check(*variant.run(), variant.loop)
