@@ -177,3 +177,22 @@ def test_a_fingerprint_sees_one_bit_and_an_exchange(dtype: torch.dtype) -> None:
     assert prints.changed() == (["it"] if different else [])
     tensor[7, 7] = ~tensor[7, 7] if dtype is torch.bool else tensor[7, 7] + 1
     assert prints.changed() == ["it"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.float32])
+def test_a_fingerprint_sees_two_highest_bits_that_change_together(dtype: torch.dtype) -> None:
+    tensor = torch.ones(300_000, dtype=dtype)
+    prints = Fingerprints({"it": tensor})
+    whole = tensor.view(torch.int64 if tensor.element_size() == 8 else torch.int32)
+    for place in (17, 170_000):
+        whole[place] ^= torch.iinfo(whole.dtype).min
+    assert prints.changed() == ["it"]
+
+
+def test_a_fingerprint_sees_parts_that_changed_places() -> None:
+    tensor = torch.randn(1 << 19, generator=torch.Generator().manual_seed(1))
+    prints = Fingerprints({"it": tensor})
+    tensor.copy_(tensor.view(4, -1)[[0, 2, 1, 3]].reshape(-1))  # whole tiles
+    assert prints.changed() == ["it"]
+    tensor.copy_(tensor.view(4, -1)[[0, 2, 1, 3]].reshape(-1))
+    assert prints.changed() == []
