@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.evaluate.judge import reasons
-from tools.evaluate.judge.errors import allclose, apart, distance, wrong_elements
+from tools.evaluate.judge.errors import allclose, apart, distance, distances, wrong_elements
 from tools.evaluate.judge.reasons import placement, wrong_values
 
 CHUNK = 64
@@ -163,3 +163,24 @@ def test_nothing_hides_among_the_largest_numbers_or_those_that_are_none() -> Non
         got[3, 4] = value
         assert not apart(got, own, CHUNK) <= 1.0
         assert not apart(own, got, CHUNK) <= 1.0
+
+
+def test_several_answers_are_told_apart_as_each_one_alone() -> None:
+    got, own, truth = triple()
+    off, holed = got * (1 + 1e-5), got.clone()
+    holed[2, 5] = float("nan")
+    answers = [off, own.new_ones(()).expand(own.shape), holed, got]
+    found = distances(answers, own, truth, CHUNK, 1e-6)
+    alone = [distance(answer.clone(), own, truth, CHUNK, 1e-6) for answer in answers]
+    assert found[:2] + found[3:] == alone[:2] + alone[3:]
+    assert [item.misplaced for item in found] == [0, 0, 1, 0]
+    assert found[2].worst_index == alone[2].worst_index == (2, 5)
+    assert (found[2].norm, found[2].own_norm) == (alone[2].norm, alone[2].own_norm)
+
+
+def test_sizes_beyond_what_a_type_can_square_are_compared_all_the_same() -> None:
+    truth = torch.tensor([1e200, -2e200, 3.0], dtype=torch.float64)
+    found = distance(truth * (1 + 1e-9), truth, truth, CHUNK)
+    assert found.misplaced == 0
+    assert found.ratio > 1e6
+    assert found.worst_index == (1,)

@@ -12,7 +12,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from tools.evaluate.judge.errors import Distance, distance
+from tools.evaluate.judge.errors import Distance, distances
 
 # Times PyTorch's own error. An honest kernel may be off by half as much again (the root of it), by
 # another order of adding alone; what is nearer than this cannot be told from one.
@@ -40,15 +40,13 @@ class Nulls:
         self._same: list[tuple[str, ...]] = []
         for ours, right in zip(own, truth, strict=True):
             tried = dict(_nulls(ours, right, inputs))
-            floating = ours.dtype.is_floating_point
-            self._off.append(
-                {n: distance(t, ours, right, chunk_elements) for n, t in tried.items()}
-                if floating
-                else {}
-            )
-            self._same.append(
-                () if floating else tuple(n for n, t in tried.items() if torch.equal(t, ours))
-            )
+            if ours.dtype.is_floating_point:
+                far = distances(list(tried.values()), ours, right, chunk_elements)
+                self._off.append(dict(zip(tried, far, strict=True)))
+                self._same.append(())
+            else:
+                self._off.append({})
+                self._same.append(tuple(n for n, t in tried.items() if torch.equal(t, ours)))
 
     def bound(self, output: int, yardstick: Distance, usual: float) -> float:
         """How many times the yardstick's own error a candidate may be off by.
@@ -79,10 +77,10 @@ def passing_nulls(
 
 
 def _nulls(own: Tensor, truth: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
-    yield "zeros", torch.zeros_like(own)
-    yield "ones", torch.ones_like(own)
+    yield "zeros", own.new_zeros(()).expand(own.shape)
+    yield "ones", own.new_ones(()).expand(own.shape)
     if own.dtype.is_floating_point and own.numel() > 1:
-        yield "its own mean", torch.full_like(own, float(truth.mean()))
+        yield "its own mean", own.new_full((), float(truth.mean())).expand(own.shape)
     for number, tensor in enumerate(inputs):
         if tensor.shape == own.shape and tensor.dtype == own.dtype:
             yield f"input {number}", tensor
