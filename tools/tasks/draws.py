@@ -158,12 +158,13 @@ def _constant_rows(shape: Shape, dtype: torch.dtype, generator: torch.Generator)
 def _extremes(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Normal values with zeros, tiny and large ones strewn in."""
     values = _normal(shape, dtype, generator)
-    choice = torch.randint(0, 32, shape, generator=generator, device=generator.device)
+    device = generator.device
+    choice = torch.randint(0, 32, shape, generator=generator, device=device, dtype=torch.uint8)
     large = 1e3 if dtype is torch.float16 else 1e4
-    values[choice == 0] *= large
-    values[choice == 1] = 0.0
-    values[choice == 2] *= 1e-30
-    return values
+    # Chosen by what they are, and not by a list of where they are, which takes the device long.
+    values = torch.where(choice == 0, values * large, values)
+    values = torch.where(choice == 2, values * 1e-30, values)
+    return values.masked_fill_(choice == 1, 0.0)
 
 
 def _masked(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -183,10 +184,11 @@ def _short_significand(
     All lose them in the same direction, so that no sum averages the loss away.
     """
     device = generator.device
-    exponent = torch.randint(-3, 0, shape, generator=generator, device=device)
-    sign = 2.0 * torch.randint(0, 2, shape, generator=generator, device=device) - 1.0
     wide = torch.float64 if dtype is torch.float64 else torch.float32
-    return (sign * (1 + 2.0**-9 + 2.0**-12)).to(wide) * torch.exp2(exponent.to(wide))
+    values = torch.empty(shape, dtype=wide, device=device)
+    values.random_(-3, 0, generator=generator).exp2_().mul_(1 + 2.0**-9 + 2.0**-12)
+    sign = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
+    return values.mul_(sign.mul_(2).sub_(1))
 
 
 def _large_scale(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

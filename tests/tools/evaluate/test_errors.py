@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.evaluate.judge import reasons
-from tools.evaluate.judge.errors import allclose, apart, distance, distances, wrong_elements
+from tools.evaluate.judge.errors import (
+    allclose,
+    apart,
+    distance,
+    distances,
+    finite,
+    wrong_elements,
+)
 from tools.evaluate.judge.reasons import placement, wrong_values
 
 CHUNK = 64
@@ -184,3 +191,16 @@ def test_sizes_beyond_what_a_type_can_square_are_compared_all_the_same() -> None
     assert found.misplaced == 0
     assert found.ratio > 1e6
     assert found.worst_index == (1,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_finite_is_what_holds_neither_nan_nor_infinity(dtype: torch.dtype) -> None:
+    largest = torch.full((9, 9), torch.finfo(dtype).max, dtype=dtype)  # the sum is beyond the type
+    assert finite(largest)
+    assert finite(torch.arange(5))
+    for wrong in (float("nan"), float("inf"), -float("inf")):
+        holed = largest.clone()
+        holed[3, 3] = wrong
+        assert not finite(holed)
+        holed[0, 0] = -wrong
+        assert not finite(holed)

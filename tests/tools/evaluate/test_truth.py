@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tools.evaluate.judge import truth as truth_module
 from tools.evaluate.judge.truth import Truth, UnverifiableError
 from tools.evaluate.rules import Rules
 from tools.nouns import Task, TracePolicy
@@ -68,3 +69,38 @@ def test_buffers_that_the_forward_updates_are_part_of_the_truth_and_restored(
     expected = 0.9 * before.double() + 0.1 * args[0].double().mean(0)
     assert torch.allclose(buffers["norm.running_mean"], expected)
     assert torch.equal(reference.weights()["norm.running_mean"], before)
+
+
+def test_a_truth_in_parts_lies_where_it_leaves_them_room(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU that is on the device; here the device that is named has no memory at all."""
+    task, reference, args = setup(write, "torch.softmax(x * self.scale + y, dim=1)")
+    own = reference.forward(args)
+    found = []
+    for room in (3 * own[0].numel() * 8, 3 * own[0].numel() * 8 - 1):
+        monkeypatch.setattr(truth_module, "available_bytes", lambda device, share, r=room: r)
+        truth = Truth(task, reference, "meta", Rules())
+        found.append(truth._chunks(reference.double(), args, own, 2 * room, room))
+    assert [parts[0].device.type for parts in found] == ["meta", "cpu"]
+    assert torch.equal(
+        found[1][0],
+        torch.softmax(args[0].double() * reference.double().module.scale + args[1].double(), dim=1),
+    )
+
+
+@pytest.mark.parametrize("expression", ["self.norm.running_mean", "x", "x[:, 1:]"])
+def test_what_is_written_to_buffers_and_inputs_leaves_the_truth_alone(
+    write: Write, expression: str
+) -> None:
+    task, reference, args = setup(write, f"({expression}, x * self.norm(x) * y)")
+    args = [arg.double() for arg in args]  # nothing to convert: the truth is given these very ones
+    reference = reference.double()
+    own = reference.forward(args)
+    outputs, _ = Truth(task, reference, "cpu", Rules()).outputs(args, own)
+    kept = [output.clone() for output in outputs]
+    for arg in args:
+        arg.zero_()
+    for buffer in reference.weights().values():
+        buffer.zero_()
+    assert all(torch.equal(now, then) for now, then in zip(outputs, kept, strict=True))

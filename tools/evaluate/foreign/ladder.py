@@ -27,11 +27,11 @@ from tools.evaluate.foreign.trials import ForeignTrials, redraw
 from tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
 from tools.evaluate.judge.bench import Bench, Draw, Result
 from tools.evaluate.judge.digits import Digits, probed
+from tools.evaluate.judge.errors import finite
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.harsh import harshest_first
 from tools.evaluate.judge.holdout import tried_on_others
 from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import finite
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.messages import Stage
 from tools.evaluate.seeds import fresh_seed

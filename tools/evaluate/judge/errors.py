@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tools.evaluate.judge.distances import Distance, Walk, chunks, placement
 
-__all__ = ["Distance", "allclose", "apart", "distance", "distances", "wrong_elements"]
+__all__ = ["Distance", "allclose", "apart", "distance", "distances", "finite", "wrong_elements"]
 
 
 def distance(
@@ -82,11 +82,13 @@ def apart(got: Tensor, own: Tensor, chunk_elements: int) -> float:
         total += torch.linalg.vector_norm(o, 1, dtype=torch.float64)
     scale = _scale(float(total) / flat[0].numel(), got.dtype)
     worst = torch.zeros((), dtype=wide, device=got.device)
+    half = torch.full((), scale / 2, dtype=wide, device=got.device)
     for _, (g, o) in chunks(flat, chunk_elements):
-        difference = (g.to(wide) - o.to(wide)).abs_()
-        # Half of it, as the largest numbers have no double. `maximum` keeps a NaN, as `max` does.
-        weight = o.to(wide).abs().mul_(0.5).add_(scale / 2)
-        worst = torch.maximum(worst, difference.div_(weight).max())
+        difference = g.to(wide) - o.to(wide)
+        # Half of it, as the largest numbers have no double. `maximum` and `aminmax` keep a NaN.
+        weight = torch.add(half, o.to(wide).abs(), alpha=0.5)
+        low, high = torch.aminmax(difference.div_(weight))
+        worst = torch.maximum(worst, torch.maximum(-low, high))
     return float(worst) / 2
 
 
@@ -99,12 +101,18 @@ def allclose(got: Tensor, own: Tensor, tolerance: float, chunk_elements: int) ->
         return torch.equal(got, own.to(got.device))
     worst = torch.full((), -float("inf"), dtype=torch.float64, device=got.device)
     for _, (g, o) in chunks((got.reshape(-1), own.reshape(-1)), chunk_elements):
-        excess = (g - o).abs_().sub_(g.abs().mul_(tolerance)).double()
-        same = g == o
-        worst = torch.maximum(
-            worst, torch.where(same, -1.0, excess.nan_to_num(nan=torch.inf)).max()
-        )
-    return float(worst) <= tolerance
+        worst = torch.maximum(worst, _excess(g, o, tolerance).max().double())
+    if not bool(worst.isnan()):
+        return float(worst) <= tolerance
+    return all(
+        bool(((g == o) | (_excess(g, o, tolerance) <= tolerance)).all())
+        for _, (g, o) in chunks((got.reshape(-1), own.reshape(-1)), chunk_elements)
+    )
+
+
+def _excess(got: Tensor, own: Tensor, tolerance: float) -> Tensor:
+    """By how much they are further apart than the relative part allows; NaN where one is one."""
+    return (got - own).abs_().sub_(got.abs().mul_(tolerance))
 
 
 def wrong_elements(
@@ -150,3 +158,12 @@ def _scale(mean: float, dtype: torch.dtype) -> float:
     info = torch.finfo(dtype)
     smallest = 2.0**-24 if dtype == torch.float16 else info.tiny
     return max(mean, smallest / info.eps)
+
+
+def finite(output: Tensor) -> bool:
+    """Whether an output holds neither infinity nor NaN."""
+    if not output.is_floating_point():
+        return True
+    # A sum is finite only if every term is; one that overflows says nothing.
+    total = output.sum(dtype=torch.promote_types(output.dtype, torch.float32))
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(output).all())

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
-from tools.evaluate.judge.errors import apart
+from tools.evaluate.judge.errors import apart, finite
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.fingerprints import Fingerprints, numbered
 from tools.evaluate.judge.memory import refill
@@ -153,7 +153,7 @@ class Inspection:
         chunk = self._bench.chunk_elements
         if all(_same(got, mine, chunk) for got, mine in zip(outputs, own.outputs, strict=True)):
             return
-        if not all(torch.isfinite(t).all() for t in own.outputs if t.is_floating_point()):
+        if not all(map(finite, own.outputs)):
             return
         sentence = Sentence(self._bench)
         right = self._bench.right(arguments, own)

@@ -22,6 +22,7 @@ from tools.compile import Built
 from tools.evaluate.defences import Defence
 from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
 from tools.evaluate.judge.bits import first_difference, same_bits
+from tools.evaluate.judge.errors import finite
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.fingerprints import Fingerprints, numbered
 from tools.evaluate.judge.memory import GuardedMemory, refill
@@ -319,8 +320,3 @@ def _fits(placed: Argument, new: Argument) -> bool:
 
 def _on(argument: Argument, device: str) -> Argument:
     return argument.to(device) if isinstance(argument, Tensor) else argument
-
-
-def finite(output: Tensor) -> bool:
-    """Whether an output holds neither infinity nor NaN."""
-    return not output.is_floating_point() or bool(torch.isfinite(output).all())

@@ -7,6 +7,7 @@ task cannot be verified here, and that is said.
 
 import copy
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from tools.evaluate.judge.room import available_bytes, truth_bytes
 from tools.evaluate.rules import Rules
 from tools.nouns import DType, Task
 from tools.tasks import Reference
+
+# Times the truth itself: parts of it take half of the room there is, and something is left over.
+_ROOM_FOR_WHOLE = 3
 
 Argument = Tensor | bool | int | float | str | None
 
@@ -60,9 +64,9 @@ class Truth:
                 return self._whole(self._double, [_double(a) for a in arguments])
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
-        if (
-            parts := self._chunks(self._double, arguments, own, needed // max(room, 1) + 1)
-        ) is not None:
+        room = available_bytes(self._device, self._rules.memory_fraction)
+        parts = self._chunks(self._double, arguments, own, needed, room)
+        if parts is not None:
             return parts, {}
         return self._on_host(arguments, needed)
 
@@ -97,8 +101,10 @@ class Truth:
     ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]]:
         before = reference.snapshot()
         try:
-            outputs = tuple(t.clone() for t in reference.forward(arguments))
             live = reference.weights()
+            lasting = [*live.values(), *(a for a in arguments if isinstance(a, Tensor))]
+            taken = {tensor.untyped_storage().data_ptr() for tensor in lasting}
+            outputs = tuple(_apart(t, taken) for t in reference.forward(arguments))
             names = {mutation.target for mutation in self._task.graph.mutations}
             return outputs, {name: live[name].clone() for name in names}
         finally:
@@ -109,23 +115,33 @@ class Truth:
         reference: Reference,
         arguments: Sequence[Argument],
         own: Sequence[Tensor],
-        wanted: int,
+        needed: int,
+        room: int,
     ) -> tuple[Tensor, ...] | None:
-        """The truth in parts on the host, or None where the task does not come apart."""
+        """The truth in parts, or None where the task does not come apart.
+
+        It is put together on the device where it leaves the parts enough room: from the host every
+        comparison would fetch it again.
+        """
         rows = _rows(own)
         if rows is None or rows < 2 or self._task.graph.mutations:
             return None
-        step = max(1, rows // (2 * wanted))
-        results: list[list[Tensor]] = [[] for _ in own]
+        step = max(1, rows // (2 * max(2, needed // max(room, 1) + 1)))
+        size = sum(output.numel() for output in own) * torch.float64.itemsize
+        device = self._device if _ROOM_FOR_WHOLE * size <= room else "cpu"
+        results: list[Tensor] = []
         for start in range(0, rows, step):
             part = [_double(_slice(a, start, step, rows)) for a in arguments]
             for index, value in enumerate(reference.forward(part)):
                 expected = own[index][start : start + step]
                 if not _agrees(value, expected, self._rules.chunk_agreement):
                     return None
-                results[index].append(value.cpu())
-        self.note = f"truth in {len(results[0])} chunks along the first dimension"
-        return tuple(torch.cat(parts) for parts in results)
+                if start == 0:
+                    shape = own[index].shape
+                    results.append(torch.empty(shape, dtype=value.dtype, device=device))
+                results[index][start : start + step] = value
+        self.note = f"truth in {-(-rows // step)} chunks along the first dimension"
+        return tuple(results)
 
     def _on_host(
         self, arguments: Sequence[Argument], needed: int
@@ -139,6 +155,11 @@ class Truth:
         module = copy.deepcopy(self._reference.module).to("cpu").double()
         host = Reference(module, self._task, "cpu", dtype=torch.float64)
         return self._whole(host, [_double(_host(a)) for a in arguments])
+
+
+def _apart(output: Tensor, taken: AbstractSet[int]) -> Tensor:
+    """The output in memory of its own: what is written to weights and inputs leaves it alone."""
+    return output.clone() if output.untyped_storage().data_ptr() in taken else output
 
 
 def _double(argument: Argument) -> Argument:

@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from tools.evaluate.judge.altered import Altered, plain_name
 from tools.evaluate.judge.audit.subject import Sample, Subject
 from tools.evaluate.judge.bench import Bench
+from tools.evaluate.judge.errors import finite
 from tools.evaluate.seeds import fresh_seed
 from tools.tasks import DISTRIBUTIONS, RefusedError, applicable
 
@@ -137,7 +138,7 @@ class _Samples:
             sample = self.subject.sample(name, fresh_seed(self._seed, "terms", name))
         except RefusedError:
             return None
-        if not all(map(_finite, sample.own)):
+        if not all(map(finite, sample.own)):
             return None
         return _Whole(sample, self.subject.altered(sample.arguments, Without(_NOTHING)))
 
@@ -169,7 +170,3 @@ def _same(answer: Tensor, whole: Tensor) -> bool:
 
 def _as(answer: Sequence[Tensor], own: Sequence[Tensor]) -> list[Tensor]:
     return [value.to(like.dtype) for value, like in zip(answer, own, strict=True)]
-
-
-def _finite(output: Tensor) -> bool:
-    return not output.is_floating_point() or bool(torch.isfinite(output).all())
