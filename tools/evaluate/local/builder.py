@@ -59,7 +59,8 @@ class Builder:
     def begin(self, task: Task) -> None:
         """Compile torch.compile's default mode of a task in the background, where work is ahead.
 
-        Only its memory is placed on the device then, under the lease; it is run when it is built.
+        That is host work for one processor. Its inputs are placed on the device under the lease,
+        and keep no memory there; it is run when it is built.
         """
         key, reader = _digest(task), self._readers.get(task.path)
         if reader is None or key in self._begun or not self._shop.ahead:
@@ -159,9 +160,9 @@ def _digest(task: Task) -> str:
 
 
 def _compiles_on_the_host(task: Task) -> bool:
-    """Compiling a contraction may try on the device whether padding it pays."""
+    """Compiling a matrix product may try on the device whether padding it pays."""
     names = {node.op.split(".")[1] for node in task.graph.nodes if "." in node.op}
-    return not names & CONTRACTIONS
+    return not {name for name in names & CONTRACTIONS if not name.startswith("conv")}
 
 
 def _seconds(reply: Reply) -> float:

@@ -50,7 +50,6 @@ class Reading:
             rules=shop.rules,
             seed=shop.fresh_seed(task, "audit"),
         )
-        self._builder.begin(task)
         async with shop.lease:
             reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
         if isinstance(reply, Ended):
@@ -89,6 +88,9 @@ class Reading:
                     await shop.keeper.end(worker)
         if keep:
             await self._builder.adopt(str(path), worker)
+            if isinstance(found, Task):
+                # A suite reads a file while the one before is searched.
+                self._builder.begin(found)
         return found
 
 

@@ -15,13 +15,10 @@ from torch import Tensor, fx, nn
 
 from tools.collector import imports_out_of_sight
 from tools.evaluate.clock.baselines import keep_to_oneself
-from tools.evaluate.judge.room import available_bytes, io_bytes
 from tools.nouns import Task
 
 _OWN = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
 
-
-_MUCH = 0.1
 # What torch imports when it compiles for the first time; a release may lack one of them.
 _MODULES = (
     "_dynamo", "_inductor.compile_fx", "_inductor.graph", "_inductor.codegen.triton",
@@ -54,22 +51,27 @@ class _NotRunError(Exception):
     """Ends a compilation before what it made is run."""
 
 
-def place(task: Task, device: str, memory_fraction: float) -> list[Tensor]:
-    """Memory for a task's inputs with nothing in it, which is all that a compilation looks at.
+def place(task: Task, device: str) -> list[Tensor]:
+    """A task's inputs without their memory: a compilation looks at nothing else of them.
+
+    The device has to have room for one of them at a time, and for a moment only: the judge works
+    there meanwhile, and what it keeps in its own caches is not free.
 
     Raises:
-        ValueError: an input is no plain tensor, or all together take much of what there is.
+        ValueError: an input is no plain tensor.
     """
-    if io_bytes(task)[0] > _MUCH * available_bytes(device, memory_fraction):
-        raise ValueError("the inputs would leave the judge with less room")
     placed = []
     for spec in task.inputs:
         if spec.tensor is None or 0 in (spec.tensor.strides or ()):
             raise ValueError(f"input {spec.name} is no plain tensor")
         dtype: torch.dtype = getattr(torch, spec.tensor.dtype.value)
         shape, strides = spec.tensor.shape, spec.tensor.strides
-        whole = torch.empty(shape, dtype=dtype, device=device)
-        placed.append(whole if strides is None else whole.new_empty_strided(shape, strides))
+        usual = torch.empty(shape, device="meta").stride()
+        tensor = torch.empty_strided(shape, strides or usual, dtype=dtype, device=device)
+        tensor.untyped_storage().resize_(0)
+        placed.append(tensor)
+        if device != "cpu":
+            torch.cuda.empty_cache()
     return placed
 
 

@@ -60,8 +60,8 @@ from tools.tasks import RefusedError, import_exporter, rehearse, trace
 
 Announce = Callable[[Stage], None]
 
-# Where each step of building a baseline stands in the account; the second is beside the search.
-_PARTS = {"place": "baselines: place", "compile": "beside: build", "whole": "baselines: build"}
+# Where each step of building a baseline stands in the account; the first two are beside a search.
+_PARTS = {"place": "beside: place", "compile": "beside: build", "whole": "baselines: build"}
 
 
 class Desk:
@@ -151,7 +151,7 @@ class Desk:
         try:
             bench = self._at(request.task, request.hardware, rules, request.seed).bench
             if request.step == "place":
-                self._placed = place(request.task, bench.device, rules.memory_fraction)
+                self._placed = place(request.task, bench.device)
             elif request.step == "compile":
                 compile_only(bench.reference.module, self._placed)
                 self._placed = []
