@@ -10,7 +10,7 @@ import pytest
 from profiles.load import Hardware, hardware_profile
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.local.baselines import KnownBaselines
-from tools.evaluate.local.builder import Builder, Making
+from tools.evaluate.local.builder import Builder, Making, _digest
 from tools.evaluate.local.workshop import Workshop
 from tools.evaluate.messages import (
     BaselineMeasured,
@@ -81,6 +81,13 @@ def graphs(folder: Path) -> set[tuple[str, int]]:
     """The compiled graphs in a cache of Inductor's, with when they were written."""
     found = (path for path in folder.glob("fxgraph/*/*/*") if path.is_file())
     return {(path.name, path.stat().st_mtime_ns) for path in found}
+
+
+def timed(median_ms: float) -> Measurement:
+    return Measurement(
+        median_ms=median_ms, p10_ms=median_ms, p90_ms=median_ms, samples_ms=(median_ms,),
+        conditions=Conditions(device="gpu", l2_flushed=True, input_sets=1),
+    )  # fmt: skip
 
 
 def folders(place: Path) -> list[str]:
@@ -173,16 +180,47 @@ async def test_baselines_that_nobody_compares_with_are_named(
     rules, device = Rules.of(evidence), hardware_profile("h200")
     shop = Workshop(device, tmp_path, seed=0, rules=rules, lease=None, spares=None)
     known = KnownBaselines(shop, Builder(shop))
-    timed = Measurement(
-        median_ms=eager_ms, p10_ms=eager_ms, p90_ms=eager_ms, samples_ms=(eager_ms,),
-        conditions=Conditions(device="gpu", l2_flushed=True, input_sets=1),
-    )  # fmt: skip
-    known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed),)))
+    eager = Baseline(name="eager", measurement=timed(eager_ms))
+    known.remember(rows, Baselines(items=(eager,)))
     assert known.left_out(rows) == left_out
     assert ("max-autotune" in known.to_compare(rows, "certify")) == (evidence == "full")
     without = Baseline(name="max-autotune", failure="left out")
-    known.remember(rows, Baselines(items=(Baseline(name="eager", measurement=timed), without)))
+    known.remember(rows, Baselines(items=(eager, without)))
     assert known.to_compare(rows, "certify") == ("eager",)
+
+
+async def test_waiting_for_a_compiler_is_a_cost_of_that_baseline_alone(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search's own seconds are counted without it."""
+    device = hardware_profile("h200").model_copy(update={"measured": True})
+    shop = Workshop(device, tmp_path, seed=0, rules=Rules(), lease=None, spares=None)
+    builder = Builder(shop)
+    known = KnownBaselines(shop, builder)
+
+    async def measure(task: Task, name: str) -> Baseline:
+        return Baseline(name=name, measurement=timed(3.0), setup_s=1.0)
+
+    monkeypatch.setattr(known, "_measure", measure)
+    monkeypatch.setattr(builder, "settled", lambda task: asyncio.sleep(0, 0.5))
+    found = await known.measured(rows, eager_only=False)
+    assert isinstance(found, Baselines)
+    assert [(item.name, item.setup_s) for item in found.items[:2]] == [
+        ("eager", 1.0),
+        ("compile", 1.5),
+    ]
+
+
+async def test_settling_waits_for_what_was_begun_and_says_how_long(
+    rows: Task, tmp_path: Path
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    builder, rest_s = Builder(shop), 0.05
+    begun = builder._begun[_digest(rows)] = asyncio.create_task(asyncio.sleep(rest_s))
+    assert await builder.settled(rows) >= 0.9 * rest_s
+    assert begun.done()
 
 
 async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(

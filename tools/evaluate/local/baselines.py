@@ -35,14 +35,16 @@ class KnownBaselines:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
         names: tuple[str, ...] = STANDARD[self._shop.device]
         await self._shop.hardware()
-        if not eager_only:
-            await self._builder.settled(task)
+        # Waiting for a compiler is a cost of that baseline, and not of the search beside it.
+        waited_s = 0.0 if eager_only else await self._builder.settled(task)
         async with self._shop.lease:
             for name in names[:1] if eager_only else names:
                 known = self.of(task) or Baselines(items=())
                 if known.named(name) is not None or self._is_left_out(known, name):
                     continue
                 item = await self._measure(task, name)
+                if name == "compile":
+                    item = item.model_copy(update={"setup_s": item.setup_s + waited_s})
                 if name == "eager" and item.measurement is None:
                     return Refusal(sentence=f"{task.name} does not run: {item.failure}.")
                 self.remember(task, Baselines(items=(*known.items, item)))

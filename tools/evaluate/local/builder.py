@@ -10,6 +10,7 @@ folder to read, and build for themselves.
 
 import asyncio
 import contextlib
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -68,10 +69,12 @@ class Builder:
         if _compiles_on_the_host(task):
             self._begun[key] = asyncio.create_task(self._compile(task, reader))
 
-    async def settled(self, task: Task) -> None:
-        """Wait for what `begin` began; whoever asks does not hold the lease."""
+    async def settled(self, task: Task) -> float:
+        """Wait for what `begin` began, so many seconds; whoever asks does not hold the lease."""
+        start = time.monotonic()
         if (begun := self._begun.get(_digest(task))) is not None:
             await asyncio.wait({begun})
+        return time.monotonic() - start
 
     async def build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
         """Build one of `COMPILED`; whoever asks holds the lease.
