@@ -1,0 +1,167 @@
+"""How many bytes the judge moves for every element of a large task, step by step.
+
+Judging a tensor of gigabytes costs what its passes over memory cost. Every operator that torch
+dispatches while a right answer is verified, looked at and held against answers without work is
+counted with what it reads and writes; over a device's bandwidth that foretells seconds. It runs on
+a CPU: an operator that converts inside counts once, as on a GPU, and what caches keep counts too.
+
+    python benchmarks/judge_traffic.py --rows 2048 --gb-s 4000 --elements 1.61e9
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+from torch import Tensor  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+from tools.evaluate.judge.bench import Bench, Draw  # noqa: E402
+from tools.evaluate.judge.digits import probed  # noqa: E402
+from tools.evaluate.judge.inspection import Inspection  # noqa: E402
+from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory  # noqa: E402
+from tools.evaluate.judge.sentence import Sentence  # noqa: E402
+from tools.evaluate.judge.trials import Trials  # noqa: E402
+from tools.evaluate.rules import Rules  # noqa: E402
+from tools.evaluate.worker.ground import no_new_processes  # noqa: E402
+from tools.hardware import detect  # noqa: E402
+from tools.nouns import Task, TracePolicy  # noqa: E402
+from tools.tasks import trace  # noqa: E402
+
+COLUMNS = 4096
+FORWARD = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+def get_inputs():
+    return [torch.rand({rows}, {columns})]
+"""
+DRAWS = ("task", "large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
+_MAKES_NOTHING = ("empty", "as_strided", "view", "reshape", "expand", "detach", "set_", "resize_")
+_ONLY_WRITES = ("fill_", "zero_", "normal_", "uniform_", "random_")
+
+
+class Traffic(TorchDispatchMode):
+    """Counts bytes read and written, by operator, while active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_operator: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Run the operator, and count it unless it makes nothing but a view."""
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        if not func.is_view and not name.startswith(_MAKES_NOTHING):
+            read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            if name in _ONLY_WRITES or name == "copy_":
+                read = read[1:]
+            written = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+            self.by_operator[name] += sum(map(_bytes, (*read, *written)))
+        return result
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Of the elements that lie apart in memory."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride else 1
+    return count * tensor.element_size()
+
+
+class Tanh:
+    """A candidate that is right, in one pass, in memory that the judge hands out."""
+
+    def __init__(self, empty: Callable[..., Tensor]) -> None:
+        self._empty = empty
+
+    def prepare(self, weights: Mapping[str, Tensor]) -> None:
+        """Nothing."""
+
+    def __call__(
+        self, arguments: Sequence[object], weights: Mapping[str, Tensor] | None = None, /
+    ) -> tuple[Tensor, ...]:
+        """The answer."""
+        (x,) = arguments
+        y = self._empty(tuple(x.shape), x.dtype, x.device)
+        return (torch.tanh(x, out=y),)
+
+
+def verified(bench: Bench, count: Callable[[str, Callable[[], object]], None]) -> None:
+    """Every draw of a certification, the digits, and the answers without work."""
+    memory = GuardedMemory("cpu", bench.rules.guard_bytes)
+    trials = Trials(bench, memory, Tanh(memory.empty), lambda words: None, keeps=True)
+    sentence = Sentence(bench)
+    for number, name in enumerate(DRAWS):
+        count(
+            f"verify {name}",
+            lambda number=number, name=name: trials.run(
+                Draw(name, number), sentence, twice=number == 0, settle=lambda: None,
+                weights=number or None, recycled=number % 2 == 1,
+            ),
+        )  # fmt: skip
+    count("digits", lambda: probed(trials, bench, 3, lambda: None, ranges=False))
+    count("nulls", lambda: bench.nulls)
+
+
+def timed(bench: Bench, count: Callable[[str, Callable[[], object]], None]) -> None:
+    """What surrounds a sample of the clock, and one that is looked at."""
+    spoilt = SpoiltMemory("cpu")
+    inspection = Inspection(bench, {}, lambda: None, 1, harsh=["large_offset"], spoil=spoilt.spoil)
+    call, inputs = Tanh(spoilt.empty), bench.draw(Draw("task", 9))
+    watched = inspection.watching(call)
+
+    def sample(of: Callable[[Sequence[object]], object], *, look: bool) -> None:
+        inspection.before(of, inputs, look=look)
+        of(inputs)
+        inspection.after(inputs)
+
+    sample(call, look=False)
+    count("a sample", lambda: sample(call, look=False))
+    count("a look", lambda: sample(watched, look=True))
+
+
+def main() -> None:
+    """Print a line for every step, and what a certification's verification comes to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2048, help=f"of {COLUMNS} elements each")
+    parser.add_argument("--elements", type=float, default=1.61e9, help="to foretell seconds for")
+    parser.add_argument("--gb-s", type=float, default=4000.0, help="bandwidth, likewise")
+    asked = parser.parse_args()
+    file = Path(tempfile.mkdtemp()) / "tanh.py"
+    task = trace(FORWARD.format(rows=asked.rows, columns=COLUMNS), str(file), TracePolicy())
+    assert isinstance(task, Task), task
+    bench = Bench(task, detect("cpu"), Rules.of("timing"), 0, no_new_processes)
+    elements = asked.rows * COLUMNS
+    # Steps as few as on a GPU: 48 of them in 6 GB.
+    Bench.chunk_elements = property(lambda self: max(1, elements // 48))  # type: ignore[assignment]
+    total = 0.0
+
+    def count(step: str, work: Callable[[], object]) -> None:
+        nonlocal total
+        with Traffic() as traffic:
+            work()
+        moved = {name: size / elements for name, size in traffic.by_operator.most_common()}
+        total += sum(moved.values()) * (step not in ("a sample", "a look"))
+        seconds = sum(moved.values()) * asked.elements / (asked.gb_s * 1e9)
+        most = " ".join(f"{name} {size:.0f}" for name, size in list(moved.items())[:8])
+        print(f"{step:21s} {sum(moved.values()):7.1f} B/element {seconds:6.3f} s   {most}")
+
+    verified(bench, count)
+    timed(bench, count)
+    print(f"all of verifying      {total:7.1f} B/element "
+          f"{total * asked.elements / (asked.gb_s * 1e9):6.3f} s")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
