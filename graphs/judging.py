@@ -42,21 +42,29 @@ async def judge(
 
 
 async def screen(
-    context: SearchContext, candidates: Sequence[Candidate], round: int
+    context: SearchContext, candidates: Sequence[Candidate], round: int, *, sure: int = 0
 ) -> list[Evaluation]:
-    """Screen candidates in order, a few at a time; those behind the end of the budget are left."""
+    """Screen candidates in order, a few at a time; those behind the end of the budget are left.
+
+    Args:
+        context: of the search.
+        candidates: the most promising first.
+        round: which one.
+        sure: so many of them are screened whatever the time is.
+    """
     gate = asyncio.Semaphore(context.width)
 
-    async def one(candidate: Candidate) -> Evaluation | None:
+    async def one(number: int, candidate: Candidate) -> Evaluation | None:
         async with gate:
             known = context.archive.evaluation(candidate.id, "screen")
-            if known is None and context.is_out_of_time(f"screen:{candidate.id}"):
+            late = known is None and number >= sure
+            if late and context.is_out_of_time(f"screen:{candidate.id}"):
                 return None
             return await judge(context, candidate, "screen", round)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(candidate)) for candidate in candidates]
+            tasks = [group.create_task(one(*numbered)) for numbered in enumerate(candidates)]
     except* Exception as several:
         raise first_of(several) from None
     judged = (task.result() for task in tasks)

@@ -15,6 +15,9 @@ from tools.nouns import Candidate, Evaluation
 
 # Of the time that is left, this share may go into one round's tuning.
 TUNING_SHARE = 0.4
+# Screened beside the first one in any case where several are in flight: on tasks of gigabytes the
+# first takes all the time of a short search, and a choice of one is none.
+_SURE = 1
 
 
 async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -25,10 +28,14 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     queue = in_order(context, state["written"])
     best = Best(state["best"], state["best_ms"])
     judged: list[Evaluation] = []
-    if not best.id:
+    sure, opening = 0, not best.id
+    if opening:
         best, judged = await _first(context, queue, best, round)
+        sure = _SURE if context.width > 1 else 0
+    judged += await screen(context, queue[len(judged) :], round, sure=sure)
+    if opening:
+        # A screening needs eager alone; torch.compile may still be at work beside it.
         await complete(context)
-    judged += await screen(context, queue[len(judged) :], round)
     best = await promote(context, judged, best, round)
     failed = without_success(context, state, judged)
     return {
