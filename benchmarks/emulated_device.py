@@ -64,7 +64,7 @@ class _Function:
         cluster: Extent = 1,
     ) -> None:
         values = [int(value) for value in self._convert(arguments)]
-        self._call(grid, block, cluster, (ctypes.c_void_p * len(values))(*values))
+        self._call(grid, block, cluster, shared, (ctypes.c_void_p * len(values))(*values))
 
 
 def prelude(folder: Path) -> None:
@@ -91,8 +91,8 @@ def _entry(name: str, parameters: str) -> str:
     args = ", ".join(f"({kind})a[{at}]" for at, kind in enumerate(types))
     return (
         f'extern "C" __attribute__((visibility("default"))) void run_{name}(unsigned grid, '
-        f"unsigned block, unsigned cluster, void** a) "
-        f"{{ emulator::launch(grid, block, cluster, [=] {{ {name}({args}); }}); }}"
+        f"unsigned block, unsigned cluster, unsigned shared, void** a) "
+        f"{{ emulator::launch(grid, block, cluster, shared, [=] {{ {name}({args}); }}); }}"
     )
 
 
