@@ -2,7 +2,7 @@
 
 from tools.evaluate.executor import Effort
 from tools.evaluate.local.builder import COMPILED, Builder, Making
-from tools.evaluate.local.workshop import Workshop, expect, readable, task_key
+from tools.evaluate.local.workshop import Workshop, expect, is_spent, readable, task_key
 from tools.evaluate.messages import BaselineMeasured, BaselineRequest
 from tools.evaluate.process.ended import Ended
 from tools.nouns import Baseline, Baselines, Refusal, Task
@@ -97,8 +97,11 @@ class KnownBaselines:
         if isinstance(reply, Ended) and request.compiled:
             # What another process built may not run here, which is no fault of the module's.
             self._builder.discard(task)
-            alone = request.model_copy(update={"compiled": ()})
-            reply = await shop.ask(task, alone, shop.rules.baseline_s, readable(task))
+            request = request.model_copy(update={"compiled": ()})
+            reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
+        if is_spent(reply) and not expect(reply, BaselineMeasured).baseline.measurement:
+            # A new process has what earlier tasks may have left no room for.
+            reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
         if isinstance(reply, Ended):
             where = f" ({reply.place})" if reply.place else ""
             return Baseline(name=name, failure=f"{name} {reply.words}{where}")

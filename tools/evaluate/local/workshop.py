@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from profiles.load import Hardware
 from tools.evaluate.messages import (
@@ -182,6 +182,11 @@ def task_key(task: Task) -> str:
 def readable(task: Task) -> tuple[Path, ...]:
     """What a worker must be able to read for a task."""
     return beside(task.source, task.path)
+
+
+def is_spent(reply: Reply | Ended) -> TypeGuard[Reply]:
+    """Whether a worker ends with this reply, so that asking again is asking a new one."""
+    return isinstance(reply, Reply) and bool(reply.retire)
 
 
 def expect(reply: Reply, kind: type[Expected]) -> Expected:

@@ -1,5 +1,6 @@
 """Takes each kind of request to whoever answers it."""
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, assert_never
@@ -72,6 +73,7 @@ class Desk:
         self._station: Station | None = None
         self._court: Court | None = None
         self.retire = ""
+        self._full = False
         self.meter = Meter()
         self._taken: set[Path] = set()
         self._placed: list[Tensor] = []
@@ -124,9 +126,10 @@ class Desk:
         except RefusedError as refused:
             return Audited(refusal=refused.refusal)
         except (MemoryError, RuntimeError) as error:
+            self._full = isinstance(error, torch.OutOfMemoryError)
             return Audited(refusal=_cannot_run(task, error, hardware))
         finally:
-            self.retire = poisoned(hardware.kind)
+            self._retire_if_needed(hardware.kind)
         parts = in_parts(needs)
         return Audited(badges=found.badges, notes=(*found.notes, *([parts] if parts else [])))
 
@@ -176,10 +179,11 @@ class Desk:
         except (BaselineFailedError, RefusedError) as failed:
             return BaselineMeasured(baseline=Baseline(name=request.name, failure=str(failed)))
         except (MemoryError, RuntimeError) as error:
+            self._full = isinstance(error, torch.OutOfMemoryError)
             words = " ".join(str(error).split())[:300] or "out of memory"
             return BaselineMeasured(baseline=Baseline(name=request.name, failure=words))
         finally:
-            self.retire = poisoned(request.hardware.kind)
+            self._retire_if_needed(request.hardware.kind)
 
     def _judge(self, request: JudgeRequest) -> Judged:
         self._say("the reference is built", request.rules.reference_s, "reference")
@@ -248,9 +252,14 @@ class Desk:
         """The station of this task, a new one when the last request was about another."""
         known = self._station
         if known is None or known.task != task or known.bench.rules != rules:
-            self._station = known = None  # its memory is free before the next one asks for any
+            self._station = known = None  # its memory is free before the next one asks for any,
+            gc.collect()  # and so is what stood in cycles
             self._station = known = Station(task, hardware, rules, seed)
         return known
+
+    def _retire_if_needed(self, device: str) -> None:
+        """After a request that may have harmed the device, or filled it."""
+        self.retire = poisoned(device) or ("the device's memory was full" if self._full else "")
 
     def _say(
         self,
