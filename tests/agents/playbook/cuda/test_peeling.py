@@ -64,7 +64,7 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
         "halves": halves(toolbox.Build),
     }
     variants: list[Any] = toolbox.make_variants(
-        made, device, settings=3, names=(*PEELED, "block_rows_registers")
+        made, device, settings=2, names=(*PEELED, "block_rows_registers")
     )
     # Devices that hold a part of a share too.
     for kib in (227, 20):
