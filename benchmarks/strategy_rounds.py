@@ -274,6 +274,26 @@ _ROWS = {
 }
 
 
+# Rows that are read twice, written by small tiles, beside large shares; and what is not hinted.
+_TILED = {
+    name: tuple(
+        ("split_rows_tiles", changes)
+        for changes in ("", "DEPTH=2", "THREADS=512", "THREADS=128", "UNROLL=2", "STORES=0")
+    )
+    + (("split_rows", ""),)
+    for name in ("batch_norm", "frobenius_norm", "layer_norm", "group_norm")
+} | {
+    "cumsum": tuple(
+        ("scan_block_rows", changes)
+        for changes in ("", "LOADS=0", "UNROLL=2", "UNROLL=2 LOADS=0", "THREADS=512 LOADS=0")
+    ),
+    "rms_norm": tuple(
+        ("columns_registers", changes) for changes in ("", "LOADS=1", "STORES=0", "TY=4", "TY=16")
+    ),
+    "swish": (("pointwise_tiles", ""), ("pointwise_tiles", "THREADS=128")),
+}
+
+
 def _streams() -> tuple[tuple[str, str, str], ...]:
     lines = {
         "relu": _STREAMED,
@@ -319,6 +339,11 @@ ROUNDS = {
         problems=tuple(_ROWS),
         seconds=40,
         chosen=tuple((name, *one) for name, each in _ROWS.items() for one in each),
+    ),
+    "tiles": Round(
+        problems=tuple(_TILED),
+        seconds=40,
+        chosen=tuple((name, *one) for name, each in _TILED.items() for one in each),
     ),
     "counted": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in _COUNTED)), seconds=60, chosen=_COUNTED
