@@ -48,7 +48,7 @@ def get_inputs():
 """
 DRAWS = ("task", "large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
 _MAKES_NOTHING = ("empty", "as_strided", "view", "reshape", "expand", "detach", "set_", "resize_")
-_ONLY_WRITES = ("fill_", "zero_", "normal_", "uniform_", "random_")
+_ONLY_WRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_")
 
 
 class Traffic(TorchDispatchMode):
@@ -64,7 +64,7 @@ class Traffic(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if not func.is_view and not name.startswith(_MAKES_NOTHING):
             read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            if name in _ONLY_WRITES or name == "copy_":
+            if name in _ONLY_WRITES or name.startswith("new_"):
                 read = read[1:]
             written = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
             self.by_operator[name] += sum(map(_bytes, (*read, *written)))

@@ -80,6 +80,7 @@ class Harness:
         hopeless_ms: float = float("inf"),
         notes: tuple[str, ...] = (),
         queued: bool = False,
+        taken: Sequence[float] = (),
     ) -> Measurement:
         """Time one implementation on its own.
 
@@ -91,9 +92,10 @@ class Harness:
             hopeless_ms: after two samples, a median above this ends it.
             notes: for the conditions.
             queued: see `Stopwatch.time_ms`.
+            taken: samples of it under the same conditions that there are already; they count.
         """
         self.warm(call)
-        samples: list[float] = []
+        samples = list(taken)
         start = time.monotonic()
         while len(samples) < most:
             samples.append(self._sample(call, queued))

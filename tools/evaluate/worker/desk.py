@@ -49,6 +49,7 @@ from tools.evaluate.messages import (
 )
 from tools.evaluate.metering import Meter
 from tools.evaluate.rules import Rules
+from tools.evaluate.worker.baselines import timed_baseline
 from tools.evaluate.worker.compiled import compile_only, import_compiler, place, take_over
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
@@ -175,7 +176,7 @@ class Desk:
             self._take_over(request.compiled)
             station = self._at(request.task, request.hardware, request.rules, request.seed)
             _ = station.harness
-            return BaselineMeasured(baseline=_measure(station, request.name, self.meter))
+            return BaselineMeasured(baseline=timed_baseline(station, request.name, self.meter))
         except (BaselineFailedError, RefusedError) as failed:
             return BaselineMeasured(baseline=Baseline(name=request.name, failure=str(failed)))
         except (MemoryError, RuntimeError) as error:
@@ -269,33 +270,6 @@ class Desk:
         baseline: str = "",
     ) -> None:
         self._announce(Stage(words=words, limit_s=limit_s, blame=blame, baseline=baseline))
-
-
-def _measure(station: Station, name: str, meter: Meter) -> Baseline:
-    rules = station.bench.rules
-    meter.begin(f"baselines: build {name}")
-    call = station.baselines.get(name)
-    meter.begin(f"baselines: time {name}")
-    notes: tuple[str, ...] = ()
-    noise: float | None = None
-    if name == "eager":
-        again = station.harness.compare("eager", call, call, seconds=rules.calibrate_s)
-        noise = abs(again.ratio - 1.0)
-        notes = (f"A/A ratio {again.ratio:.3f} [{again.ci95_low:.3f}, {again.ci95_high:.3f}]",)
-    measurement = station.harness.measure(
-        call,
-        seconds=rules.precise_s,
-        least=rules.pairs_min,
-        most=rules.pairs_max,
-        notes=notes,
-        queued=name == "graph",
-    )
-    return Baseline(
-        name=name,
-        measurement=measurement,
-        setup_s=station.baselines.setup_s.get(name, 0.0),
-        noise=noise,
-    )
 
 
 def _cannot_run(task: Task, error: Exception, hardware: Hardware) -> Refusal:

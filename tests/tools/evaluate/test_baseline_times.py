@@ -1,0 +1,63 @@
+"""A baseline's own times; eager's comparison with itself is part of them."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from profiles.load import Hardware
+from tools.evaluate.clock.baselines import BaselineCalls
+from tools.evaluate.metering import Meter
+from tools.evaluate.rules import Rules
+from tools.evaluate.worker.baselines import timed_baseline
+from tools.evaluate.worker.station import Station
+from tools.nouns import Task, TracePolicy
+from tools.tasks import trace
+
+SOURCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(16, 32)]
+"""
+RULES = Rules(calibrate_s=0.0, precise_s=0.0, pairs_min=4, pairs_max=8)
+
+
+@pytest.fixture(scope="module")
+def station(cpu: Hardware) -> Station:
+    task = trace(SOURCE, "model.py", TracePolicy())
+    assert isinstance(task, Task), task
+    return Station(task, cpu, RULES, 0)
+
+
+def test_what_was_timed_beside_itself_counts_as_timed(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, pairs = station.harness.compare, []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        pairs.append(compare(*args, **kwargs))
+        return pairs[-1]
+
+    monkeypatch.setattr(station.harness, "compare", watched)
+    found = timed_baseline(station, "eager", Meter()).measurement
+    assert found is not None
+    (again,) = pairs
+    both = (*again.baseline_samples_ms, *again.candidate_samples_ms)
+    assert len(both) >= 2 * RULES.pairs_min
+    assert found.samples_ms[: len(both)] == both
+    assert found.p10_ms <= found.median_ms <= found.p90_ms
+    assert any("A/A" in note for note in found.conditions.notes)
+
+
+def test_another_baseline_is_timed_on_its_own(station: Station) -> None:
+    calls = SimpleNamespace(get=lambda name: lambda arguments: arguments, setup_s={"compile": 2.0})
+    station.__dict__["baselines"] = cast(BaselineCalls, calls)
+    found = timed_baseline(station, "compile", Meter())
+    assert found.measurement is not None
+    assert len(found.measurement.samples_ms) == RULES.pairs_min
+    assert (found.noise, found.setup_s) == (None, 2.0)
