@@ -276,11 +276,13 @@ _ROWS = {
 
 # Rows that are read twice, written by small tiles, beside large shares; and what is not hinted.
 _TILED = {
-    name: tuple(
-        ("split_rows_tiles", changes)
-        for changes in ("", "DEPTH=2", "THREADS=512", "THREADS=128", "UNROLL=2", "STORES=0")
+    name: (
+        *(
+            ("split_rows_tiles", changes)
+            for changes in ("", "DEPTH=2", "THREADS=512", "THREADS=128", "UNROLL=2", "STORES=0")
+        ),
+        ("split_rows", ""),
     )
-    + (("split_rows", ""),)
     for name in ("batch_norm", "frobenius_norm", "layer_norm", "group_norm")
 } | {
     "cumsum": tuple(
