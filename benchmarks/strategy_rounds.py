@@ -283,8 +283,16 @@ _TILED = {
         ),
         ("split_rows", ""),
     )
-    for name in ("batch_norm", "frobenius_norm", "layer_norm", "group_norm")
+    for name in ("batch_norm", "frobenius_norm", "group_norm")
 } | {
+    "layer_norm": (
+        *(
+            ("split_rows_tiles", f"ROWS={rows}{changes}")
+            for rows in (1, 2, 4, 8, 16)
+            for changes in ("", " THREADS=512", " DEPTH=2", " VECTOR=2")
+        ),
+        ("split_rows", ""),
+    ),
     "cumsum": tuple(
         ("scan_block_rows", changes)
         for changes in ("", "LOADS=0", "UNROLL=2", "UNROLL=2 LOADS=0", "THREADS=512 LOADS=0")

@@ -27,8 +27,10 @@ _THREADS, _BLOCKS = 512, 2
 _UNROLLS = (4, 2, 8)
 # Values of a batch that a thread can have besides what it computes.
 _BATCH_VALUES = 32
-# Shares of a row that are wanted: two of them, or little more, fit in a multiprocessor.
-_SHARE_BYTES = 96 * KIB
+# Shares of a row that are wanted: a little more than two blocks of a multiprocessor can hold. With
+# 128 KiB each, clusters were fastest on rows of 0.5 and 1 MiB; half of that took 1.2 to 1.7 times
+# as long (one H200).
+_SHARE_BYTES = 144 * KIB
 # Blocks of a cluster that every device with clusters can run together.
 _PLACED = 8
 # Of shared memory, besides the row: the system's, and what the blocks of a cluster exchange.
@@ -37,8 +39,7 @@ _FEWEST_REGISTERS = 64
 # Measured on one H200, where little or nothing came from memory twice: 0.84 of the bandwidth with
 # two passes over rows of 1 and 1.5 MiB; of that, what rows read in accesses of 4 bytes leave.
 _EFFICIENCY, _NARROW = 0.865, 0.71
-# Where all of a row is held, no block reduces while its copies come. Not measured: so just behind
-# the clusters that read a row again.
+# Where all of a row is held, no block reduces while its copies come (rows of 256 KiB).
 _HELD_WHOLE = 0.95
 
 
@@ -142,7 +143,7 @@ def _widths(case: Case) -> list[int]:
 
 
 def _clusters(case: Case) -> list[int]:
-    """Cluster sizes, first the smallest whose shares are held whole, else the largest.
+    """Cluster sizes, first the smallest whose shares are nearly held whole, else the largest.
 
     What only some devices can place is tried but never first: with blocks of 512 threads clusters
     of 16 took 1.2 to 1.7 times as long as clusters of 8, though more of a row stayed on chip.

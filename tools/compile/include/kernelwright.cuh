@@ -167,6 +167,18 @@ template <class T> __device__ __forceinline__ T load_shared_with_others(const T*
     return out;
 }
 
+// What an earlier launch left: read-only here, so that reads may move ahead of writes.
+template <class T> __device__ __forceinline__ T load_finished(const T* at) {
+    T out;
+    const unsigned int* from = reinterpret_cast<const unsigned int*>(at);
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) {
+        const unsigned int word = __ldg(from + i);
+        memcpy(reinterpret_cast<char*>(&out) + 4 * i, &word, 4);
+    }
+    return out;
+}
+
 // Raw room for N values of T in shared memory, whatever T's constructors are.
 template <class T, int N> struct Slots {
     alignas(16) unsigned char bytes[N * sizeof(T)];

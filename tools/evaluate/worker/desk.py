@@ -1,5 +1,6 @@
 """Takes each kind of request to whoever answers it."""
 
+import contextlib
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -81,6 +82,12 @@ class Desk:
 
     def answer(self, request: Request) -> Answer:
         """The answer to one request. Exceptions are Kernelwright's own faults."""
+        try:
+            return self._answer(request)
+        finally:
+            leave_the_device_to_others()
+
+    def _answer(self, request: Request) -> Answer:
         match request:
             case TraceRequest():
                 self.meter.begin("read")
@@ -270,6 +277,13 @@ class Desk:
         baseline: str = "",
     ) -> None:
         self._announce(Stage(words=words, limit_s=limit_s, blame=blame, baseline=baseline))
+
+
+def leave_the_device_to_others() -> None:
+    """Give back memory that only torch's allocator still holds: baselines are built elsewhere."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        with contextlib.suppress(RuntimeError):  # a lost context has nothing to give
+            torch.cuda.empty_cache()
 
 
 def _cannot_run(task: Task, error: Exception, hardware: Hardware) -> Refusal:
