@@ -107,8 +107,8 @@ def test_rows_that_registers_hold_prefer_them(toolbox: SimpleNamespace):
     assert names(norm(toolbox, 1 << 16, 4096))[0] == "block_rows_registers"
 
 
-def test_long_rows_prefer_clusters_that_leave_them_in_the_cache(toolbox: SimpleNamespace):
-    assert names(norm(toolbox, 2048, 1 << 17))[0] == "cluster_rows_stream"
+def test_long_rows_prefer_clusters_that_keep_nearly_all_of_them(toolbox: SimpleNamespace):
+    assert names(norm(toolbox, 2048, 1 << 17))[0] == "cluster_rows_partly"
 
 
 def test_rows_that_chip_and_cache_hold_together_prefer_clusters_that_keep_a_part(
