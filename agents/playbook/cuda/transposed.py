@@ -90,8 +90,9 @@ def across_of(case: Case) -> int | None:
 
 
 def _fastest(place: Place) -> int | None:
-    """The axis along which a place's elements are neighbours."""
-    return next((at for at, step in enumerate(place.inner) if step == 1), None)
+    """The axis along which a place's elements lie nearest to each other, be it at a pool's step."""
+    steps = {at: abs(step) for at, step in enumerate(place.inner) if step}
+    return min(steps, key=lambda at: (steps[at], -at), default=None)
 
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:

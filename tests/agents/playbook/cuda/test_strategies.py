@@ -147,6 +147,15 @@ def test_a_loop_that_writes_nothing_along_its_rows_has_no_tiles_to_write(builds:
     assert "split_rows_tiles" not in names(builds["huber"].loop("huber"))
 
 
+def test_a_pool_that_also_reads_a_value_a_channel_is_not_turned(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 64, "c": 32, "h": 63, "w": 63}, {})
+    steps = {"n": 32 * 126 * 126, "c": 126 * 126, "h": 252, "w": 2}
+    x = b.op("add", b.load("x", **steps), b.load("bias", c=1))
+    b.store("y", x, n=32 * 63 * 63, c=63 * 63, h=63, w=1)
+    assert names(b.loop("pool"))[0] == "pointwise_tiles"
+    assert "pointwise_transposed" not in names(b.loop("pool"))
+
+
 def test_rows_that_share_a_long_weight_are_split_side_by_side(builds: dict[str, Any]):
     loop = builds["weighted_long"].loop("weighted")
     device = H200.model_copy(update={"cache_mib": 1.0})
