@@ -78,6 +78,7 @@ class Outcome(Value):
         summary: Of the search, with baselines; None where there was none.
         baselines_ms: The medians alone, for files that were not searched.
         against: The certified candidate beside each baseline.
+        rejected: What was wrong with candidates that were not correct, each kind once.
         kernel_sha256: Of the best candidate's source and plan: which one the figures are of.
         run: The run's id, whose archive holds samples, sources and verdicts.
         seconds: From reading the file to the end, compilers included.
@@ -95,6 +96,7 @@ class Outcome(Value):
     summary: Summary | None = None
     baselines_ms: tuple[tuple[str, float | None], ...] = ()
     against: tuple[Against, ...] = ()
+    rejected: tuple[str, ...] = ()
     kernel_sha256: str = ""
     run: str = ""
     seconds: float = 0.0

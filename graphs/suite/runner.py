@@ -8,7 +8,7 @@ one task does to its worker costs that worker; what it does to us ends as an out
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from graphs.run import start_search
 from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
-from tools.archive import Archive, RunError, Target
+from tools.archive import Archive, RunError, Standing, Target
 from tools.evaluate.executor import (
     EnvironmentLacksError,
     Executor,
@@ -28,7 +28,7 @@ from tools.evaluate.executor import (
     StandingExecutor,
 )
 from tools.evaluate.rules import Rules
-from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy
+from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.
@@ -215,20 +215,17 @@ class _One:
 
     def _searched(self, summary: Summary) -> Outcome:
         against: tuple[Against, ...] = ()
+        rejected: tuple[str, ...] = ()
         kernel = ""
         with suppress(RunError):
             archive = Archive.open(summary.run, self._ground.home)
             try:
-                standing = next(
-                    (
-                        item
-                        for item in archive.standings()
-                        if summary.best and item.candidate.id == summary.best.candidate
-                    ),
-                    None,
-                )
+                standings = archive.standings()
             finally:
                 archive.close()
+            rejected = _rejected(standings)
+            best = summary.best.candidate if summary.best else None
+            standing = next((item for item in standings if item.candidate.id == best), None)
             if standing is not None:
                 against = tuple(map(Against.of, standing.evaluation.comparisons))
                 kernel = _sha256(standing.candidate.kernel + "\0" + standing.candidate.plan)
@@ -238,6 +235,7 @@ class _One:
                 "summary": summary.model_copy(update={"phases": ()}),
                 "run": summary.run,
                 "against": against,
+                "rejected": rejected,
                 "kernel_sha256": kernel,
                 "baselines_ms": tuple(
                     (name, item.median_ms) for name, item in summary.baselines.items()
@@ -274,6 +272,15 @@ def _apart(phase: Phase, waited_s: float) -> tuple[Phase, ...]:
         return (phase,)
     beside = phase.model_copy(update={"name": f"{BESIDE}: read", "seconds": beside_s})
     return (beside, phase.model_copy(update={"seconds": waited_s, "cpu_s": 0.0}))
+
+
+def _rejected(standings: Iterable[Standing]) -> tuple[str, ...]:
+    """Verdicts that were not "correct", with the first reason of each."""
+    reasons: dict[Verdict, str] = {}
+    for item in standings:
+        if item.evaluation.verdict is not Verdict.CORRECT:
+            reasons.setdefault(item.evaluation.verdict, item.evaluation.verification.reason)
+    return tuple(f"{verdict.value}: {reason}" for verdict, reason in reasons.items())
 
 
 def source_sha256(path: Path) -> str:

@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from graphs.suite import Outcome
 from ui.cli import run
+from ui.suite.tables import row_cells
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200"
 
 GOOD = """import torch
 
@@ -117,3 +121,11 @@ def test_what_cannot_be_run_is_one_sentence(
     given = [str(folder) if word == "SUITE" else word for word in arguments]
     assert run(["bench", *given]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_where_nothing_was_correct_the_table_says_what_the_judge_said() -> None:
+    lines = (RESULTS / "kernelbench_level1_second_half.jsonl").read_text().splitlines()
+    (item,) = (o for o in map(Outcome.model_validate_json, lines) if o.file.startswith("90_"))
+    assert row_cells(item)[-1].plain == "no candidate was correct"
+    told = item.model_copy(update={"rejected": ("wrong_result: far off", "crashed: gone")})
+    assert row_cells(told)[-1].plain == "no candidate was correct: wrong_result: far off"

@@ -136,6 +136,8 @@ def _conditions(outcomes: Sequence[Outcome]) -> Text:
 def _end(item: Outcome) -> str:
     if item.words:
         return f"{item.ended.replace('_', ' ')}: {item.words}"
+    if item.summary and item.summary.status == "nothing_correct" and item.rejected:
+        return f"{STATUS[item.summary.status]}: {one_line(item.rejected[0], 160)}"
     if item.doubt is not None:
         return item.doubt.words
     return STATUS[item.summary.status] if item.summary else item.ended

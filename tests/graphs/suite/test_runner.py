@@ -10,7 +10,7 @@ from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import EnvironmentLacksError, Executor
 from tools.evaluate.rules import Depth, Rules
-from tools.nouns import Comparison, Phase, Refusal, TracePolicy
+from tools.nouns import Comparison, Phase, Refusal, TracePolicy, Verdict
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
@@ -60,6 +60,17 @@ async def test_what_one_task_breaks_costs_only_that_task(
     assert [item.ended for item in found] == ["failed", "refused", "searched"]
     assert found[0].words == "RuntimeError: we are broken"
     assert found[1].words == "It has no module."
+
+
+async def test_what_was_wrong_with_rejected_candidates_stands_in_the_line(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor(wrong=lambda candidate, effort: Verdict.WRONG_RESULT)
+    found = await outcomes(files[:1], toy.PROFILE, terms, ground(toy, tmp_path, executor))
+    (item,) = found
+    assert item.summary is not None
+    assert item.summary.status == "nothing_correct"
+    assert item.rejected == ("wrong_result: the toy says so",)
 
 
 async def test_a_task_that_hangs_is_ended(
