@@ -24,12 +24,13 @@ def convert(text: str, have: DType, want: DType) -> str:
     return f"kw::to<{value_type(want)}>({text})"
 
 
-def expression(stmt: Stmt, args: Sequence[tuple[str, DType]]) -> str:
+def expression(stmt: Stmt, args: Sequence[tuple[str, DType]], *, alone: bool = False) -> str:
     """The C++ expression of a pointwise statement, a cast or a constant.
 
     Args:
         stmt: The statement.
         args: Text and type of each argument.
+        alone: Whether it is a product that nothing may be fused with.
 
     Raises:
         ValueError: When the operator is not one of `OPERATORS`.
@@ -40,6 +41,9 @@ def expression(stmt: Stmt, args: Sequence[tuple[str, DType]]) -> str:
         return convert(*args[0], stmt.dtype)
     if stmt.op not in OPERATORS or len(args) != OPERATORS[stmt.op]:
         raise ValueError(f"{stmt.name}: no operator {stmt.op!r} with {len(args)} arguments")
+    if alone and computed(stmt.dtype) in (DType.FLOAT32, DType.FLOAT64):
+        parts = _converted(stmt, args)
+        return f"kw::product({parts[0]}, {parts[-1]})"
     return _printer(stmt.op)(stmt, args)
 
 

@@ -15,6 +15,7 @@ from math import prod
 from agents.playbook.cuda.expressions import convert, expression
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.partials import Member, member
+from agents.playbook.cuda.products import rounded_alone
 from agents.playbook.cuda.schedule import Pass
 from agents.playbook.cuda.types import c_type, computed, value_type
 from agents.playbook.cuda.vectors import Vectors
@@ -67,6 +68,7 @@ class Printer:
         self.vectors = vectors
         self.columns = vectors.axis == "kept"
         self.types: Mapping[str, DType] = _types(nest)
+        self._alone = rounded_alone(nest.loop)
 
     @property
     def index(self) -> str:
@@ -165,7 +167,7 @@ class Printer:
         if stmt.op == "div" and stmt.dtype is DType.FLOAT32 and self._by_row(stmt):
             parts = (convert(text, dtype, stmt.dtype) for text, dtype in args)
             return f"kw::divide_by_row({', '.join(parts)})"
-        return expression(stmt, args)
+        return expression(stmt, args, alone=stmt.name in self._alone)
 
     def _by_row(self, stmt: Stmt) -> bool:
         """Whether many elements are divided by one value."""
@@ -218,9 +220,14 @@ class Printer:
         return f"{address}{self.gathered(place)}] = {self.stored(at)};"
 
     def running(self, stmt: Stmt) -> Running:
-        """What a scan statement runs on; truth values run as integers."""
+        """What a scan statement runs on; truth values run as integers.
+
+        Products of single precision run in double: a scan by parts multiplies each part by what
+        came before it, and a part that overflows by itself makes NaN of a 0 that stays 0 in order.
+        """
         kind = computed(stmt.dtype)
         kind = DType.INT64 if kind is DType.BOOL else kind
+        kind = DType.FLOAT64 if stmt.scan == "prod" and kind is DType.FLOAT32 else kind
         name = stmt.args[0]
         assert stmt.scan is not None
         return Running(

@@ -15,6 +15,7 @@ from agents.playbook.cuda.expressions import expression
 from agents.playbook.cuda.integers import narrow_values
 from agents.playbook.cuda.nest import Place
 from agents.playbook.cuda.printing import INT_LIMIT, SLACK, convert_from_memory
+from agents.playbook.cuda.products import rounded_alone
 from agents.playbook.cuda.schedule import uses
 from agents.playbook.cuda.stencil import Stencil, Window
 from agents.playbook.cuda.types import c_type, value_type
@@ -69,6 +70,7 @@ class StripCode:
         self.stencil, self.nest, self.prefix = stencil, stencil.nest, prefix
         self._narrow = narrow_values(stencil.nest)
         self._types = {stmt.name: stmt.dtype for stmt in self.nest.loop.body}
+        self._alone = rounded_alone(self.nest.loop)
         self._taps = {
             name: (at, tap)
             for at, w in enumerate(stencil.windows)
@@ -198,9 +200,8 @@ class StripCode:
             )
         if stmt.name in self._narrow and stmt.op == "const":
             return str(stmt.value)
-        return expression(
-            stmt, [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
-        )
+        args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
+        return expression(stmt, args, alone=stmt.name in self._alone)
 
     def _argument(self, stmt: Stmt, name: str) -> str:
         """An argument; narrow integers become wide where they meet wide ones."""

@@ -25,33 +25,43 @@ def convolved(context: Context, node: Node) -> None:
     arguments, spec = Arguments(node), node.out[0]
     rank = len(spec.shape)
     last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
-    turned = {arguments.tensor(0).node, arguments.tensor(1).node}
+    turned = {
+        arg.node: _turned(context, arg, last) for arg in (arguments.tensor(0), arguments.tensor(1))
+    }
     uses: list[str] = []
 
     def spell(ref: Ref) -> str:
+        if ref.node in turned:
+            uses.append(turned[ref.node])
+            return f"{turned[ref.node]}.permute({views.words(first)})"
         view = _stored(context, context.value(ref))
         uses.append(view.buffer)
-        if ref.node not in turned:
-            return view.text or view.buffer
-        there, back = views.words(last), views.words(first)
-        return f"{view.text}.permute({there}).contiguous().permute({back})"
+        return view.text or view.buffer
 
     given = ", ".join(written(arg, spell) for arg in node.args)
     shape = tuple(spec.shape[at] for at in last)
     made = context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype))
     text = f"{made.buffer} = aten.{base(node.op)}({given}).permute({views.words(last)})"
     moved, flops = cost(context, uses, node)
-    copied = sum(2 * cost_of(context, ref) for ref in turned)
     context.values[node.name] = (views.permute(made, first),)
     context.add(line=PlanLine(
         text=text, makes=(made.buffer,), uses=tuple(dict.fromkeys(uses)), operator=node.op,
-        cost_bytes=moved + copied, cost_flops=int(flops * (_LEFT if rank == _IMAGES else 1.0)),
+        cost_bytes=moved, cost_flops=int(flops * (_LEFT if rank == _IMAGES else 1.0)),
     ))  # fmt: skip
 
 
-def cost_of(context: Context, name: str) -> int:
-    """Bytes of a node's value."""
-    return context.specs[name].size_bytes if name in context.specs else 0
+def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> str:
+    """Adds the copy of a tensor with its channels last, a pass of its own; the copy's buffer."""
+    view = _stored(context, context.value(ref))
+    shape = tuple(view.shape[at] for at in last)
+    spec = TensorSpec(shape=shape, dtype=context.buffers[view.buffer].dtype)
+    made = context.buffer(f"{ref.node}_turned", spec)
+    context.add(line=PlanLine(
+        text=f"{made.buffer} = {view.text}.permute({views.words(last)}).contiguous()",
+        makes=(made.buffer,), uses=(view.buffer,), operator="contiguous",
+        cost_bytes=2 * spec.size_bytes,
+    ))  # fmt: skip
+    return made.buffer
 
 
 def _stored(context: Context, view: View) -> View:

@@ -438,6 +438,9 @@ __device__ __forceinline__ float divide_by_row(float a, float b) {
     const float inverse = 1.0f / (b * scale);
     return (a * scale) * inverse;
 }
+// A product that is rounded by itself: no compiler fuses it into a sum or a difference.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
 __device__ __forceinline__ long long multiply_add(long long a, long long b, long long c) { return a * b + c; }

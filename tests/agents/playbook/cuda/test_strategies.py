@@ -11,6 +11,7 @@ from profiles.load import hardware_profile
 from tools.candidates import complete_settings, new_candidate, parse_kernel, valid_settings
 from tools.compile import CompileFailure, compile_candidate
 from tools.nouns import Language
+from tools.profile.code.disassembler import disassemble
 
 H200, L40S = hardware_profile("H200"), hardware_profile("L40S")
 EMITTER = CudaEmitter()
@@ -195,3 +196,23 @@ def test_defaults_come_first_and_settings_are_many_but_bounded(builds: dict[str,
         source = parse_kernel(text, Language.CUDA)
         listed = valid_settings(source)
         assert 4 <= len(listed) <= 4096
+
+
+@pytest.mark.parametrize(("other", "fuses"), [("product", False), ("value", True)])
+async def test_products_are_fused_into_a_difference_unless_it_is_one_of_two_products(
+    toolbox: SimpleNamespace, other: str, fuses: bool
+):
+    b = toolbox.Build({"n": 4096})
+    x, y, z, w = (b.load(name, n=1) for name in "xyzw")
+    if other == "product":  # behind a condition, as an xlogy is written
+        is_zero = b.op("eq", x, b.const(0.0), dtype="bool")
+        left = b.op("where", is_zero, b.const(0.0), b.op("mul", x, y))
+    else:
+        left = b.op("add", x, y)
+    b.store("out", b.op("sub", left, b.op("mul", z, w)), n=1)
+    loop, device = b.loop("difference"), hardware_profile("H200")
+    for strategy in EMITTER.strategies(loop, device):
+        candidate = written(loop, strategy, device, ["out"])
+        built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+        assert not isinstance(built, CompileFailure), f"{strategy.name}: {built}"
+        assert ("FFMA" in await disassemble(built.artifact)) is fuses, strategy.name

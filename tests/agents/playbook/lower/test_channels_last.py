@@ -39,3 +39,16 @@ def test_a_tail_reads_channels_last_and_computes_the_same(
     read = {s.access.buffer for loop in program.loops for s in loop.body if s.access}
     assert made <= read, "no pass of its own turns a result"
     assert all(program.buffer(name).shape[-1] in (4, 8) for name in made)
+
+
+def test_putting_the_channels_last_counts_as_passes_beside_the_convolution(check: Check) -> None:
+    """Hidden under the arithmetic of the convolution, the copies would cost nothing."""
+    graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
+    cost = {
+        last: [(step.operator, step.cost_bytes)
+               for step in lower(graph, channels_last=last).steps
+               if isinstance(step, PlanLine) and step.cost_bytes]
+        for last in (False, True)
+    }  # fmt: skip
+    copies = [("contiguous", 2 * 4 * elements) for elements in (2 * 3 * 9 * 8, 8 * 3 * 3 * 3)]
+    assert cost[True] == [*copies, *cost[False]]

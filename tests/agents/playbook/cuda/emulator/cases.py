@@ -307,6 +307,23 @@ def case_cumsum_masked_reverse(build: Any) -> Any:
     return b
 
 
+def case_cumprod_beyond_single(build: Any) -> Any:
+    b = build({"n": 5}, {"c": 300})
+    b.store("y", b.scan("prod", b.load("x", n=300, c=1)), n=300, c=1)
+
+    def rows_whose_parts_overflow(tensor: torch.Tensor) -> None:
+        rows = tensor.view(5, 300).fill_(1.0)
+        rows[:, 40:46], rows[:, 46:52] = 1e20, 1e-20  # 1e120 by themselves
+        rows[0, 3] = 0.0
+        rows[1, 2:6] = 1e-30  # 0 in single precision, 1e0 in order with what follows
+        rows[2, 2:4], rows[2, 40:52] = 1e-15, 3.0
+        rows[3, 40:52] = 0.5
+        rows[4, 40:52] = -1.0
+
+    b.fills["x"] = rows_whose_parts_overflow
+    return b
+
+
 def case_cumprod_short(build: Any) -> Any:
     b = build({"n": 50}, {"c": 24})
     x = b.load("x", "bfloat16", n=24, c=1)

@@ -253,6 +253,8 @@ template <class T> inline T __ldg(const T* at) { check_alignment(at); return *at
 template <class T> inline T __ldcs(const T* at) { check_alignment(at); return *at; }
 template <class T> inline T __ldcg(const T* at) { check_alignment(at); return *at; }
 template <class T> inline void __stcs(T* at, T value) { check_alignment(at); *at = value; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __int_as_float(int bits) { float out; memcpy(&out, &bits, 4); return out; }
 
