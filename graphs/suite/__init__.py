@@ -7,10 +7,11 @@
 from graphs.suite.contrast import Contrast, contrast
 from graphs.suite.figures import Figures, figures
 from graphs.suite.files import task_files
+from graphs.suite.one import Ground
 from graphs.suite.outcome import Against, Outcome, Terms
 from graphs.suite.pace import Pace, pace
 from graphs.suite.results import append, read, torn
-from graphs.suite.runner import Ground, run_suite
+from graphs.suite.runner import run_suite
 
 __all__ = [
     "Against",

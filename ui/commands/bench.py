@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from graphs.suite import Ground, Outcome, Terms, append, contrast, read, run_suite, task_files
+from graphs.suite.one import source_sha256
 from graphs.suite.results import ResultsError, begin
-from graphs.suite.runner import source_sha256
 from profiles.load import SearchProfile
 from tools.archive import default_home
 from tools.evaluate.rules import Depth, Rules
