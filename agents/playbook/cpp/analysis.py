@@ -11,6 +11,7 @@ from functools import cached_property
 from agents.playbook.cpp.expressions import DIVIDES, HEAVY, PREDICATES, computed_type
 from agents.playbook.cpp.spelling import literal
 from agents.playbook.ir import Access, Loop, Stmt, Store, results
+from agents.playbook.products import rounded_alone
 from tools.nouns import DType
 
 
@@ -53,6 +54,11 @@ class Analysis:
         """A constant as a literal of its type."""
         stmt = self.statements[name]
         return literal(stmt.value if stmt.value is not None else 0, computed_type(stmt))
+
+    @cached_property
+    def alone(self) -> frozenset[str]:
+        """The products that nothing may be fused with."""
+        return rounded_alone(self.loop)
 
     @cached_property
     def depends(self) -> dict[str, frozenset[str]]:

@@ -67,7 +67,11 @@ class Unit:
             raise ValueError(f"{stmt.op} {stmt.name!r} has no expression")
         exponent = self.facts.constant(stmt.args[1]) if stmt.op == "pow" else None
         types = [self.facts.type_of(arg) for arg in stmt.args]
-        return expression(stmt, [self.value(arg) for arg in stmt.args], types, exponent)
+        args = [self.value(arg) for arg in stmt.args]
+        kinds = {*types, self.facts.type_of(name)}
+        if name in self.facts.alone and kinds in ({"float"}, {"double"}):
+            return f"kw::product({args[0]}, {args[-1]})"
+        return expression(stmt, args, types, exponent)
 
     def write(self, store: Store) -> str:
         """The statement that makes a store."""

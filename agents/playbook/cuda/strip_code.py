@@ -15,12 +15,12 @@ from agents.playbook.cuda.expressions import expression
 from agents.playbook.cuda.integers import narrow_values
 from agents.playbook.cuda.nest import Place
 from agents.playbook.cuda.printing import INT_LIMIT, SLACK, convert_from_memory
-from agents.playbook.cuda.products import rounded_alone
 from agents.playbook.cuda.schedule import uses
 from agents.playbook.cuda.stencil import Stencil, Window
 from agents.playbook.cuda.types import c_type, value_type
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Stmt
+from agents.playbook.products import rounded_alone
 from tools.nouns import DType
 
 INDEX = "int"

@@ -77,6 +77,14 @@ template <class T> KW_INLINE T minimum(T a, T b) {
 template <class T> KW_INLINE T relu(T x) { return x < T(0) ? T(0) : x; }
 template <class T> KW_INLINE T sign(T x) { return T(int(T(0) < x) - int(x < T(0))); }
 template <class T> KW_INLINE T square(T x) { return x * x; }
+// A product that is rounded by itself. Where there are fused instructions a plain one would become
+// part of the sum or difference that follows; one that is already fused, with nothing, does not.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+KW_INLINE float product(float a, float b) { return __builtin_fmaf(a, b, -0.0f); }
+KW_INLINE double product(double a, double b) { return __builtin_fma(a, b, -0.0); }
+#else
+template <class T> KW_INLINE T product(T a, T b) { return a * b; }
+#endif
 template <class T> KW_INLINE T reciprocal(T x) { return T(1) / x; }
 KW_INLINE bool is_inf(float x) { return std::fabs(x) == kInfinity; }
 KW_INLINE bool is_inf(double x) { return std::fabs(x) == double(kInfinity); }

@@ -91,3 +91,21 @@ def test_boolean_operators_agree(build: Any, case: Any, everything: Any, check: 
     ops = [op for op in ops if op != "bitwise_not"] + ["eq", "ne", "maximum", "where"]
     made = kernel(build, case, ops, "bool", pairs(torch.tensor([True, False, True])))
     check(everything([made], settings=1), 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equal_products_cancel_to_zero(
+    build: Any, case: Any, everything: Any, check: Any, dtype: str
+):
+    """Fused into the difference, one of them would be exact and the rest its rounding."""
+    size = 1003
+    b = build({"n": size}, {})
+    x, y, z, w = (b.load(name, dtype, n=1) for name in "xyzw")
+    left, right = b.op("mul", x, y, dtype=dtype), b.op("mul", z, w, dtype=dtype)
+    b.store("out", b.op("sub", left, right, dtype=dtype), dtype, n=1)
+    torch.manual_seed(0)
+    one, other = torch.randn(2, size, dtype=getattr(torch, dtype)).unbind()
+    data = {"x": one, "y": other, "z": one.clone(), "w": other.clone()}
+    made = case(b.loop(f"products_{dtype}"), data, out=(size, getattr(torch, dtype)))
+    made.truth = {"out": torch.zeros(size, dtype=torch.float64)}
+    check(everything([made], settings=1), 0)
