@@ -48,12 +48,16 @@ def lower(
     ]
     needed = frozenset([view.buffer for view in returned] + [view.buffer for _, view in updates])
     steps = _scheduled(context, needed, one_pass)
-    for step in steps:
-        if step.nest is not None:
-            step.nest = tidy(context.ops, step.nest)
+    steps = [one for step in steps for one in _tidied(context, step)]
     lines = [_update(target, view) for target, view in updates]
     returned = _told_apart(context, returned, lines)
     return _program(graph, context, steps, returned, lines, parameters)
+
+
+def _tidied(context: Context, step: Step) -> list[Step]:
+    if step.nest is None:
+        return [step]
+    return [replace(step, nest=nest) for nest in tidy(context.ops, step.nest)]
 
 
 def _returned(context: Context, name: str) -> View:

@@ -13,16 +13,15 @@ from math import prod
 
 from agents.playbook.lower.expr import Address, Affine, Expr, Term
 from agents.playbook.lower.guards import guarded
-from agents.playbook.lower.nest import Nest, affine, where_of
+from agents.playbook.lower.nest import Nest, Write, affine, where_of
 from agents.playbook.lower.simplify import Ops
 from tools.nouns import DType
 
 
-def tidy(ops: Ops, nest: Nest) -> Nest:
-    """The nest as a loop should look."""
+def tidy(ops: Ops, nest: Nest) -> list[Nest]:
+    """The nest as a loop should look; several where what a row held together is gone."""
     nest = _without_idle_reductions(ops, nest)
-    nest = guarded(ops, _without_idle_axes(nest))
-    return _merged(ops, _in_order(nest))
+    return [_merged(ops, _in_order(guarded(ops, one))) for one in _without_idle_axes(nest)]
 
 
 def _without_idle_reductions(ops: Ops, nest: Nest) -> Nest:
@@ -73,12 +72,21 @@ def _row_position(ops: Ops, nest: Nest) -> Expr:
     return affine(ops, Affine(0, tuple(terms)))
 
 
-def _without_idle_axes(nest: Nest) -> Nest:
-    """Inner axes over which nothing is reduced or scanned are outer axes, or none at all."""
+def _without_idle_axes(nest: Nest) -> list[Nest]:
+    """Inner axes over which nothing is reduced or scanned are outer axes, or none at all.
+
+    What was written once a row and what was written along it are then nests of their own.
+    """
     if any(expr.op in ("reduce", "scan") for expr in nest.exprs):
-        return nest
-    used = frozenset[str]().union(*(write.address.axes for write in nest.writes))
-    return Nest(nest.outer + tuple(a for a in nest.inner if a in used), (), nest.writes)
+        return [nest]
+    inner = frozenset(nest.inner)
+    apart: dict[frozenset[str], list[Write]] = {}
+    for write in nest.writes:
+        apart.setdefault(write.address.axes & inner, []).append(write)
+    return [
+        Nest(nest.outer + tuple(a for a in nest.inner if a in used), (), tuple(writes))
+        for used, writes in apart.items()
+    ]
 
 
 def addresses(nest: Nest) -> list[Address]:

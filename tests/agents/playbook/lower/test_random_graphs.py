@@ -105,3 +105,13 @@ def test_a_random_graph_computes_the_same(data: st.DataObject, recorder: Recorde
         made |= {store.access.buffer for store in loop.stores}
         assert all(axis.size > 1 for axis in (*loop.outer, *loop.inner))
     assert made <= {buffer.name for buffer in program.buffers}
+
+
+def test_a_number_beside_a_scan_that_needs_no_scan_is_a_loop_of_its_own(recorder: Recorder) -> None:
+    graph = recorder()
+    x = graph.input(torch.randn([1], dtype=torch.float64))
+    once = graph.call("relu.default", x)
+    repeated = graph.call("expand.default", graph.call("unsqueeze.default", x, 0), [2, 1])
+    running = graph.call("cumsum.default", repeated, 0)
+    program = graph.check(running, once)
+    assert [len(loop.outer) for loop in program.loops] in ([0, 1], [1, 0])
