@@ -66,7 +66,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     tunables = Tunables(prefix)
     tunables.add("THREADS", (256, 128, 512, 1024)).add("VECTOR", vectors.widths)
     # One vector a thread and many small blocks: 3.02 ms for a ReLU of 6.4 GB on an H200, where four
-    # a thread took 3.17 to 3.30 (streams.jsonl beside the strategies' results).
+    # a thread took 3.17 to 3.30 (round "streams", benchmarks/results/h200/strategies.jsonl).
     tunables.add("UNROLL", (1, 2, 4, 8) if not persistent else (4, 2, 8))
     if persistent:
         tunables.add("BLOCKS", (4, 8, 2, 16))

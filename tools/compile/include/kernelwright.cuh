@@ -154,29 +154,27 @@ template <int CACHE, int N, class T> __device__ __forceinline__ void store(T* at
     }
 }
 
-// A value that another block wrote during this launch: past the first-level cache, which is not
-// coherent. Its size must be a multiple of 4 bytes.
-template <class T> __device__ __forceinline__ T load_shared_with_others(const T* at) {
+// A value of 4-byte words, past the first-level cache or through it as what nobody writes any more.
+template <bool WRITTEN_NOW, class T> __device__ __forceinline__ T load_words(const T* at) {
     T out;
     const unsigned int* from = reinterpret_cast<const unsigned int*>(at);
 #pragma unroll
     for (int i = 0; i < (int)(sizeof(T) / 4); ++i) {
-        const unsigned int word = __ldcg(from + i);
+        const unsigned int word = WRITTEN_NOW ? __ldcg(from + i) : __ldg(from + i);
         memcpy(reinterpret_cast<char*>(&out) + 4 * i, &word, 4);
     }
     return out;
 }
 
+// A value that another block wrote during this launch: past the first-level cache, which is not
+// coherent. Its size must be a multiple of 4 bytes.
+template <class T> __device__ __forceinline__ T load_shared_with_others(const T* at) {
+    return load_words<true>(at);
+}
+
 // What an earlier launch left: read-only here, so that reads may move ahead of writes.
 template <class T> __device__ __forceinline__ T load_finished(const T* at) {
-    T out;
-    const unsigned int* from = reinterpret_cast<const unsigned int*>(at);
-#pragma unroll
-    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) {
-        const unsigned int word = __ldg(from + i);
-        memcpy(reinterpret_cast<char*>(&out) + 4 * i, &word, 4);
-    }
-    return out;
+    return load_words<false>(at);
 }
 
 // Raw room for N values of T in shared memory, whatever T's constructors are.
