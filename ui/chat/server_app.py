@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from ui.chat.login import Door
 from ui.chat.server_files import serve_files
 from ui.chat.server_gate import Gate
+from ui.chat.server_uploads import Uploads
 from ui.chat.settings import ChatSettings
 from ui.chat.store import Store
 from ui.complaints import LACKING, Complaint
@@ -30,7 +31,7 @@ def build_app(settings: ChatSettings) -> ASGIApp:
     config.run.headless = settings.headless
     _follow_the_system()
     serve_files(chainlit_app, store)
-    return Gate(chainlit_app, door.admits, settings.host, lambda: get_html_template(""))
+    return Gate(Uploads(chainlit_app), door.admits, settings.host, lambda: get_html_template(""))
 
 
 def open_store(settings: ChatSettings) -> Store:

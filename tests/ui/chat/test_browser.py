@@ -97,10 +97,17 @@ async def shows(page: Page, words: str) -> None:
     await expect(page.get_by_text(re.compile(words, re.I)).last).to_be_visible(timeout=PATIENCE_MS)
 
 
+async def attach(page: Page, file: Path) -> None:
+    """Attach a file and wait until the server has it."""
+    async with page.expect_response("**/project/file**", timeout=PATIENCE_MS) as coming:
+        await page.set_input_files("input[type=file]", file)
+    assert (await coming.value).ok
+    await shows(page, re.escape(file.name))
+
+
 async def begin(page: Page, file: Path) -> None:
     """Attach, look at the card, confirm."""
-    await page.set_input_files("input[type=file]", file)
-    await shows(page, re.escape(file.name))
+    await attach(page, file)
     await say(page, "make this faster in 1 round")
     await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
     await shows(page, "SmallSoftmax")
@@ -219,10 +226,26 @@ async def test_a_reload_finds_its_conversation_in_whatever_order_its_cookies_com
     assert len(asked) == 2
 
 
+async def test_a_file_that_is_attached_before_the_page_is_connected_waits_for_it(page, small):
+    attached = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await attached.wait()
+        await page.wait_for_timeout(500)  # the file asks before there is a session
+        await route.continue_()
+
+    await page.route("**/set-session-cookie", later)
+    page.on("request", lambda asked: attached.set() if "/project/file" in asked.url else None)
+    await page.goto(page.url)
+    await expect(page.locator("#chat-input")).to_be_visible(timeout=PATIENCE_MS)
+    await attach(page, small)
+    await say(page, "make this faster")
+    await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
+
+
 async def test_it_can_be_used_on_a_phone(page, small):
     await page.set_viewport_size({"width": 360, "height": 740})
-    await page.set_input_files("input[type=file]", small)
-    await shows(page, re.escape(small.name))
+    await attach(page, small)
     await say(page, "make this faster")
     await expect(button(page, "^Go$")).to_be_visible(timeout=PATIENCE_MS)
     wide = await page.evaluate("document.documentElement.scrollWidth")
