@@ -6,6 +6,7 @@ shared between calls.
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
 from types import TracebackType
 
 import torch
@@ -14,6 +15,7 @@ from tools.candidates.errors import DeviceError, LaunchRefused
 from tools.candidates.plan import ADMITTED, validate_plan
 from tools.candidates.plan.validate import parse_plan
 from tools.candidates.run.allocator import Allocator, TorchAllocator
+from tools.candidates.run.folding import Folder
 from tools.candidates.run.guards import (
     GUARDS,
     dtype_named,
@@ -81,15 +83,16 @@ class PlanRunner:
         settings = complete_settings(self.source, candidate.settings)
         self._namespace: dict[str, object] = {"__slice": slice, **GUARDS}
         self._namespace["__builtins__"] = dict(BUILTINS)
-        self._namespace |= {"inf": float("inf"), "nan": float("nan")}
-        self._namespace |= {item.name: item.value for item in settings}
+        constants: dict[str, object] = {"inf": inf, "nan": nan}
+        constants |= {item.name: item.value for item in settings}
+        self._namespace |= constants
         self._namespace |= self._helpers()
         self._launchers = load(self.source, built, self.device)
         self._namespace |= {launcher_name(name): call for name, call in self._launchers.items()}
         self._namespace |= {
             operator_name(path): resolve(path, self.device) for path in self.plan.operators
         }
-        self._compile()
+        self._compile(constants)
         self._weights: Mapping[str, torch.Tensor] = {}
 
     def prepare(self, weights: Mapping[str, torch.Tensor]) -> None:
@@ -215,11 +218,13 @@ class PlanRunner:
                 raise
             raise LaunchRefused(_words(error), _plan_line(error.__traceback__)) from None
 
-    def _compile(self) -> None:
+    def _compile(self, constants: Mapping[str, object]) -> None:
         tree = parse_plan(self.plan.text)
         tunables = frozenset(item.name for item in self.source.tunables)
         functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
-        tree.body = [Rewriter(item, tunables).visit(item) for item in functions]
+        folder = Folder(constants)
+        tree.body = [folder.visit(Rewriter(item, tunables).visit(item)) for item in functions]
+        self._namespace |= folder.held
         ast.fix_missing_locations(tree)
         # The validator admitted every node, and the namespace has no builtins that it could name.
         exec(compile(tree, _FILE, "exec"), self._namespace)
