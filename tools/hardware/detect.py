@@ -1,8 +1,8 @@
 """Chooses the device to optimise for and describes it.
 
 A GPU is found through NVML and described by the driver's attributes; a profile of the same name
-contributes what the driver does not tell (peak rates). Not covered: several GPUs of different
-kinds (the first visible one is taken) and MIG slices.
+contributes what the driver does not tell (peak rates). Of several GPUs CUDA's first one is taken,
+which `CUDA_VISIBLE_DEVICES` chooses. Not covered: MIG slices.
 """
 
 from typing import Literal

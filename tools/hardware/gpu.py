@@ -1,6 +1,7 @@
-"""Describes the first visible NVIDIA GPU without creating a context on it."""
+"""Describes CUDA's first GPU without creating a context on it."""
 
 from profiles.load import Hardware, hardware_profile
+from tools.hardware.visible import visible_gpu
 
 # Peak bandwidth and rate of a GPU that has no profile: DDR moves two words a clock, and every
 # multiprocessor since Ampere's GA10x retires 128 fused multiply-adds a clock.
@@ -24,7 +25,7 @@ _ARCHITECTURE_SPECIFIC = {(9, 0), (10, 0), (10, 3), (12, 0)}
 
 
 def detect_gpu() -> tuple[Hardware | None, str]:
-    """The first visible GPU, or None and why there is none, in a few words."""
+    """CUDA's first GPU, or None and why there is none, in a few words."""
     try:
         name = _nvml_name()
     except Exception as error:  # NVML has one exception class per return code
@@ -36,15 +37,11 @@ def detect_gpu() -> tuple[Hardware | None, str]:
 
 
 def _nvml_name() -> str:
-    import pynvml
-
-    pynvml.nvmlInit()
+    nvml, handle = visible_gpu()
     try:
-        if pynvml.nvmlDeviceGetCount() == 0:
-            raise RuntimeError("no device")
-        name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))
+        name = nvml.nvmlDeviceGetName(handle)
     finally:
-        pynvml.nvmlShutdown()
+        nvml.nvmlShutdown()
     return name.decode() if isinstance(name, bytes) else str(name)
 
 

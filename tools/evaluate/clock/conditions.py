@@ -6,6 +6,7 @@ from types import MappingProxyType, ModuleType
 
 import torch
 
+from tools.hardware.visible import visible_gpu_or_none
 from tools.nouns import Conditions
 
 _HARMLESS = {"gpu_idle", "applications_clocks_setting", "none"}
@@ -45,7 +46,7 @@ def conditions(
 
 def sm_clock_share() -> float | None:
     """Current clock of the multiprocessors over the highest possible; None when unreadable."""
-    nvml, handle = nvml_device()
+    nvml, handle = visible_gpu_or_none()
     if nvml is None:
         return None
     try:
@@ -54,20 +55,6 @@ def sm_clock_share() -> float | None:
     except nvml.NVMLError:
         return None
     return float(now) / float(most)
-
-
-def nvml_device() -> tuple[ModuleType | None, object]:
-    """NVML and the device that torch uses; None where there is no driver to ask."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        if pynvml.nvmlDeviceGetCount() == 1:
-            return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
-        uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
-        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    except Exception:  # NVML has one exception class per return code
-        return None, None
 
 
 def number(nvml: ModuleType, handle: object, name: str, *arguments: object) -> int | None:
@@ -79,7 +66,7 @@ def number(nvml: ModuleType, handle: object, name: str, *arguments: object) -> i
 
 
 def _gpu() -> dict[str, object]:
-    nvml, handle = nvml_device()
+    nvml, handle = visible_gpu_or_none()
     if nvml is None:
         return {}
     milliwatts = number(nvml, handle, "nvmlDeviceGetPowerUsage")

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from tools.evaluate.clock.conditions import number, nvml_device, reasons
+from tools.evaluate.clock.conditions import number, reasons
+from tools.hardware.visible import visible_gpu_or_none
 from tools.nouns.value import Value
 
 _STAT = Path("/proc/stat")
@@ -46,7 +47,7 @@ class Nvml:
     """A GPU by its management library; a reading takes about a millisecond."""
 
     def __init__(self) -> None:
-        self._nvml, self._handle = nvml_device()
+        self._nvml, self._handle = visible_gpu_or_none()
 
     def read(self) -> Reading:
         """Clocks, and what slows them down."""

@@ -6,12 +6,13 @@ A worker cannot tell: behind a wall with processes of its own, those of others d
 import asyncio
 import time
 from collections.abc import Iterable
-from types import ModuleType
+
+from tools.hardware.visible import visible_gpu_or_none
 
 
 async def idle(within_s: float) -> bool:
     """Wait until the device does nothing; False when it still worked then or cannot be asked."""
-    nvml, handle = _handle()
+    nvml, handle = visible_gpu_or_none()
     if nvml is None:
         return False
     deadline = time.monotonic() + within_s
@@ -33,7 +34,7 @@ def company(ours: Iterable[int], trees: int = 1) -> int | None:
         ours: every process of ours that may.
         trees: how many workers these belong to.
     """
-    nvml, handle = _handle()
+    nvml, handle = visible_gpu_or_none()
     if nvml is None:
         return None
     try:
@@ -48,14 +49,3 @@ def strangers(running: Iterable[int], ours: Iterable[int], trees: int = 1) -> in
     listed, known = set(running), set(ours)
     unknown = len(listed - known)
     return unknown if listed & known else max(unknown - trees, 0)
-
-
-def _handle() -> tuple[ModuleType | None, object]:
-    """NVML and the first device; None where there is no driver to ask."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
-    except Exception:  # NVML has one exception class per return code
-        return None, None

@@ -1,0 +1,88 @@
+"""On a machine of several GPUs, what is asked about a GPU is asked about the one that is used."""
+
+import sys
+import uuid
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tools.evaluate.process.device import company
+from tools.hardware.gpu import detect_gpu
+from tools.hardware.visible import visible_gpu
+
+FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+class Machine:
+    """NVML's view of two GPUs, and a driver that sees one of them."""
+
+    def __init__(self, used: uuid.UUID) -> None:
+        self.used = used
+        self.running = {f"GPU-{FIRST}": (11, 12, 13), f"GPU-{SECOND}": (21,)}
+
+    def nvml(self) -> ModuleType:
+        module = ModuleType("pynvml")
+        module.NVMLError = RuntimeError
+        module.nvmlInit = module.nvmlShutdown = lambda: None
+        module.nvmlDeviceGetCount = lambda: len(self.running)
+        module.nvmlDeviceGetHandleByIndex = lambda index: [*self.running][index]
+        module.nvmlDeviceGetHandleByUUID = self.by_uuid
+        module.nvmlDeviceGetName = lambda handle: f"name of {handle}"
+        module.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
+            SimpleNamespace(pid=pid) for pid in self.running[handle]
+        ]
+        return module
+
+    def by_uuid(self, name: str) -> str:
+        if name not in self.running:
+            raise RuntimeError("not found")
+        return name
+
+    def driver(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            cuInit=lambda flags: (0,),
+            cuDeviceGet=lambda index: (0, index),
+            cuDeviceGetUuid=lambda device: (0, SimpleNamespace(bytes=self.used.bytes)),
+        )
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The driver sees the second GPU alone, as CUDA_VISIBLE_DEVICES=1 has it."""
+    made = Machine(SECOND)
+    monkeypatch.setitem(sys.modules, "pynvml", made.nvml())
+    bindings = pytest.importorskip("cuda.bindings")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made.driver())
+    monkeypatch.setattr(bindings, "driver", made.driver(), raising=False)
+    return made
+
+
+def test_the_gpu_that_is_used_is_the_one_that_is_looked_at(machine):
+    assert visible_gpu()[1] == f"GPU-{SECOND}"
+    assert company(()) == 0  # 21 may be a worker of ours; the three of the other GPU do not count
+    machine.used = FIRST
+    assert visible_gpu()[1] == f"GPU-{FIRST}"
+    assert company(()) == 2
+
+
+def test_a_slice_of_a_gpu_is_found_by_its_own_name(machine):
+    machine.running = {f"GPU-{FIRST}": (), f"MIG-{SECOND}": ()}
+    assert visible_gpu()[1] == f"MIG-{SECOND}"
+
+
+def test_a_driver_that_sees_no_gpu_is_an_answer(machine, monkeypatch):
+    driver = SimpleNamespace(cuInit=lambda flags: ("CUDA_ERROR_NO_DEVICE",))
+    monkeypatch.setattr(sys.modules["cuda.bindings"], "driver", driver)
+    found, why = detect_gpu()
+    assert found is None
+    assert "CUDA_ERROR_NO_DEVICE" in why
+
+
+@pytest.mark.gpu
+def test_nvml_and_torch_mean_the_same_gpu():
+    import torch
+
+    nvml, handle = visible_gpu()
+    named = nvml.nvmlDeviceGetUUID(handle)
+    named = named.decode() if isinstance(named, bytes) else named
+    assert named.removeprefix("GPU-") == str(torch.cuda.get_device_properties(0).uuid)
