@@ -286,6 +286,10 @@ async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_wit
     compiled, graph = found.named("compile"), found.named("graph")
     assert compiled is not None and compiled.measurement is not None  # noqa: PT018
     assert asked == [("eager", False), ("compile", True), ("compile", False), ("graph", False)]
+    assert compiled.measurement.conditions.notes == (
+        "compiled again: with what another process had compiled it ended with a segmentation fault "
+        "(b/launch.py:7 in run)",
+    )
     assert builder.lying(rows) == ()
     assert graph is not None
     assert graph.failure == "graph ended with a segmentation fault (b/launch.py:7 in run)"

@@ -94,8 +94,10 @@ class KnownBaselines:
             compiled=self._builder.lying(task),
         )
         reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
+        lost = ""
         if isinstance(reply, Ended) and request.compiled:
             # What another process built may not run here, which is no fault of the module's.
+            lost = f"compiled again: with what another process had compiled it {_end(reply)}"
             self._builder.discard(task)
             request = request.model_copy(update={"compiled": ()})
             reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
@@ -103,7 +105,21 @@ class KnownBaselines:
             # A new process has what earlier tasks may have left no room for.
             reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
         if isinstance(reply, Ended):
-            where = f" ({reply.place})" if reply.place else ""
-            return Baseline(name=name, failure=f"{name} {reply.words}{where}")
-        found = expect(reply, BaselineMeasured).baseline
+            return Baseline(name=name, failure=f"{name} {_end(reply)}")
+        found = _noted(expect(reply, BaselineMeasured).baseline, lost)
         return found.model_copy(update={"setup_s": found.setup_s + making.seconds})
+
+
+def _end(ended: Ended) -> str:
+    where = f" ({ended.place})" if ended.place else ""
+    return f"{ended.words}{where}"
+
+
+def _noted(item: Baseline, words: str) -> Baseline:
+    """The same, with the words among its conditions; a failure has none."""
+    if item.measurement is None or not words:
+        return item
+    conditions = item.measurement.conditions
+    noted = conditions.model_copy(update={"notes": (*conditions.notes, words)})
+    measurement = item.measurement.model_copy(update={"conditions": noted})
+    return item.model_copy(update={"measurement": measurement})
