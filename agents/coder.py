@@ -2,16 +2,18 @@
 
 The playbook's mind writes the idea's recipe down once and spreads settings over its tunables. It
 cannot reason about a compiler's message, so its repair is a fallback: other settings where
-resources were the trouble, else the next strategy of the same loop; the real message is kept in
-the note.
+resources were the trouble, another form of the task where the result was refused, else the next
+strategy of the same loop; the real message is kept in the note.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from agents.attributes import agreement, choices
-from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, in_form
+from agents.prospects import is_refused
 from agents.steering import Steering
 from tools.archive import Standing
 from tools.candidates import ContractError, new_candidate, parse_kernel, valid_settings
@@ -42,7 +44,8 @@ class Order(Value):
     `written` are the candidates there are already, so that none is written twice. `parents` are
     the standings worth starting from, the best first; `attempt` counts repairs of this idea in
     this round; `strategy` is the evolving section of a model's prompt; `moves` says in words
-    which moves between behaviours paid.
+    which moves between behaviours paid; `doubts` names the forms of the task of which results were
+    refused and none was right.
     """
 
     idea: Idea
@@ -58,6 +61,7 @@ class Order(Value):
     steering: Steering = Steering()
     strategy: StrategyVersion | None = None
     moves: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 class Failure(Value):
@@ -100,7 +104,7 @@ class PlaybookCoder:
         return self._write(order, recipe.choices, parents=_parents(order.idea), note="")
 
     async def repair(self, order: Order, failure: Failure) -> Answer:
-        """Other settings where resources were the trouble, else another strategy of the loop."""
+        """Other settings where resources were the trouble, else another form or strategy."""
         failed, verdict = failure.candidate, failure.evaluation.verdict
         message = _message(failure.evaluation)
         note = f"instead of {failed.id}, which was {verdict.value.replace('_', ' ')}: {message}"
@@ -109,7 +113,7 @@ class PlaybookCoder:
             answer = self._write(order, chosen, parents=(failed.id,), note=note)
             if answer.candidates:
                 return answer
-        other = self._other(chosen, order)
+        other = self._other(chosen, order, refused=is_refused(failure.evaluation))
         if other is None:
             return Answer(candidates=(), notes=(f"nothing to put {note}",))
         return self._write(order, other, parents=(failed.id,), note=note)
@@ -142,17 +146,38 @@ class PlaybookCoder:
             )
         )
 
-    def _other(self, chosen: dict[str, str], order: Order) -> dict[str, str] | None:
-        """The next strategy of the loop that the idea changed, or of the dominant one."""
-        recipe = Recipe.from_idea(order.idea)
-        loops = [option.loop for option in self._repertoire.options()]
-        loop = (recipe.changed if recipe else "") or (loops[0] if loops else "")
+    def _other(
+        self, chosen: dict[str, str], order: Order, *, refused: bool
+    ) -> dict[str, str] | None:
+        """The next strategy of the loop that the idea changed, or of the dominant one.
+
+        Where a result was refused it is a form that nobody wrote, if there is one: loops of the
+        same form read the same results of the library. Nothing more is written of a form in
+        doubt while another is not.
+        """
         written = [choices(item) for item in order.written]
-        for option in _by_prediction(self._repertoire.options(), loop):
+        forms = self._forms(written) if refused else iter(())
+        undoubted = {item.get(FORM) for item in written} - {*order.doubts}
+        idle = chosen.get(FORM) in order.doubts and undoubted
+        others = chain(forms, () if idle else self._strategies(chosen, order))
+        return next((one for one in others if one not in written and one != chosen), None)
+
+    def _forms(self, written: list[dict[str, str]]) -> Iterator[dict[str, str]]:
+        """Forms of which nothing was written, each at its fastest, as the repertoire has them."""
+        options = self._repertoire.options()
+        known = {item.get(FORM) for item in written}
+        for option in options:
+            if option.loop == FORM and option.strategy.name not in known:
+                yield in_form(options, {FORM: option.strategy.name})
+
+    def _strategies(self, chosen: dict[str, str], order: Order) -> Iterator[dict[str, str]]:
+        """The same with another strategy of one loop, the fastest by prediction first."""
+        recipe = Recipe.from_idea(order.idea)
+        options = self._repertoire.options()
+        loop = (recipe.changed if recipe else "") or (options[0].loop if options else "")
+        for option in _by_prediction(options, loop):
             other = chosen | {loop: option.strategy.name}
-            if other not in written and other != chosen:
-                return other
-        return None
+            yield in_form(options, other) if loop == FORM else other
 
 
 def spread(

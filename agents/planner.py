@@ -11,6 +11,7 @@ from typing import Protocol
 from agents.attributes import choices
 from agents.forecast import Forecast
 from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
+from agents.prospects import LIBRARY_DOUBT, LOOP_DOUBT, Prospect, Seen, doubted, in_turn, seen
 from agents.steering import Steering, speaks_of
 from tools.archive import Standing
 from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
@@ -77,14 +78,25 @@ class Planner(Protocol):
 
 
 class _Thought(Value):
-    """An idea in the making: `weight` is what orders it, `why` what moved it there."""
+    """An idea in the making: `weight` is what orders it, `why` what moved it there.
+
+    `hopeful_ms` is its time with all that differs from the best way known at its best.
+    """
 
     option: Option
     recipe: Recipe
     expected_ms: float
+    hopeful_ms: float
     weight: float
     why: tuple[str, ...] = ()
     parent: str | None = None
+
+    @property
+    def prospect(self) -> Prospect:
+        """What it promises, weighed."""
+        share = self.hopeful_ms / self.expected_ms if self.expected_ms > 0 else 1.0
+        form = self.recipe.choices.get(FORM, "")
+        return Prospect(form=form, expected_ms=self.weight, hopeful_ms=self.weight * share)
 
 
 class PlaybookPlanner:
@@ -106,21 +118,23 @@ class PlaybookPlanner:
             for thought in self._thoughts(situation, forecast)
             if (weighed := _weigh(thought, situation)) is not None
         ]
-        chosen = _diverse(thoughts, situation.wanted)
+        chosen = _diverse(thoughts, situation.wanted, _seen(situation))
         ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
         return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
 
     def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[_Thought]:
         """Every idea not tried yet."""
-        tried = _tried(situation)
+        tried, base = _tried(situation), self._base(situation)
         for option, chosen in self._changes(situation):
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
             if frozenset(chosen.items()) not in tried:
                 tried.add(frozenset(chosen.items()))
+                expected_ms = self._expected_ms(chosen, forecast)
                 yield _Thought(
                     option=option,
                     recipe=recipe,
-                    expected_ms=self._expected_ms(chosen, forecast),
+                    expected_ms=expected_ms,
+                    hopeful_ms=expected_ms - self._doubt_ms(chosen, base),
                     weight=1.0,
                     parent=situation.best.candidate.id if situation.best else None,
                 )
@@ -140,8 +154,11 @@ class PlaybookPlanner:
                 yield option, in_form(options, base | {option.loop: option.strategy.name})
 
     def _base(self, situation: Situation) -> dict[str, str]:
-        """The best candidate's strategies; where it says none, the one predicted fastest."""
-        options = self._repertoire.options()
+        """The best candidate's strategies; where it says none, the one predicted fastest.
+
+        Forms in doubt are not begun with, unless all are.
+        """
+        options = _undoubted(self._repertoire.options(), _seen(situation))
         best = choices(situation.best.candidate) if situation.best else {}
         known = {
             loop: name
@@ -166,6 +183,7 @@ class PlaybookPlanner:
                 option=by_name[loop, chosen[loop]],
                 recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
                 expected_ms=median_ms,
+                hopeful_ms=median_ms - self._doubt_ms(chosen, {FORM: chosen.get(FORM, "")}),
                 weight=1.0,
                 why=(f"{parent.candidate.id} reached {median_ms:.3g} ms and has settings left",),
                 parent=parent.candidate.id,
@@ -185,6 +203,37 @@ class PlaybookPlanner:
             for option in self._repertoire.options()
             if chosen.get(option.loop) == option.strategy.name
         )
+
+    def _doubt_ms(self, chosen: dict[str, str], base: dict[str, str]) -> float:
+        """By how much the roofline may be off in what differs from the way gone so far."""
+        differs = [
+            option
+            for option in self._repertoire.options()
+            if chosen.get(option.loop) == option.strategy.name != base.get(option.loop)
+        ]
+        library_ms = sum(option.unlike_ms for option in differs)
+        loops_ms = sum(option.predicted_ms for option in differs if option.loop != FORM)
+        return library_ms * (1 - 1 / LIBRARY_DOUBT) + loops_ms * (1 - 1 / LOOP_DOUBT)
+
+
+def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Option, ...]:
+    """The options of forms that are not in doubt; all where every form is."""
+    doubts = doubted(found)
+    left = tuple(
+        option
+        for option in options
+        if (option.strategy.name if option.loop == FORM else option.form) not in doubts
+    )
+    return left if any(option.loop == FORM for option in left) else options
+
+
+def _seen(situation: Situation) -> tuple[Seen, ...]:
+    """What became of the candidates so far, for what their forms are worth."""
+    expected = {idea.id: idea.predicted_ms or 0.0 for idea in situation.tried}
+    return tuple(
+        seen(item.candidate, item.evaluation, expected.get(item.candidate.idea, 0.0))
+        for item in situation.standings
+    )
 
 
 def _tried(situation: Situation) -> set[frozenset[tuple[str, str]]]:
@@ -229,20 +278,37 @@ def _voices(situation: Situation) -> Iterator[tuple[float, tuple[str, ...], str]
         yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
 
 
-def _diverse(thoughts: list[_Thought], wanted: int) -> list[_Thought]:
-    """The lightest thoughts, a behaviour that is already among them counting as heavier."""
+def _diverse(thoughts: list[_Thought], wanted: int, found: tuple[Seen, ...]) -> list[_Thought]:
+    """The lightest thought, then the most hopeful ones, in the order to try them.
+
+    A behaviour that is already among them counts as heavier.
+    """
     chosen: list[_Thought] = []
-    left = list(thoughts)
+    left = sorted(thoughts, key=lambda thought: thought.weight)
     while left and len(chosen) < wanted:
         cells = [thought.option.cell for thought in chosen]
 
         def order(thought: _Thought, cells: list[tuple[str, str, str]] = cells) -> float:
-            return thought.weight * SAME_CELL ** cells.count(thought.option.cell)
+            promised = thought.prospect.hopeful_ms if cells else thought.weight
+            return promised * SAME_CELL ** cells.count(thought.option.cell)
 
-        lightest = min(left, key=order)
-        chosen.append(lightest)
-        left.remove(lightest)
-    return sorted(chosen, key=lambda thought: thought.weight)
+        next_one = min(left, key=order)
+        chosen.append(next_one)
+        left.remove(next_one)
+    _keep_a_reserve(chosen, left, {item.form for item in found})
+    turn = in_turn([thought.prospect for thought in chosen], found)
+    return [chosen[at] for at in turn]
+
+
+def _keep_a_reserve(chosen: list[_Thought], left: list[_Thought], tried: set[str]) -> None:
+    """Put a form that nobody tried in the last place, where all places went to one form.
+
+    So there is something else to try in the same round when that form's result is refused.
+    """
+    forms = {thought.prospect.form for thought in chosen} | tried
+    untried = next((thought for thought in left if thought.prospect.form not in forms), None)
+    if untried is not None and len(forms) == 1 and len(chosen) > 2:
+        chosen[-1] = untried
 
 
 def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
@@ -259,6 +325,7 @@ def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
         category=strategy.category,
         metric=strategy.metric,
         predicted_ms=thought.expected_ms,
+        hopeful_ms=thought.hopeful_ms,
         risk=_risk(thought),
         round=situation.round,
         recipe=recipe.model_dump_json(),

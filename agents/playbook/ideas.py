@@ -20,7 +20,8 @@ class Option(Value):
     """One strategy that fits one loop; `predicted_ms` is the loop's time, not the task's.
 
     `form` is the form that the loop belongs to, "" where a task has only one. An option of the
-    loop `form` stands for a whole form; its time is that of what the form leaves to the library.
+    loop `form` stands for a whole form; its time is that of what the form leaves to the library,
+    and `unlike_ms` the part of it that the form predicted fastest does not have.
     """
 
     loop: str
@@ -28,6 +29,7 @@ class Option(Value):
     strategy: Strategy
     predicted_ms: float
     form: str = ""
+    unlike_ms: float = 0.0
 
     @property
     def texts(self) -> tuple[str, ...]:

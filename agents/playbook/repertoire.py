@@ -1,5 +1,6 @@
 """The playbook's repertoire for one task: lowered, spread by an emitter, timed by the roofline."""
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -65,16 +66,19 @@ class PlaybookRepertoire:
         totals = {form: self._library_ms(self._forms[form]) for form in self._forms}
         for of in loops.values():
             totals[of[0].form] += min(option.predicted_ms for option in of)
-        made = {
-            form.name: Option(
+        order = sorted(totals, key=lambda name: totals[name])
+        best = self._forms[order[0]]
+        made = (
+            Option(
                 loop=FORM,
                 family="whole task",
                 strategy=form.idea,
                 predicted_ms=self._library_ms(form),
+                unlike_ms=self._library_ms(form, unlike=best),
             )
-            for form in self._forms.values()
-        }
-        return {FORM: tuple(made[name] for name in sorted(made, key=lambda name: totals[name]))}
+            for form in (self._forms[name] for name in order)
+        )
+        return {FORM: tuple(made)}
 
     def options(self) -> tuple[Option, ...]:
         """Every option of every loop."""
@@ -105,9 +109,16 @@ class PlaybookRepertoire:
             raise ValueError(f"the task has no form {name!r}")
         return self._forms[name]
 
-    def _library_ms(self, form: Form) -> float:
-        lines = [step for step in form.program.steps if isinstance(step, PlanLine)]
-        return sum(line_ms(line, self._hardware) for line in lines)
+    def _library_ms(self, form: Form, unlike: Form | None = None) -> float:
+        """Time of the library's calls, without those of another form that are the same."""
+        left = Counter(map(_what, _lines(unlike) if unlike else ()))
+        total = 0.0
+        for line in _lines(form):
+            if left[_what(line)] > 0:
+                left[_what(line)] -= 1
+            else:
+                total += line_ms(line, self._hardware)
+        return total
 
     def _of(self, loop: Loop, form: Form) -> tuple[Option, ...]:
         return tuple(
@@ -126,6 +137,15 @@ class PlaybookRepertoire:
             if option.strategy.name == strategy:
                 return option.strategy
         raise ValueError(f"loop {loop} has no strategy {strategy!r}")
+
+
+def _lines(form: Form) -> list[PlanLine]:
+    return [step for step in form.program.steps if isinstance(step, PlanLine)]
+
+
+def _what(line: PlanLine) -> tuple[str, int, int]:
+    """What makes calls of two forms the same, whatever their tensors are called."""
+    return line.operator, line.cost_bytes, line.cost_flops
 
 
 def _attributes(chosen: Mapping[str, Strategy]) -> tuple[str, ...]:

@@ -25,14 +25,14 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     context, round = runtime.context, state["round"]
     if isinstance(context.executor, FarExecutor):
         return await evaluate_afar(state, context, context.executor)
-    queue = in_order(context, state["written"])
     best = Best(state["best"], state["best_ms"])
     judged: list[Evaluation] = []
     sure, opening = 0, not best.id
     if opening:
-        best, judged = await _first(context, queue, best, round)
+        best, judged = await _first(context, state["written"], best, round)
         sure = _SURE if context.width > 1 else 0
-    judged += await screen(context, queue[len(judged) :], round, sure=sure)
+    left = in_order(context, state["written"], [item.candidate for item in judged])
+    judged += await screen(context, left, round, sure=sure)
     if opening:
         # A screening needs eager alone; torch.compile may still be at work beside it.
         await complete(context)
@@ -70,19 +70,21 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 
 async def _first(
-    context: SearchContext, queue: list[Candidate], best: Best, round: int
+    context: SearchContext, ids: list[str], best: Best, round: int
 ) -> tuple[Best, list[Evaluation]]:
     """Until there is a best candidate, screen one at a time; the first correct one is it for now.
 
     So a person sees a verified figure as early as can be, before torch.compile had its turn, and
-    one candidate is judged even when the baselines took all the time there was.
+    one candidate is judged even when the baselines took all the time there was. Each one that was
+    refused tells which is the next.
     """
     judged: list[Evaluation] = []
-    for candidate in queue:
-        if best.id or (judged and _is_too_late(context, candidate)):
+    while not best.id:
+        left = in_order(context, ids, [item.candidate for item in judged])
+        if not left or (judged and _is_too_late(context, left[0])):
             break
-        judged.append(await judge(context, candidate, "screen", round))
-        best = settle(context, candidate, judged[-1], best, round)
+        judged.append(await judge(context, left[0], "screen", round))
+        best = settle(context, left[0], judged[-1], best, round)
     return best, judged
 
 

@@ -1,24 +1,67 @@
 """Which candidates wait for the judge, in which order, and what their tuner knows."""
 
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from agents.prospects import Prospect, Seen, form_of, in_turn, seen
 from agents.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.state import SearchState
 from tools.archive import Standing
 from tools.candidates import implementation_key
-from tools.nouns import Candidate, Evaluation, Verdict
+from tools.nouns import Candidate, Evaluation, Idea, Verdict
 
 
-def in_order(context: SearchContext, ids: list[str]) -> list[Candidate]:
-    """The first candidate of every idea, ideas by predicted time, then the second of each."""
-    predicted = {idea.id: idea.predicted_ms or 0.0 for idea in context.archive.ideas()}
-    seen: dict[str, int] = {}
-    keyed: list[tuple[tuple[int, float, int], Candidate]] = []
+def in_order(
+    context: SearchContext, ids: Sequence[str], judged: Collection[str] = ()
+) -> list[Candidate]:
+    """The first candidate of every idea, the next to try first, then the second of each.
+
+    Args:
+        context: of the search.
+        ids: all that were written.
+        judged: those of them whose evaluations tell something by now. Others may have some, as a
+            session may have been cut off, and are taken in the same order again.
+    """
+    turns: dict[int, list[Candidate]] = defaultdict(list)
+    written: Counter[str] = Counter()
     for id in ids:
         candidate = context.archive.candidate(id)
-        turn = seen.get(candidate.idea, 0)
-        seen[candidate.idea] = turn + 1
-        keyed.append(((turn, predicted.get(candidate.idea, 0.0), len(keyed)), candidate))
-    return [candidate for _, candidate in sorted(keyed, key=lambda pair: pair[0])]
+        turns[written[candidate.idea]].append(candidate)
+        written[candidate.idea] += 1
+    ideas = {idea.id: idea for idea in context.archive.ideas()}
+    found = _seen(context, ideas, {*ids} - {*judged})
+    waiting = ([item for item in of if item.id not in judged] for of in turns.values())
+    return [item for of in waiting for item in _in_turn(of, ideas, found)]
+
+
+def _in_turn(
+    waiting: list[Candidate], ideas: Mapping[str, Idea], found: Sequence[Seen]
+) -> list[Candidate]:
+    """Those that wait, by the times of their ideas and by what was seen."""
+    promised = [(_prospect(candidate, ideas), candidate) for candidate in waiting]
+    promised.sort(key=lambda pair: pair[0].expected_ms)
+    turn = in_turn([prospect for prospect, _ in promised], found)
+    return [promised[at][1] for at in turn]
+
+
+def _prospect(candidate: Candidate, ideas: Mapping[str, Idea]) -> Prospect:
+    """What a candidate's idea promises; 0 where nobody predicted anything."""
+    idea = ideas.get(candidate.idea)
+    expected_ms = (idea.predicted_ms if idea else None) or 0.0
+    hopeful_ms = idea.hopeful_ms if idea else None
+    least_ms = expected_ms if hopeful_ms is None else hopeful_ms
+    return Prospect(form=form_of(candidate), expected_ms=expected_ms, hopeful_ms=least_ms)
+
+
+def _seen(
+    context: SearchContext, ideas: Mapping[str, Idea], unknown: Collection[str]
+) -> list[Seen]:
+    return [
+        seen(item.candidate, item.evaluation, _prospect(item.candidate, ideas).expected_ms)
+        for item in context.archive.standings()
+        if item.candidate.id not in unknown
+    ]
 
 
 def without_success(

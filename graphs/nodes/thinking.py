@@ -6,6 +6,7 @@ from agents.coder import Answer, Failure, Order
 from agents.minds.evolution import current
 from agents.minds.transitions import moves
 from agents.planner import Situation
+from agents.prospects import doubted, seen
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted, Profiled
 from graphs.state import SearchState, Update, Work
@@ -80,7 +81,8 @@ async def _ask(context: SearchContext, work: Work) -> list[Candidate]:
 def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -> Order:
     archive, idea = context.archive, _idea(context, work["idea"])
     analyses = archive.analyses()
-    standings = {item.candidate.id: item for item in archive.standings()}
+    judged = archive.standings()
+    standings = {item.candidate.id: item for item in judged}
     start = [idea.parent] if idea.parent else []
     return Order(
         idea=idea,
@@ -96,6 +98,7 @@ def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -
         steering=context.wishes(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
+        doubts=tuple(sorted(doubted(seen(item.candidate, item.evaluation) for item in judged))),
     )
 
 

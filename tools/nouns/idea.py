@@ -10,7 +10,8 @@ class Idea(Value):
 
     `recipe` is for the mind that wrote it (the playbook keeps the strategy it would emit there);
     nobody else reads it. `predicted_ms` comes from the roofline and the ledger, or from
-    the model that wrote the idea. `strategy` names the version of the planner's evolving prompt.
+    the model that wrote the idea; `hopeful_ms` is the least time that its writer thinks possible.
+    `strategy` names the version of the planner's evolving prompt.
     """
 
     id: str
@@ -20,6 +21,7 @@ class Idea(Value):
     category: str
     metric: str
     predicted_ms: float | None = None
+    hopeful_ms: float | None = None
     risk: str = ""
     round: int = 0
     recipe: str = ""

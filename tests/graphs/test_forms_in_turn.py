@@ -1,0 +1,104 @@
+"""Which form of a task a search tries next, from the first candidate to the last."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.coder import PlaybookCoder
+from agents.critic import PlaybookCritic
+from agents.planner import PlaybookPlanner
+from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
+from agents.profiler import PlaybookProfiler
+from agents.prospects import form_of
+from graphs.context import Minds
+from graphs.run import start_search
+from profiles.load import hardware_profile
+from tools.archive import Archive
+from tools.evaluate.executor import Effort
+from tools.nouns import Candidate, Task, TracePolicy, Verdict
+from tools.nouns.run import Summary
+from tools.tasks import trace
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(64, 128, 3)
+
+    def forward(self, x):
+        return torch.nn.functional.mish(self.conv(x))
+
+def get_inputs():
+    return [torch.randn(64, 64, 126, 126)]
+"""
+TURNED, WRITTEN = "channels_last", "as_written"
+Tried = Callable[..., Awaitable[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def repertoire() -> PlaybookRepertoire:
+    task = trace(SOURCE, "/tmp/convolved.py", TracePolicy())
+    assert isinstance(task, Task)
+    return repertoire_for(task, hardware_profile("h200"))
+
+
+@pytest.fixture
+def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tried:
+    """The forms of one round in the order in which the device was asked about them.
+
+    The device's answer is a time for each form; a form without one gives wrong results.
+    """
+
+    async def run(**times_ms: float) -> list[str]:
+        class Device(toy.ToyExecutor):  # type: ignore[name-defined, misc]
+            def cost(self, candidate: Candidate) -> float:
+                return times_ms[form_of(candidate)]
+
+        def wrong(candidate: Candidate, effort: Effort) -> Verdict | None:
+            return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
+
+        device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
+        minds = Minds(
+            planner=PlaybookPlanner(repertoire),
+            coder=PlaybookCoder(repertoire),
+            profiler=PlaybookProfiler(),
+            critic=PlaybookCritic(),
+        )
+        profile = toy.PROFILE.model_copy(
+            update={"rounds": 1, "ideas_per_round": 4, "candidates_per_idea": 1, "tuning_trials": 0}
+        )
+        summary = await start_search(
+            Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=device,
+            make_minds=lambda around: minds,
+        )  # fmt: skip
+        assert isinstance(summary, Summary)
+        archive = Archive.open(summary.run, tmp_path)
+        forms = {item.candidate.id: form_of(item.candidate) for item in archive.candidates()}
+        archive.close()
+        return [forms[id] for id, effort in device.asked if effort == "screen" and id in forms]
+
+    return run
+
+
+async def test_the_second_candidate_has_the_other_layout(tried: Tried) -> None:
+    first, second, *others = await tried(channels_last=3.0, as_written=4.0)
+    assert (first, second) == (TURNED, WRITTEN)
+    assert set(others) == {TURNED}
+
+
+async def test_a_refused_layout_is_not_tried_again_before_the_other(tried: Tried) -> None:
+    first, second, *others = await tried(as_written=4.0)
+    assert (first, second) == (TURNED, WRITTEN)
+    assert len(others) == 2, "no repair writes more of a form in doubt"
+
+
+async def test_where_every_form_is_refused_each_was_tried_before_any_other_strategy(
+    tried: Tried,
+) -> None:
+    forms = await tried()
+    assert set(forms[:2]) == {TURNED, WRITTEN}
