@@ -50,6 +50,9 @@ def bench(
         typer.Option(help="full as optimize does; timing leaves sanitizer and profilers out."),
     ] = Evidence.FULL,
     target: Device = Target.AUTO,
+    gpus: Annotated[
+        str, typer.Option(help="Spread the files over these GPUs: all, or numbers as in 0,1.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
     run_dir: RunDir = None,
     model: Model = None,
@@ -72,6 +75,7 @@ def bench(
         seed=seed,
         evidence=evidence.value,
         home=run_dir,
+        gpus=gpus,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     bench(tuple(what), suite)

@@ -37,6 +37,19 @@ def visible_gpu_or_none() -> tuple[ModuleType | None, object]:
         return None, None
 
 
+def visible_gpus() -> int:
+    """How many CUDA can use here; 0 where there is no driver to ask."""
+    try:
+        from cuda.bindings import driver
+
+        answer = driver.cuInit(0)
+        if not answer[0]:
+            answer = driver.cuDeviceGetCount()
+        return 0 if answer[0] else int(answer[1])
+    except Exception:  # the driver's library is missing
+        return 0
+
+
 def _first_uuid() -> uuid.UUID:
     from cuda.bindings import driver
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from graphs.suite import Ground, Outcome, Terms, append, contrast, read, run_suite, task_files
+from graphs.suite import Outcome, Terms, append, contrast, read, task_files
 from graphs.suite.one import source_sha256
 from graphs.suite.results import ResultsError, begin
 from profiles.load import SearchProfile
@@ -22,7 +22,10 @@ from ui.commands.output import console, remarks
 from ui.commands.search import Wishes, chosen_profile
 from ui.complaints import Complaint, writable_file
 from ui.suite import contrast_table, summary_of
+from ui.suite.gpus import Place, chosen_places
 from ui.suite.live import Board, board
+from ui.suite.share import Share
+from ui.suite.spread import spread
 
 INTERRUPTED = 130
 _DIGITS = 12
@@ -41,6 +44,7 @@ class Suite:
     seed: int = 0
     evidence: Depth = "full"
     home: Path | None = None
+    gpus: str = ""
     models: Choice = field(default_factory=Choice)
 
 
@@ -75,6 +79,7 @@ def run(folder: Path, suite: Suite) -> None:
     """Run a suite and sum it up, what an earlier session did included."""
     if not folder.is_dir():
         raise Complaint(f"{folder} is no folder")
+    places = _places(suite)
     files = tuple(path.absolute() for path in task_files(folder, suite.match))
     if not files:
         of = f" that fits {', '.join(suite.match)}" if suite.match else ""
@@ -82,24 +87,28 @@ def run(folder: Path, suite: Suite) -> None:
     profile = _profile(suite)
     terms = _terms(suite, profile)
     known = _known(suite, terms, files)
-    left = tuple(path for path in files if path.name not in {item.file for item in known})
-    interrupted = asyncio.run(_see_through(left, known, profile, terms, suite, len(files)))
+    done = {item.file for item in known}
+    share = Share(
+        files=tuple(str(path) for path in files if path.name not in done),
+        profile=profile,
+        terms=terms,
+        target=suite.target,
+        home=str((suite.home or default_home()).absolute()),
+        models=chosen_models(suite.models),
+        evidence=suite.evidence,
+    )
+    interrupted = asyncio.run(_see_through(share, places, known, suite.out, len(files)))
     if interrupted:
         raise Complaint(_go_on(suite), INTERRUPTED)
 
 
 async def _see_through(
-    files: Sequence[Path],
-    known: Sequence[Outcome],
-    profile: SearchProfile | None,
-    terms: Terms,
-    suite: Suite,
-    total: int,
+    share: Share, places: Sequence[Place], known: Sequence[Outcome], out: Path | None, total: int
 ) -> bool:
     """Run what is left; answers whether the person interrupted it."""
     found = list(known)
     with board(total, known) as live:
-        working = asyncio.ensure_future(_work(files, found, profile, terms, suite, live))
+        working = asyncio.ensure_future(_work(share, places, found, out, live))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, working.cancel)
@@ -117,32 +126,22 @@ async def _see_through(
 
 
 async def _work(
-    files: Sequence[Path],
-    found: list[Outcome],
-    profile: SearchProfile | None,
-    terms: Terms,
-    suite: Suite,
-    live: Board,
+    share: Share, places: Sequence[Place], found: list[Outcome], out: Path | None, live: Board
 ) -> None:
-    home = (suite.home or default_home()).absolute()
-    outcomes: AsyncIterator[Outcome] = run_suite(
-        files,
-        profile,
-        terms,
-        Ground(
-            suite.target,
-            home,
-            chosen_models(suite.models),
-            rules=Rules.of(suite.evidence),
-        ),
-        begun=live.begin,
-    )
+    """In this process, or on several GPUs by a process for each."""
+    outcomes = spread(share, places, live.begin) if places else share.run(live.begin)
     async with aclosing(outcomes):  # type: ignore[type-var]
         async for outcome in outcomes:
-            if suite.out is not None:
-                append(suite.out, outcome)
+            if out is not None:
+                append(out, outcome)
             found.append(outcome)
             live.end(outcome)
+
+
+def _places(suite: Suite) -> tuple[Place, ...]:
+    if suite.gpus and suite.target == "cpu":
+        raise Complaint("--gpus names GPUs, but --target is cpu")
+    return chosen_places(suite.gpus)
 
 
 def _profile(suite: Suite) -> SearchProfile | None:

@@ -6,6 +6,7 @@ Where nobody watches a terminal there is a line for each task that ended.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -40,17 +41,17 @@ class Board:
     def __init__(self, total: int, known: Sequence[Outcome], console: Console) -> None:
         self._total, self._done = total, list(known)
         self._console = console
-        self._present, self._since_s, self._written = "", time.monotonic(), 0
+        self._present: dict[str, _Turn] = {}
 
     def begin(self, path: Path) -> Callable[[Event], None]:
         """A file's turn; gives who listens to its search."""
-        self._present, self._since_s, self._written = path.stem, time.monotonic(), 0
-        return self._hear
+        turn = self._present[path.name] = _Turn()
+        return turn.hear
 
     def end(self, outcome: Outcome) -> None:
         """A file is done."""
         self._done.append(outcome)
-        self._present = ""
+        self._present.pop(outcome.file, None)
         if not self._console.is_terminal:
             cells = ", ".join(cell.plain for cell in row_cells(outcome) if cell.plain != "-")
             self._console.print(
@@ -66,12 +67,22 @@ class Board:
             table.add_row(*row_cells(item))
         return Group(table, Text(self._status(), style="dim"))
 
-    def _hear(self, event: Event) -> None:
-        self._written += isinstance(event, CandidateWritten)
-
     def _status(self) -> str:
-        now = f"{len(self._done)} of {self._total} done"
-        if not self._present:
-            return now
-        took = seconds(time.monotonic() - self._since_s)
-        return f"{now}; {one_line(self._present, 60)}: {self._written} candidates, {took}"
+        parts = [f"{len(self._done)} of {self._total} done"]
+        for name, turn in self._present.items():
+            took = seconds(time.monotonic() - turn.since_s)
+            written = f"{turn.written} candidates, " if turn.written else ""
+            parts.append(f"{one_line(Path(name).stem, 60)}: {written}{took}")
+        return "; ".join(parts)
+
+
+@dataclass
+class _Turn:
+    """A file that is under way; who runs elsewhere does not say what was written."""
+
+    since_s: float = field(default_factory=time.monotonic)
+    written: int = 0
+
+    def hear(self, event: Event) -> None:
+        """Count what its search writes."""
+        self.written += isinstance(event, CandidateWritten)

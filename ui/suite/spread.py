@@ -1,0 +1,146 @@
+"""Spreads a suite over several GPUs: a process for each, which sees no other one.
+
+Files are dealt out in turns, so that neighbours, which are often alike, lie apart. Every file is
+judged as it is on one GPU. Not covered: work taken over from a process that is done later.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from graphs.suite import Outcome
+from graphs.suite.one import source_sha256
+from tools.evaluate.executor import EnvironmentLacksError
+from ui.suite.gpus import VISIBLE, Place
+from ui.suite.share import Line, Share
+
+_ROOT = Path(__file__).resolve().parents[2]
+# A line holds an outcome with its figures; a pipe's usual limit is smaller than some.
+_LONGEST_LINE_BYTES = 2**26
+_ENDING_S = 60.0
+_LAST_WORDS_BYTES = 2000
+
+# What a process tells: an outcome, why there can be none, or None when it is done.
+_Told = Outcome | EnvironmentLacksError | None
+
+
+async def spread(
+    share: Share, places: Sequence[Place], begun: Callable[[Path], object]
+) -> AsyncIterator[Outcome]:
+    """Run a suite on several GPUs at once.
+
+    Args:
+        share: The whole suite.
+        places: The GPUs.
+        begun: Told of each file that begins.
+
+    Raises:
+        EnvironmentLacksError: When this machine lacks what the target needs.
+    """
+    told: asyncio.Queue[_Told] = asyncio.Queue()
+    working = [
+        asyncio.create_task(_part(_dealt(share, number, len(places)), place, told, begun))
+        for number, place in enumerate(places)
+    ]
+    left = len(working)
+    try:
+        while left:
+            item = await told.get()
+            if isinstance(item, EnvironmentLacksError):
+                raise item
+            left -= item is None
+            if item is not None:
+                yield item
+        await asyncio.gather(*working)
+    finally:
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+def _dealt(share: Share, number: int, count: int) -> Share:
+    return share.model_copy(update={"files": share.files[number::count]})
+
+
+async def _part(
+    share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
+) -> None:
+    """One process from its beginning to its end; what it does not come to is an outcome too."""
+    left = dict.fromkeys(share.files)
+    try:
+        with tempfile.TemporaryFile() as errors:
+            async with _process(share, place, errors) as process:
+                assert process.stdout is not None
+                async for text in process.stdout:
+                    line = Line.model_validate_json(text)
+                    if line.lacks:
+                        await told.put(EnvironmentLacksError(line.lacks))
+                    if line.began:
+                        begun(Path(line.began))
+                    if line.outcome is not None:
+                        left.pop(next(f for f in left if Path(f).name == line.outcome.file))
+                        await told.put(line.outcome)
+                status = await process.wait()
+            words = f"the process of {place.name} ended with status {status}{_last(errors)}"
+        for file in left:
+            await told.put(_lost(Path(file), share, words))
+    finally:
+        await told.put(None)
+
+
+@contextlib.asynccontextmanager
+async def _process(
+    share: Share, place: Place, errors: BinaryIO
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that has its share; whoever leaves early ends it, and waits for its end."""
+    paths = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", "")))
+    told = {VISIBLE: place.visible, "PYTHONPATH": os.pathsep.join(paths)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ui.suite.share",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+        env={**os.environ, **told}, limit=_LONGEST_LINE_BYTES,
+        # Ctrl-C is for us, who end it.
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(share.model_dump_json().encode())
+            await process.stdin.drain()
+        process.stdin.close()
+        yield process
+    finally:
+        if process.returncode is None:
+            await asyncio.shield(_end(process))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _ENDING_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _last(errors: BinaryIO) -> str:
+    """The last thing it said, for the sentence about its end."""
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return f": {lines[-1].strip()}" if lines else ""
+
+
+def _lost(path: Path, share: Share, words: str) -> Outcome:
+    return Outcome(
+        file=path.name,
+        sha256=source_sha256(path),
+        ended="failed",
+        words=words,
+        terms=share.terms,
+    )
