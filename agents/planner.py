@@ -21,6 +21,8 @@ from tools.nouns.task import Precision
 PREFERRED, AVOIDED = 0.8, 1.3
 PINNED, HINTED = 0.3, 0.75
 POINTED_AT = 0.95
+# A change of this share of the time is none.
+NOTHING = 0.002
 # Ideas of one round should differ: the same behaviour a second time has to be this much better.
 SAME_CELL = 1.25
 
@@ -123,13 +125,17 @@ class PlaybookPlanner:
         return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
 
     def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[_Thought]:
-        """Every idea not tried yet."""
+        """Every idea not tried yet, without those of which nothing can be hoped."""
         tried, base = _tried(situation), self._base(situation)
+        base_ms = self._expected_ms(base, forecast)
         for option, chosen in self._changes(situation):
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
+            expected_ms = self._expected_ms(chosen, forecast)
+            hopeless = expected_ms - self._doubt_ms(chosen, base) > (1 - NOTHING) * base_ms
+            if hopeless and chosen != base and expected_ms <= (1 + NOTHING) * base_ms:
+                continue  # a loop that takes next to no time, done in another way
             if frozenset(chosen.items()) not in tried:
                 tried.add(frozenset(chosen.items()))
-                expected_ms = self._expected_ms(chosen, forecast)
                 yield _Thought(
                     option=option,
                     recipe=recipe,

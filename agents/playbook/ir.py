@@ -208,7 +208,8 @@ class PlanLine(Value):
     """A line of the plan that is no kernel: a view, a library call, an allocation.
 
     `text` is plan source that assigns `makes` (several names for a tuple) from `uses`.
-    `cost_bytes` and `cost_flops` let the roofline count it.
+    `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
+    tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
     """
 
     text: str
@@ -217,6 +218,7 @@ class PlanLine(Value):
     operator: str = ""
     cost_bytes: int = 0
     cost_flops: int = 0
+    tensor_share: float | None = None
 
 
 class Program(Value):

@@ -43,9 +43,15 @@ def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hard
 def line_ms(line: PlanLine, hardware: Hardware) -> float:
     """The roofline's time for one library call, its launch included; a view costs nothing."""
     by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
-    by_arithmetic = line.cost_flops / (hardware.fp32_tflops * 1e9)
+    by_arithmetic = line.cost_flops / (_library_tflops(line, hardware) * 1e9)
     launched = line.cost_bytes > 0 or line.cost_flops > 0
     return max(by_memory, by_arithmetic) + (hardware.launch_us / 1e3 if launched else 0.0)
+
+
+def _library_tflops(line: PlanLine, hardware: Hardware) -> float:
+    if line.tensor_share is None or hardware.tensor_tflops is None:
+        return hardware.fp32_tflops
+    return line.tensor_share * hardware.tensor_tflops
 
 
 def loop_bytes(loop: Loop) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """The playbook's repertoire for one task: lowered, spread by an emitter, timed by the roofline."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
@@ -145,7 +146,9 @@ def _lines(form: Form) -> list[PlanLine]:
 
 def _what(line: PlanLine) -> tuple[str, int, int]:
     """What makes calls of two forms the same, whatever their tensors are called."""
-    return line.operator, line.cost_bytes, line.cost_flops
+    names = "|".join(map(re.escape, (*line.makes, *line.uses)))
+    words = re.sub(rf"\b({names})\b", "_", line.text) if names else line.text
+    return words, line.cost_bytes, line.cost_flops
 
 
 def _attributes(chosen: Mapping[str, Strategy]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from agents.playbook.cuda import (
     transposed,
     waves,
 )
+from agents.playbook.cuda.access import gathered
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
@@ -104,7 +105,15 @@ class CudaEmitter:
 
 
 def _strategies(case: Case) -> list[Strategy]:
-    return [one for family in _families(case) for one in family.strategies(case)]
+    families = _families(case)
+    found = [one for family in families for one in family.strategies(case)]
+    if families not in (_ROWS, (_COLUMNS,)):
+        return found
+    left = [gathered(case, one.name, along_rows=families is _ROWS) for one in found]
+    return [
+        one.model_copy(update={"efficiency": round(one.efficiency * share, 4)})
+        for one, share in zip(found, left, strict=True)
+    ]
 
 
 def _rewritten(strategy: Strategy, name: str) -> Strategy:

@@ -1,8 +1,9 @@
 """A convolution called in channels-last layout, whose result loops read as it lies.
 
-The plan needs no new word for it: a tensor whose channels were moved last, made contiguous and
-moved back is a channels-last tensor, and libraries keep the layout of what they are given. Where
-one does not, the plan's `contiguous` puts the result right, at the price of a copy.
+The plan needs no new word for it: a tensor that was stored with its channels last and moved back by
+`permute` is a channels-last tensor, and libraries keep the layout of what they are given. Where one
+does not, the plan's `contiguous` puts the result right, at the price of a copy. What is turned is
+turned by a loop like any other: it takes in what made the tensor, and strategies are chosen for it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from agents.playbook.ir import PlanLine
 from agents.playbook.lower import views
 from agents.playbook.lower.arguments import Arguments, base
 from agents.playbook.lower.context import Context
-from agents.playbook.lower.library import cost, written
+from agents.playbook.lower.library import cost, tensor_share, written
 from agents.playbook.lower.views import View
 from tools.nouns import Node, Ref, TensorSpec
 
-# What is left of a convolution's time over images in this layout: of KernelBench's 1/50, 2/1 and
-# 2/4 torch.compile, which turns them, took 0.63 to 0.79 of what the library took as written (H200).
-_LEFT, _IMAGES = 0.75, 4
+# What is left of a convolution's own time over images in this layout: torch.compile, which turns
+# them, took 0.48 to 0.65 of it in KernelBench's 2/1, 2/4 and 2/17 on an H200 (its whole time less
+# its passes, reckoned at 4.3 TB/s). Groups of several channels are slower so, by what PyTorch's
+# Inductor reckons with (1.358). Volumes are not known.
+_LEFT, _GROUPED, _IMAGES = 0.6, 1.36, 4
 
 
 def convolved(context: Context, node: Node) -> None:
@@ -32,8 +35,8 @@ def convolved(context: Context, node: Node) -> None:
 
     def spell(ref: Ref) -> str:
         if ref.node in turned:
-            uses.append(turned[ref.node])
-            return f"{turned[ref.node]}.permute({views.words(first)})"
+            uses.append(turned[ref.node].buffer)
+            return f"{turned[ref.node].text}.permute({views.words(first)})"
         view = _stored(context, context.value(ref))
         uses.append(view.buffer)
         return view.text or view.buffer
@@ -46,22 +49,27 @@ def convolved(context: Context, node: Node) -> None:
     context.values[node.name] = (views.permute(made, first),)
     context.add(line=PlanLine(
         text=text, makes=(made.buffer,), uses=tuple(dict.fromkeys(uses)), operator=node.op,
-        cost_bytes=moved, cost_flops=int(flops * (_LEFT if rank == _IMAGES else 1.0)),
+        cost_bytes=moved, cost_flops=int(flops * _left(arguments, context)),
+        tensor_share=tensor_share(context, node),
     ))  # fmt: skip
 
 
-def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> str:
-    """Adds the copy of a tensor with its channels last, a pass of its own; the copy's buffer."""
-    view = _stored(context, context.value(ref))
-    shape = tuple(view.shape[at] for at in last)
-    spec = TensorSpec(shape=shape, dtype=context.buffers[view.buffer].dtype)
-    made = context.buffer(f"{ref.node}_turned", spec)
-    context.add(line=PlanLine(
-        text=f"{made.buffer} = {view.text}.permute({views.words(last)}).contiguous()",
-        makes=(made.buffer,), uses=(view.buffer,), operator="contiguous",
-        cost_bytes=2 * spec.size_bytes,
-    ))  # fmt: skip
-    return made.buffer
+def _left(arguments: Arguments, context: Context) -> float:
+    """The share of its time as written that a convolution takes in this layout."""
+    shape = context.value(arguments.tensor(0)).shape
+    groups = arguments.integer(8)
+    if 1 < groups < shape[1]:
+        return _GROUPED
+    return _LEFT if len(shape) == _IMAGES else 1.0
+
+
+def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> View:
+    """A tensor with its channels last, in a buffer of its own where it does not lie so."""
+    view = views.permute(context.value(ref), last)
+    lies = views.whole(view.buffer, TensorSpec(shape=view.shape, dtype=view.dtype))
+    if view.text is not None and (view.dims, view.offset) == (lies.dims, 0):
+        return view
+    return context.copy(view, named="turned")
 
 
 def _stored(context: Context, view: View) -> View:

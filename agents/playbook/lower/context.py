@@ -133,10 +133,10 @@ class Context:
         axes = tuple(tuple((self.pool.axis(n), n) for n in sizes) for sizes in dims)
         return Space(axes, tuple(at_axes(_fitted(view, dims), axes) for view in held))
 
-    def copy(self, view: View) -> View:
+    def copy(self, view: View, named: str = "copy") -> View:
         """The same tensor in a buffer of its own."""
         space = self.space([view], view.shape)
-        made = self.buffer(f"{view.buffer}_copy", TensorSpec(shape=view.shape, dtype=view.dtype))
+        made = self.buffer(f"{view.buffer}_{named}", TensorSpec(shape=view.shape, dtype=view.dtype))
         value = self.read(space.addresses[0])
         self.add(Nest(space.names(), (), (Write(space.at(made), value),)))
         return made

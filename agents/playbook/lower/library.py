@@ -7,10 +7,17 @@ from collections.abc import Callable
 from math import prod
 
 from agents.playbook.ir import PlanLine
-from agents.playbook.lower.arguments import base
+from agents.playbook.lower.arguments import Arguments, base
 from agents.playbook.lower.context import Context
 from agents.playbook.lower.views import View
-from tools.nouns import Arg, DTypeArg, ListArg, Node, Ref, Scalar
+from tools.nouns import Arg, DType, DTypeArg, ListArg, Node, Ref, Scalar
+
+# What the library's convolutions reached of the fp16 tensor rate on an H200, by input channels of a
+# group (coverage in benchmarks/results/h200/kernelbench_level2_sample.jsonl; PyTorch lets it use
+# TF32): 0.16 over images and 0.12 to 0.13 over volumes from 32 on, 0.03 with 8, and with 3, where
+# it used no TF32, 0.002 to 0.015. Half precision is taken to reach twice as much; not measured.
+_ON_TENSOR_CORES = {DType.FLOAT32: 0.15, DType.FLOAT16: 0.3, DType.BFLOAT16: 0.3}
+_MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 
 # Placement is the plan's business; these arguments are dropped.
 _DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
@@ -36,6 +43,7 @@ def call(context: Context, node: Node) -> None:
     context.add(line=PlanLine(
         text=text, makes=names, uses=tuple(dict.fromkeys(uses)), operator=node.op,
         cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
+        tensor_share=tensor_share(context, node),
     ))  # fmt: skip
 
 
@@ -89,6 +97,17 @@ def _flops(context: Context, node: Node) -> int:
         query, key = shapes[0], shapes[1]
         return 4 * prod(query) * key[-2]
     return sum(spec.numel for spec in node.out)
+
+
+def tensor_share(context: Context, node: Node) -> float | None:
+    """The share of the fp16 tensor rate at which a convolution computes; None for other calls."""
+    if base(node.op) != "convolution" or node.out[0].dtype not in _ON_TENSOR_CORES:
+        return None
+    arguments = Arguments(node)
+    channels = context.value(arguments.tensor(0)).shape[1] // arguments.integer(8)
+    if channels < _FEW:
+        return _WITH_FEW
+    return _ON_TENSOR_CORES[node.out[0].dtype] * min(1.0, channels / _MANY)
 
 
 def _convolution_flops(node: Node, x: tuple[int, ...], weight: tuple[int, ...]) -> int:

@@ -221,7 +221,7 @@ class Fusion:
             new = None
             if not self._between(first, second):
                 new = merged(self.context.ops, first.nest, second.nest, MERGE_LIMIT)
-            if new is not None and self._keeps_levels(new):
+            if new is not None and self._keeps_levels(new) and not self._turns(new):
                 first.nest, first.stage = new, max(first.stage, second.stage)
                 self.steps.remove(second)
                 return True
@@ -282,6 +282,22 @@ class Fusion:
                 return False
         return True
 
+    def _turns(self, nest: Nest) -> bool:
+        """Whether rows of a channels-last tensor would be written along another axis than read.
+
+        One of both would move a sector for each element. Two loops read twice and move what
+        they need: one reduces as the tensor lies, the other turns tiles of it.
+        """
+        if not self.context.channels_last:
+            return False
+        inner = set(nest.inner)
+        read = [where for where in map(where_of, nest.loads) if where.axes & inner]
+        written = [write.address for write in nest.writes if write.address.axes & inner]
+        if not read or not written:
+            return False
+        first, second = max(read, key=footprint), max(written, key=footprint)
+        return 2 * footprint(first) >= footprint(second) and fastest(first) != fastest(second)
+
     # Cost
 
     def cost(self) -> int:
@@ -301,11 +317,14 @@ def _along_fastest(nest: Nest, where: Address) -> bool:
     """
     if nest.inner:
         return any(where.step(axis) for axis in nest.inner)
-    terms = [term for term in nest.writes[0].address.terms if isinstance(term.by, str)]
-    if not terms:
-        return False
-    fastest = min(terms, key=lambda term: abs(term.step)).by
-    return isinstance(fastest, str) and where.step(fastest) != 0
+    axis = fastest(nest.writes[0].address)
+    return axis is not None and where.step(axis) != 0
+
+
+def fastest(where: Address) -> str | None:
+    """The axis along which an address moves least; None where it stays."""
+    axes = [(abs(term.step), term.by) for term in where.terms if isinstance(term.by, str)]
+    return min(axes)[1] if axes else None
 
 
 def footprint(where: Address) -> int:

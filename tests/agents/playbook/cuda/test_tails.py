@@ -66,11 +66,36 @@ class Spread:
     library: list[Path] = field(default_factory=list)
 
 
-def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
-    function, x = TASKS[name]
+TURNED = {
+    "three channels put last": r(2, 3, 9, 13),
+    "channels of volumes put last": r(2, 33, 3, 5, 7),
+}
+
+
+def _tail(function: Function, x: torch.Tensor) -> Program:
     traced = trace_graph(_Function(function), [x], None)
     simplify(traced)
-    program = lower(to_graph(traced, ["x0"]), one_pass=True)
+    return lower(to_graph(traced, ["x0"]), one_pass=True)
+
+
+def _put_last(x: torch.Tensor) -> Program:
+    """Only what turns the input of a convolution."""
+    convolution = (nn.Conv2d, nn.Conv3d)[x.dim() - 4](x.shape[1], 4, 3)
+    traced = trace_graph(nn.Sequential(convolution, nn.Tanh()), [x], None)
+    simplify(traced)
+    program = lower(to_graph(traced, ["x0"]), channels_last=True)
+    loop = program.loops[0]
+    made = loop.stores[0].access.buffer
+    return program.model_copy(update={"steps": (loop,), "returns": (made,), "views": ()})
+
+
+def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
+    if name in TURNED:
+        x = TURNED[name]
+        program, wanted = _put_last(x), x.double().movedim(1, -1)
+    else:
+        function, x = TASKS[name]
+        program, wanted = _tail(function, x), function(x.double())
     (loop,) = program.loops
     emitter, made = CudaEmitter(), []
     for strategy in emitter.strategies(loop, hardware):
@@ -78,7 +103,6 @@ def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
         emitted = emitter.emit(changed, strategy, f"k{start + len(made)}", hardware)
         listed = valid_settings(parse_kernel(emitter.header() + emitted.source, Language.CUDA))
         settings = {one.name: one.value for one in listed[0]}
-        wanted = function(x.double())
         made.append(Spread(f"{name}, {strategy.name}", program, emitted, settings, x, wanted))
     return made
 
@@ -88,7 +112,7 @@ def spread(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Spread]:
     made: list[Spread] = []
-    for name in TASKS:
+    for name in (*TASKS, *TURNED):
         made += _spread(name, small_device, len(made))
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("tails")), shard=12)
     return made
@@ -115,6 +139,6 @@ def test_tails_are_right_under_every_strategy(
         except AssertionError as error:
             wrong.append(f"{one.label} {one.settings}: {error}")
     turned = [one for one in spread if one.label.endswith("pointwise_transposed")]
-    assert len(turned) == 3
+    assert len(turned) == 5
     assert len({one.label for one in spread}) > 2 * len(TASKS)
     assert not wrong, "\n".join(wrong)

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from agents.playbook.ir import PlanLine
+from agents.playbook.ir import Loop, PlanLine
 from agents.playbook.lower import lower
+from agents.playbook.predict import line_ms, loop_bytes
+from profiles.load import hardware_profile
 
 Check = Callable[..., Any]
 
@@ -41,14 +43,61 @@ def test_a_tail_reads_channels_last_and_computes_the_same(
     assert all(program.buffer(name).shape[-1] in (4, 8) for name in made)
 
 
-def test_putting_the_channels_last_counts_as_passes_beside_the_convolution(check: Check) -> None:
-    """Hidden under the arithmetic of the convolution, the copies would cost nothing."""
+def test_what_is_turned_is_turned_by_loops_of_ours_and_by_nothing_else(check: Check) -> None:
     graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
-    cost = {
-        last: [(step.operator, step.cost_bytes)
-               for step in lower(graph, channels_last=last).steps
-               if isinstance(step, PlanLine) and step.cost_bytes]
+    written, turned = (lower(graph, channels_last=last) for last in (False, True))
+    copies = turned.loops[: len(turned.loops) - len(written.loops)]
+    assert [loop_bytes(loop) for loop in copies] == [
+        (4 * elements, 4 * elements) for elements in (2 * 3 * 9 * 8, 8 * 3 * 3 * 3)
+    ]
+    lines = [[s.operator for s in p.steps if isinstance(s, PlanLine)] for p in (written, turned)]
+    assert lines[0] == lines[1]
+
+
+def test_what_lies_between_two_convolutions_is_stored_as_the_second_reads_it(check: Check) -> None:
+    module, shape = CASES["two in a row"]
+    program = lower(check(module, torch.randn(shape)).graph, channels_last=True)
+    calls = [step for step in program.steps if isinstance(step, PlanLine) and "aten" in step.text]
+    made = {buffer for loop in program.loops for buffer in _stored(loop)}
+    assert {buffer for buffer in calls[1].uses if "turned" in buffer} <= made
+    assert len(program.loops) == 5, "an input, two weights, what lies between, and the result"
+
+
+def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Check) -> None:
+    """A loop that did both would read or write an element a sector."""
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8))
+    graph = check(module, torch.randn(2, 3, 9, 8)).graph
+    turned, written = lower(graph, channels_last=True), lower(graph)
+    assert len(written.loops) == 1
+    reduced, stored = turned.loops[-2:]
+    assert reduced.inner
+    assert not stored.inner
+
+
+def _stored(loop: Loop) -> set[str]:
+    return {store.access.buffer for store in loop.stores}
+
+
+GROUPS = {1: 0.6, 2: 1.36}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_groups_of_several_channels_are_expected_to_be_slower_so(groups: int, check: Check) -> None:
+    module = nn.Sequential(nn.Conv2d(16, 16, 3, groups=groups), nn.ReLU())
+    graph = check(module, torch.randn(2, 16, 9, 8)).graph
+    plain, turned = (
+        next(s for s in lower(graph, channels_last=last).steps if isinstance(s, PlanLine))
         for last in (False, True)
-    }  # fmt: skip
-    copies = [("contiguous", 2 * 4 * elements) for elements in (2 * 3 * 9 * 8, 8 * 3 * 3 * 3)]
-    assert cost[True] == [*copies, *cost[False]]
+    )
+    assert turned.cost_flops == pytest.approx(GROUPS[groups] * plain.cost_flops, rel=1e-3)
+    assert plain.tensor_share == turned.tensor_share == 0.15 * 16 / groups / 32
+
+
+def test_a_convolution_of_few_channels_is_expected_to_be_slow(check: Check) -> None:
+    graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
+    (call,) = (s for s in lower(graph).steps if isinstance(s, PlanLine) and s.cost_flops)
+    of_many = call.model_copy(update={"tensor_share": 0.15})
+    hopper = hardware_profile("h200")
+    assert line_ms(call, hopper) > line_ms(of_many, hopper)
+    no_tensor_cores = hopper.model_copy(update={"tensor_tflops": None})
+    assert line_ms(call, no_tensor_cores) == line_ms(of_many, no_tensor_cores)
