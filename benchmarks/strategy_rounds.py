@@ -8,7 +8,7 @@ import strategy_reductions as reductions
 import strategy_windows as windows
 import torch
 from strategy_loops import Problem
-from strategy_settings import COUNTED, ROWS, TILED, TURNED, chosen_windows, streams
+from strategy_settings import COUNTED, GROUPS, ROWS, TILED, TURNED, chosen_windows, streams
 
 
 def problems() -> dict[str, Callable[[], Problem]]:
@@ -74,6 +74,11 @@ ROUNDS = {
         problems=tuple(ROWS),
         seconds=40,
         chosen=tuple((name, *one) for name, each in ROWS.items() for one in each),
+    ),
+    "groups": Round(
+        problems=tuple(GROUPS),
+        seconds=60,
+        chosen=tuple((name, *one) for name, each in GROUPS.items() for one in each),
     ),
     "tiles": Round(
         problems=tuple(TILED),

@@ -225,6 +225,50 @@ ROWS = {
 }
 
 
+# Groups of blocks that keep most of a row, beside the fastest ways known until then.
+_HINTS = ("", " LOADS=0", " STORES=0", " LOADS=0 STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
+GROUPS = {
+    "softmax": (
+        ("cluster_rows_partly_online", ""),
+        *(
+            ("grid_rows_partly_online", f"GROUP={group}{hints}")
+            for group in (12, 14, 17, 10)
+            for hints in _HINTS
+        ),
+    ),
+    "instance_norm": (
+        ("cluster_rows_partly", ""),
+        *(
+            ("grid_rows_partly", f"GROUP={group}{hints}")
+            for group in (8, 10, 12)
+            for hints in _HINTS
+        ),
+    ),
+    "group_norm": (
+        ("grid_rows_ring", ""),
+        *(
+            ("grid_rows_partly", f"GROUP={group}{hints}")
+            for group in (66, 88, 76, 52)
+            for hints in _HINTS
+        ),
+    ),
+    "group_norm_medium": (
+        ("cluster_rows_partly", ""),
+        *(("grid_rows_partly", f"GROUP={group}") for group in (4, 5, 6)),
+    ),
+    "layer_norm": (
+        ("split_rows_tiles", ""),
+        ("split_rows_tiles", "ROWS=4"),
+        *(
+            ("grid_rows_partly", f"GROUP={group}{hints}")
+            for group in (132, 114, 66)
+            for hints in _HINTS
+        ),
+    ),
+    "l1_norm": (("cluster_rows_partly", ""), ("grid_rows_partly", "")),
+}
+
+
 # Rows that are read twice, written by small tiles, beside large shares; and what is not hinted.
 TILED = {
     name: (

@@ -216,42 +216,10 @@ __device__ __forceinline__ unsigned int acquire(const unsigned int* counter) {
 // Lets others run while this thread waits for them.
 __device__ __forceinline__ void pause() { __nanosleep(32); }
 
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-__device__ __forceinline__ int cluster_rank() {
-    unsigned int rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return (int)rank;
-}
-// Phase barriers in shared memory, each a 64-bit word. A phase is over when `arrivals` threads have
-// arrived and every byte that was announced has come; the phases have parities 0, 1, 0, ...
+#if __CUDA_ARCH__ >= 800
 __device__ __forceinline__ unsigned int shared_address(const void* shared) {
     return (unsigned int)__cvta_generic_to_shared(shared);
 }
-__device__ __forceinline__ void barrier_init(unsigned long long* barrier, unsigned int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-// After the thread that initialised them, before a `__syncthreads` and the first copy.
-__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ __forceinline__ void barrier_arrive(unsigned long long* barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-// One arrival, and `bytes` that copies will bring in this phase.
-__device__ __forceinline__ void barrier_expect(unsigned long long* barrier, unsigned int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
-}
-// Waits for the end of the phase of that parity; a fresh barrier lets parity 1 through at once.
-__device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsigned int parity) {
-    unsigned int over = 0;
-    while (over == 0) {
-        asm volatile(
-            "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
-            : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
-    }
-}
-
 // How long the L2 should hold what a copy reads: DEFAULT, STREAM or RETAIN.
 template <int CACHE> __device__ __forceinline__ unsigned long long cache_policy() {
     unsigned long long policy;
@@ -282,6 +250,41 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void* shared, co
         asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(into), "l"(global), "n"(BYTES), "l"(policy) : "memory");
     }
 }
+#endif
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ int cluster_rank() {
+    unsigned int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+// Phase barriers in shared memory, each a 64-bit word. A phase is over when `arrivals` threads have
+// arrived and every byte that was announced has come; the phases have parities 0, 1, 0, ...
+__device__ __forceinline__ void barrier_init(unsigned long long* barrier, unsigned int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+// After the thread that initialised them, before a `__syncthreads` and the first copy.
+__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barrier_arrive(unsigned long long* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// One arrival, and `bytes` that copies will bring in this phase.
+__device__ __forceinline__ void barrier_expect(unsigned long long* barrier, unsigned int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+// Waits for the end of the phase of that parity; a fresh barrier lets parity 1 through at once.
+__device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsigned int parity) {
+    unsigned int over = 0;
+    while (over == 0) {
+        asm volatile(
+            "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+            : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    }
+}
+
 // Copies a run of bytes from global to shared memory without any thread's help, and tells the
 // barrier. One thread asks for it; addresses and size are multiples of 16 bytes.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned int bytes, unsigned long long* barrier, unsigned long long policy) {

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from agents.playbook.cuda import CudaEmitter
+from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.partly_shape import Partly
 from agents.playbook.ir import Strategy
 from profiles.load import hardware_profile
 from tools.candidates import new_candidate
@@ -14,7 +16,9 @@ from tools.compile import Built, compile_candidate
 from tools.nouns import Language
 
 H200 = hardware_profile("H200")
-NAME = "cluster_rows_partly"
+NAME, GRID = "cluster_rows_partly", "grid_rows_partly"
+
+NAMES = tuple(f"{name}{rewrite}" for name in (NAME, GRID) for rewrite in ("", "_online_softmax"))
 
 
 def softmax(build: Any, rows: int, columns: int) -> Any:
@@ -58,7 +62,7 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
             update={"sm_count": 4, "cache_mib": 1.0, "shared_kib_per_block": kib}
         )
         variants += toolbox.make_variants(
-            made, device, settings=2, names=(NAME, f"{NAME}_online_softmax"), start=len(variants)
+            made, device, settings=2, names=NAMES, start=len(variants)
         )
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("partly")))
     return variants
@@ -73,15 +77,23 @@ def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: lis
             raise AssertionError(f"{variant.label}: {error}") from error
 
 
-@pytest.mark.parametrize("settings", [(256, 4, 4, 3), (512, 4, 4, 2), (256, 8, 8, 3)])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        (NAME, (256, 4, 4, 3)),
+        (NAME, (512, 4, 4, 2)),
+        (NAME, (256, 8, 8, 3)),
+        (GRID, (512, 4, 4, 2)),
+    ],
+)
 async def test_copies_of_single_elements_are_instructions_that_a_device_knows(
-    toolbox: SimpleNamespace, settings: tuple[int, ...]
+    toolbox: SimpleNamespace, name: str, settings: tuple[int, ...]
 ):
     """An H200 stopped at these with "an illegal instruction was encountered"."""
     loop = odd_rows(toolbox.Build, 32768, 65535).loop("odd")
-    (strategy,) = (s for s in CudaEmitter().strategies(loop, H200) if s.name == NAME)
+    (strategy,) = (s for s in CudaEmitter().strategies(loop, H200) if s.name == name)
     emitted = CudaEmitter().emit(loop, strategy, "k", H200)
-    names = ("K_THREADS", "K_CLUSTER", "K_UNROLL", "K_BLOCKS")
+    names = ("K_THREADS", f"K_{'GROUP' if name == GRID else 'CLUSTER'}", "K_UNROLL", "K_BLOCKS")
     values = dict(zip(names, settings, strict=True))
     defines = [f"#define {name} {value}" for name, value in values.items()]
     lines = [line for line in emitted.source.splitlines() if not line.startswith("// ")]
@@ -93,18 +105,51 @@ async def test_copies_of_single_elements_are_instructions_that_a_device_knows(
     assert not await toolbox.never_runs(built.artifact)
 
 
-def promised(toolbox: SimpleNamespace, rows: int, columns: int) -> Strategy:
+def promised(toolbox: SimpleNamespace, rows: int, columns: int, name: str = NAME) -> Strategy:
     loop = softmax(toolbox.Build, rows, columns).loop("softmax")
-    (found,) = (s for s in CudaEmitter().strategies(loop, H200) if s.name == NAME)
+    (found,) = (s for s in CudaEmitter().strategies(loop, H200) if s.name == name)
     return found
 
 
 def test_rows_are_promised_one_read_while_chip_and_cache_hold_them(toolbox: SimpleNamespace):
     assert promised(toolbox, 4096, 393216).bytes_read_factor == 1.0
     assert promised(toolbox, 4096, 1 << 23).bytes_read_factor > 2.0
+    assert promised(toolbox, 64, 1 << 22, GRID).bytes_read_factor == 1.0
 
 
-def test_a_device_without_clusters_has_no_such_strategy(toolbox: SimpleNamespace):
-    loop = softmax(toolbox.Build, 64, 1 << 18).loop("softmax")
-    assert NAME in {s.name for s in CudaEmitter().strategies(loop, H200)}
-    assert NAME not in {s.name for s in CudaEmitter().strategies(loop, hardware_profile("A100"))}
+def test_groups_share_rows_that_are_too_long_for_clusters_and_too_short_to_be_read_twice(
+    toolbox: SimpleNamespace,
+):
+    def offered(columns: int) -> set[str]:
+        loop = softmax(toolbox.Build, 64, columns).loop("softmax")
+        return {s.name for s in CudaEmitter().strategies(loop, H200)} & {NAME, GRID}
+
+    assert GRID not in offered(1 << 14)
+    assert GRID in offered(1 << 22)
+    assert GRID not in offered(1 << 24)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("H200", 16), ("A100", 3), ("L40S", 5)])
+def test_a_group_is_never_larger_than_what_surely_runs_at_once(
+    toolbox: SimpleNamespace, name: str, rows: int
+):
+    """Its blocks wait for each other: one a multiprocessor must be enough for all of them."""
+    device = hardware_profile(name)
+    for columns in (1 << 18, 3_333_332, 1 << 22):
+        shape = Partly(Case(softmax(toolbox.Build, rows, columns).loop("softmax"), device), True)
+        assert shape.members
+        assert max(shape.members) <= (device.sm_count or 0)
+
+
+async def test_groups_need_no_clusters_of_a_device(toolbox: SimpleNamespace):
+    loop = softmax(toolbox.Build, 64, 1 << 20).loop("softmax")
+    device = hardware_profile("A100")
+    found = {s.name: s for s in CudaEmitter().strategies(loop, device)}
+    assert NAME not in found
+    source = CudaEmitter().emit(loop, found[GRID], "k", device).source
+    candidate = new_candidate(
+        Language.CUDA, CudaEmitter().header() + source, "def forward(x):\n    return x\n"
+    )
+    built = await compile_candidate(candidate, architecture="sm_80", timeout_s=120)
+    assert isinstance(built, Built), built
+    assert all((report.spill_bytes or 0) == 0 for report in built.reports)
