@@ -1,12 +1,12 @@
 """Describes CUDA's first GPU without creating a context on it."""
 
 from profiles.load import Hardware, hardware_profile
-from tools.hardware.visible import visible_gpu
 
 # Peak bandwidth and rate of a GPU that has no profile: DDR moves two words a clock, and every
 # multiprocessor since Ampere's GA10x retires 128 fused multiply-adds a clock.
 _TRANSFERS_PER_CLOCK = 2
 _FMA_PER_SM_AND_CLOCK = 128
+_LONGEST_NAME = 128
 _ATTRIBUTES = (
     "COMPUTE_CAPABILITY_MAJOR",
     "COMPUTE_CAPABILITY_MINOR",
@@ -27,27 +27,30 @@ _ARCHITECTURE_SPECIFIC = {(9, 0), (10, 0), (10, 3), (12, 0)}
 def detect_gpu() -> tuple[Hardware | None, str]:
     """CUDA's first GPU, or None and why there is none, in a few words."""
     try:
-        name = _nvml_name()
+        _ask_nvml()
     except Exception as error:  # NVML has one exception class per return code
         return None, f"NVML says {str(error) or type(error).__name__!r}"
     try:
-        return _describe(name), ""
+        return _describe(), ""
     except RuntimeError as error:
         return None, str(error)
 
 
-def _nvml_name() -> str:
-    nvml, handle = visible_gpu()
+def _ask_nvml() -> None:
+    """Raise where no device can be: NVML says why in better words than the driver."""
+    import pynvml
+
+    pynvml.nvmlInit()
     try:
-        name = nvml.nvmlDeviceGetName(handle)
+        if pynvml.nvmlDeviceGetCount() == 0:
+            raise RuntimeError("no device")
     finally:
-        nvml.nvmlShutdown()
-    return name.decode() if isinstance(name, bytes) else str(name)
+        pynvml.nvmlShutdown()
 
 
-def _describe(name: str) -> Hardware:
+def _describe() -> Hardware:
     """The driver's attributes over the profile of that name, or over datasheet arithmetic."""
-    read = _attributes()
+    name, read = _attributes()
     capability = (read["COMPUTE_CAPABILITY_MAJOR"], read["COMPUTE_CAPABILITY_MINOR"])
     try:
         base = hardware_profile(name).model_dump()
@@ -74,7 +77,8 @@ def architecture_of(major: int, minor: int) -> str:
     return f"sm_{major}{minor}{suffix}"
 
 
-def _attributes() -> dict[str, int]:
+def _attributes() -> tuple[str, dict[str, int]]:
+    """The device's name and what the driver counts of it."""
     from cuda.bindings import driver
 
     def ask(result: tuple[object, ...], what: str) -> object:
@@ -84,13 +88,15 @@ def _attributes() -> dict[str, int]:
 
     ask(driver.cuInit(0), "cuInit")
     device = ask(driver.cuDeviceGet(0), "cuDeviceGet")
+    name = ask(driver.cuDeviceGetName(_LONGEST_NAME, device), "cuDeviceGetName")
     prefix = "CU_DEVICE_ATTRIBUTE_"
     read: dict[str, int] = {}
     for key in _ATTRIBUTES:
         attribute = getattr(driver.CUdevice_attribute, prefix + key)
         read[key] = int(str(ask(driver.cuDeviceGetAttribute(attribute, device), key)))
     read["total_bytes"] = int(str(ask(driver.cuDeviceTotalMem(device), "cuDeviceTotalMem")))
-    return read
+    assert isinstance(name, bytes)
+    return name.split(b"\0")[0].decode(errors="replace"), read
 
 
 def _from_clocks(read: dict[str, int]) -> dict[str, object]:

@@ -17,7 +17,7 @@ class Machine:
     """NVML's view of two GPUs, and a driver that sees one of them."""
 
     def __init__(self, used: uuid.UUID) -> None:
-        self.used = used
+        self.used, self.bindings = used, SimpleNamespace()
         self.running = {f"GPU-{FIRST}": (11, 12, 13), f"GPU-{SECOND}": (21,)}
 
     def nvml(self) -> ModuleType:
@@ -27,7 +27,6 @@ class Machine:
         module.nvmlDeviceGetCount = lambda: len(self.running)
         module.nvmlDeviceGetHandleByIndex = lambda index: [*self.running][index]
         module.nvmlDeviceGetHandleByUUID = self.by_uuid
-        module.nvmlDeviceGetName = lambda handle: f"name of {handle}"
         module.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
             SimpleNamespace(pid=pid) for pid in self.running[handle]
         ]
@@ -39,21 +38,39 @@ class Machine:
         return name
 
     def driver(self) -> SimpleNamespace:
+        attributes = {
+            "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
+            "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
+            "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": 132,
+        }
         return SimpleNamespace(
+            CUresult=SimpleNamespace(CUDA_SUCCESS=0),
+            CUdevice_attribute=Names(),
             cuInit=lambda flags: (0,),
             cuDeviceGet=lambda index: (0, index),
             cuDeviceGetUuid=lambda device: (0, SimpleNamespace(bytes=self.used.bytes)),
+            cuDeviceGetName=lambda length, device: (0, b"NVIDIA H200".ljust(length, b"\0")),
+            cuDeviceGetAttribute=lambda name, device: (0, attributes.get(name, 1024)),
+            cuDeviceTotalMem=lambda device: (0, 64 * 2**30),
         )
+
+
+class Names:
+    """An enumeration whose members are their names."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The driver sees the second GPU alone, as CUDA_VISIBLE_DEVICES=1 has it."""
     made = Machine(SECOND)
+    made.bindings = made.driver()
     monkeypatch.setitem(sys.modules, "pynvml", made.nvml())
-    bindings = pytest.importorskip("cuda.bindings")
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made.driver())
-    monkeypatch.setattr(bindings, "driver", made.driver(), raising=False)
+    package = pytest.importorskip("cuda.bindings")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made.bindings)
+    monkeypatch.setattr(package, "driver", made.bindings, raising=False)
     return made
 
 
@@ -71,11 +88,16 @@ def test_a_slice_of_a_gpu_is_found_by_its_own_name(machine):
 
 
 def test_a_driver_that_sees_no_gpu_is_an_answer(machine, monkeypatch):
-    driver = SimpleNamespace(cuInit=lambda flags: ("CUDA_ERROR_NO_DEVICE",))
-    monkeypatch.setattr(sys.modules["cuda.bindings"], "driver", driver)
+    monkeypatch.setattr(machine.bindings, "cuInit", lambda flags: ("CUDA_ERROR_NO_DEVICE",))
     found, why = detect_gpu()
     assert found is None
     assert "CUDA_ERROR_NO_DEVICE" in why
+
+
+def test_the_gpu_that_is_described_is_the_one_that_is_used(machine):
+    found, why = detect_gpu()
+    assert found is not None, why
+    assert (found.name, found.sm_count, found.memory_gib) == ("NVIDIA H200", 132, 64.0)
 
 
 @pytest.mark.gpu
