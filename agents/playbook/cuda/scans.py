@@ -173,9 +173,12 @@ def _code(case: Case, printer: Printer, prefix: str) -> ScanCode:
     stores = tuple(at for at in range(len(nest.targets)) if nest.is_element_store(at))
     inputs = scheduler.element_closure(stmt.args[0] for stmt in scans)
     outputs = scheduler.element_closure(
-        name
-        for at in stores
-        for name in (nest.loop.stores[at].value, *(n for n, _ in nest.targets[at].gathers))
+        (
+            name
+            for at in stores
+            for name in (nest.loop.stores[at].value, *(n for n, _ in nest.targets[at].gathers))
+        ),
+        scanned=True,
     )
     # One pass as the body knows it: every load, and every store.
     names = {stmt.name for stmt in (*inputs, *outputs)}

@@ -105,12 +105,15 @@ class Scheduler:
             row_stores=tuple(at for at, depth in rows.items() if depth == number),
         )
 
-    def element_closure(self, names: Iterable[str]) -> tuple[Stmt, ...]:
-        """The element-level statements behind some values, in the loop's order."""
-        found = self._closure(names, level="element")
+    def element_closure(self, names: Iterable[str], *, scanned: bool = False) -> tuple[Stmt, ...]:
+        """The element-level statements behind some values, in the loop's order.
+
+        Where running values are at hand already (`scanned`) nothing behind them is needed.
+        """
+        found = self._closure(names, level="element", scanned=scanned)
         return tuple(stmt for stmt in self._nest.loop.body if stmt.name in found)
 
-    def _closure(self, names: Iterable[str], level: str = "") -> set[str]:
+    def _closure(self, names: Iterable[str], level: str = "", scanned: bool = False) -> set[str]:
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -118,7 +121,8 @@ class Scheduler:
             if stmt.name in found or (level and self._nest.levels[stmt.name] != level):
                 continue
             found.add(stmt.name)
-            waiting += uses(stmt, self._nest)
+            if not (scanned and stmt.op == "scan"):
+                waiting += uses(stmt, self._nest)
         return found
 
     def _store_names(self, at: int) -> list[str]:

@@ -29,7 +29,8 @@ class Vectors:
 def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
     """The vectors of a nest along one of its last axes.
 
-    Accesses that move little (a weight, a bias) never narrow the others.
+    Accesses that move little (a weight, a bias) never narrow the others, and neither do reads on a
+    condition beside what is written: they go element by element at any width.
     """
     sizes = nest.walked if axis == "walked" else nest.kept
     streams = list(nest.streams())
@@ -38,8 +39,11 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
     heavy = max((nest.span(p) * p.dtype.itemsize_bytes for p in streams), default=0)
     width = gcd(sizes[-1], MOVED_BYTES) if sizes else 1
     narrow, wide = MOVED_BYTES, 1
+    scattered = _conditional(nest) if _writes_along(nest, axis, heavy) else []
     for place in streams:
         if place.buffer in windows or 4 * nest.span(place) * place.dtype.itemsize_bytes < heavy:
+            continue
+        if any(place is other for other in scattered):
             continue
         if _steps(place, axis)[-1:] in ((1,), (-1,)):
             width = min(width, _fitting(nest, place, axis, width))
@@ -63,6 +67,20 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
         if nest.is_element_store(at) and _fitting(nest, place, axis, most) == most
     }
     return Vectors(axis, tuple(widths), frozenset(loads), frozenset(stores))
+
+
+def _conditional(nest: Nest) -> list[Place]:
+    """The reads that are made only where something holds."""
+    return [nest.places[s.name] for s in nest.loop.body if s.op == "load" and s.args]
+
+
+def _writes_along(nest: Nest, axis: str, heavy: int) -> bool:
+    """Whether much is written to neighbours along an axis."""
+    return any(
+        4 * nest.span(place) * place.dtype.itemsize_bytes >= heavy
+        and _steps(place, axis)[-1:] in ((1,), (-1,))
+        for place in nest.targets
+    )
 
 
 def _steps(place: Place, axis: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from agents.playbook.lower.nest import Nest, Write
 from agents.playbook.lower.simplify import Ops
 from agents.playbook.lower.views import View, at_axes, expand, extent, refine, whole
 from tools.candidates.plan.vocabulary import RESERVED as PLAN_WORDS
-from tools.nouns import DType, Ref, TensorSpec
+from tools.nouns import DType, Node, Ref, TensorSpec
 
 # Names a plan or device code gives a meaning to; a buffer must not hide them.
 _RESERVED_WORDS = """
@@ -62,7 +62,9 @@ class Step:
 class Context:
     """The state of one translation.
 
-    `channels_last` asks for convolutions in that layout; see `channels_last.convolved`.
+    `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
+    `single` names the nodes with one reader. `channels_last` asks for convolutions in that
+    layout; see `channels_last.convolved`.
     """
 
     pool: Pool = field(default_factory=Pool)
@@ -74,6 +76,8 @@ class Context:
     weights: dict[str, str] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
     fills: dict[str, Expr] = field(default_factory=dict)
+    scans: dict[str, Node] = field(default_factory=dict)
+    single: frozenset[str] = frozenset()
     channels_last: bool = False
 
     @cached_property

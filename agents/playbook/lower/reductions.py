@@ -212,6 +212,7 @@ def _scan(kind: str) -> Meaning:
         value = reduction.x
         if reduction.inner:
             value = context.pool.make("scan", value.dtype, (value,), word=kind)
+            context.scans[made.buffer] = node
         where = reduction.space.at(made) if rank else context.space([], ()).at(made)
         outer = reduction.space.names(reduction.kept)
         context.add(Nest(outer, reduction.inner, (Write(where, value),)))

@@ -19,14 +19,17 @@ from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.resampling import RESAMPLING
 from agents.playbook.lower.shapes import SHAPES
+from agents.playbook.lower.widened import WIDENED
 from agents.playbook.lower.windows import WINDOWS, depthwise, reads_indices
 from tools.nouns import DType, Graph, Node, Ref, Scalar
 
 
 def translate(graph: Graph, *, channels_last: bool = False) -> Context:
     """Every node of the graph as steps over virtual buffers."""
-    context = Context(channels_last=channels_last)
     users = users_of(graph)
+    kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
+    single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
+    context = Context(single=single, channels_last=channels_last)
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
     for node in graph.nodes:
@@ -99,6 +102,8 @@ def _covered(context: Context, node: Node) -> bool:
             context.values[node.name] = SHAPES[name](context, node, arguments)
         elif name in REDUCTIONS:
             REDUCTIONS[name](context, node, arguments)
+        elif name in WIDENED and WIDENED[name](context, node, arguments):
+            pass
         elif name in INDEXING:
             INDEXING[name](context, node, arguments)
         elif name in RESAMPLING:

@@ -339,6 +339,15 @@ def case_cumsum_columns(build: Any) -> Any:
     return b
 
 
+def case_scan_behind_a_constant(build: Any) -> Any:
+    """What is scanned begins at element 3 of an aligned row; its own rows are of odd length."""
+    b = build({"n": 5}, {"c": 260})
+    inside = b.op("ge", b.index("c"), b.const(3, "int64"), dtype="bool")
+    x = b.op("where", inside, b.load("x", offset=-3, when=inside, n=257, c=1), b.const(0.0))
+    b.store("y", b.scan("sum", x), n=260, c=1)
+    return b
+
+
 def case_scan_and_reduce(build: Any) -> Any:
     b = build({"n": 70}, {"c": 36})
     x = b.load("x", n=36, c=1)
