@@ -12,7 +12,7 @@ from dataclasses import replace
 from agents.playbook.ir import Buffer, Loop, PlanLine, Program
 from agents.playbook.lower.context import Context, Step
 from agents.playbook.lower.layout import tidy
-from agents.playbook.lower.schedule import Fusion
+from agents.playbook.lower.schedule import DEAREST_LAUNCH_BYTES, Fusion
 from agents.playbook.lower.statements import loop_of
 from agents.playbook.lower.translate import translate
 from agents.playbook.lower.views import View
@@ -99,6 +99,11 @@ def _scheduled(context: Context, needed: frozenset[str], one_pass: bool) -> list
     best = Fusion(context, needed, absorb=one_pass).run()
     if len(context.steps) > TRIAL_STEPS:
         return best.steps
+    for name in best.cuttable[:TRIALS]:
+        trial = _better(best, replace(best, cut=best.cut | {name}))
+        # More loops than before must pay even where a launch is dear.
+        if trial.cost(DEAREST_LAUNCH_BYTES) < best.cost(DEAREST_LAUNCH_BYTES):
+            best = trial
     for name in best.splittable[:TRIALS]:
         best = _better(best, replace(best, split=best.split | {name}))
     for name in _worth_trying(context, best)[:TRIALS]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
-from agents.playbook.lower.expr import Affine, Expr, Term, address, reachable
+from agents.playbook.lower.expr import Expr, Term, address, reachable
+from agents.playbook.lower.intervals import affine_of
 from agents.playbook.lower.nest import Nest, where_of
 from agents.playbook.lower.simplify import Ops
 
@@ -61,7 +62,7 @@ def _plain(ops: Ops, load: Expr, known: set[Expr]) -> Expr | None:
             terms.append(term)
             continue
         position = _unclamped(term.by, term.size)
-        affine = None if position is None else _affine(ops, position)
+        affine = None if position is None else affine_of(ops.pool, position)
         if position is None or affine is None:
             return None
         conditions = _conditions(ops, term.by, position, term.size)
@@ -97,26 +98,3 @@ def _conditions(ops: Ops, by: Expr, position: Expr, size: int) -> list[Expr]:
 
 def _is(expr: Expr, value: int) -> bool:
     return expr.op == "const" and expr.value == value
-
-
-def _affine(ops: Ops, position: Expr) -> Affine | None:
-    """A position that was written as an expression, as offset and terms again."""
-    if position.op == "const" and isinstance(position.value, int):
-        return Affine(position.value)
-    if position.op == "index":
-        return Affine(0, (Term(position.word, 1, ops.pool.sizes[position.word]),))
-    if position.op not in ("add", "sub", "mul"):
-        return None
-    left, right = (_affine(ops, arg) for arg in position.args)
-    if left is None or right is None:
-        return None
-    if position.op == "mul":
-        left, right = (right, left) if not left.terms else (left, right)
-        return None if right.terms else _times(left, right.offset)
-    right = _times(right, -1) if position.op == "sub" else right
-    return Affine(left.offset + right.offset, (*left.terms, *right.terms))
-
-
-def _times(affine: Affine, factor: int) -> Affine:
-    terms = (Term(term.by, term.step * factor, term.size) for term in affine.terms)
-    return Affine(affine.offset * factor, tuple(terms))

@@ -9,6 +9,7 @@ the axis is split; where the digits would carry, the value has to be stored afte
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from agents.playbook.lower.expr import Address, Affine, Expr, Term
 from agents.playbook.lower.nest import Nest, substitute, where_of
@@ -35,31 +36,48 @@ class Digit:
 
 def digits(store: Address) -> list[Digit] | None:
     """The axes of a store that fills its buffer, the largest step first; None for another."""
-    found, offset = [], store.offset
+    found = _digits(store)
+    if found is None or _start(store):
+        return None
+    sizes = [digit.size for digit in found]
+    whole = all(digit.step == prod(sizes[at + 1 :]) for at, digit in enumerate(found))
+    return found if whole else None
+
+
+def _start(store: Address) -> int:
+    """The lowest element of a store."""
+    return store.offset + sum(min(0, term.step * (term.size - 1)) for term in store.terms)
+
+
+def _digits(store: Address) -> list[Digit] | None:
+    """The axes of a store to a box of its buffer, the largest step first; None for another."""
+    found = []
     for term in store.terms:
         if isinstance(term.by, Expr):
             return None
-        if term.step < 0:
-            offset += term.step * (term.size - 1)
         found.append(Digit(term.by, term.size, abs(term.step), term.step < 0))
     found.sort(key=lambda digit: -digit.step)
     expected = 1
     for digit in reversed(found):
-        if digit.step != expected:
+        if digit.step < expected:
             return None
-        expected *= digit.size
-    return found if offset == 0 else None
+        expected = digit.step * digit.size
+    return found
 
 
 def positions(read: Address, store: Address) -> dict[str, Affine] | Split | None:
     """Where the store's axes are when the read's element was written.
 
-    None when no affine position says it, a Split when it would after that split.
+    None when no affine position says it, a Split when it would after that split. The store may
+    fill a part of its buffer; what is read beside that part has no position.
     """
-    radix = digits(store)
+    radix = _digits(store)
     if radix is None:
         return None
     low = read.offset + sum(t.step * (t.size - 1) for t in read.terms if t.step < 0)
+    low -= _start(store)
+    if low < 0:
+        return None
     at: dict[str, list[Term]] = {digit.axis: [] for digit in radix}
     start: dict[str, int] = {}
     for digit in radix:

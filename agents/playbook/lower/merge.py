@@ -7,7 +7,7 @@ may be at row level (all outer axes, no inner one) or at element level (all of b
 
 from __future__ import annotations
 
-from agents.playbook.lower.expr import NARROW, Address, Affine, Expr, Term
+from agents.playbook.lower.expr import NARROW, Address, Affine, Expr, Term, address
 from agents.playbook.lower.inline import digits, replaced
 from agents.playbook.lower.matching import Matching
 from agents.playbook.lower.nest import Nest, where_of
@@ -82,12 +82,33 @@ def _matched(matching: Matching, host: Nest, guest: Nest, pairs: list[Pair]) -> 
         return matching
     if not pairs and not _same_target(host, guest):
         return None
+    if host.inner and not guest.inner and not pairs:
+        return _beside_rows(matching, host, guest)
     return matching if _fill_in_order(matching, host, guest) else None
 
 
 def _same_target(host: Nest, guest: Nest) -> bool:
-    """Whether both write parts of one tensor, as the pieces of a `cat` do."""
-    return bool(host.targets & guest.targets) and not host.inner and not guest.inner
+    """Whether both write parts of one tensor, as the pieces of a `cat` do.
+
+    Beside rows that is one number a row: the other nest then has no axes but theirs.
+    """
+    return bool(host.targets & guest.targets) and not (host.inner and guest.inner)
+
+
+def _beside_rows(matching: Matching, host: Nest, guest: Nest) -> Matching | None:
+    """Pairs a nest of numbers with the rows beside which it writes them."""
+    inner = set(matching.leaves(host.inner))
+    for write in host.writes:
+        rows = [term for term in write.address.terms if term.by not in inner]
+        for number in guest.writes:
+            if number.address.buffer != write.address.buffer:
+                continue
+            trial = matching.copy()
+            mine = address(number.address.buffer, number.address.dtype, 0, number.address.terms)
+            theirs = address(write.address.buffer, write.address.dtype, 0, rows)
+            if trial.unify(mine, theirs) and not trial.free(guest.axes):
+                return trial
+    return None
 
 
 def _fill_in_order(matching: Matching, host: Nest, guest: Nest) -> bool:

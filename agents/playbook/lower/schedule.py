@@ -7,7 +7,7 @@ computed again; `lower` tries which of them pay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -17,14 +17,16 @@ from agents.playbook.lower.expr import Address, Expr
 from agents.playbook.lower.inline import digits, inlined
 from agents.playbook.lower.merge import merged, shares
 from agents.playbook.lower.nest import Nest, where_of
+from agents.playbook.lower.regions import Parts, cut, cuts_of
 from agents.playbook.lower.split import row_axes, split
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
 INLINE_LIMIT, MERGE_LIMIT, ABSORB_LIMIT = 240, 480, 640
 # Reductions over rows that one nest makes at once: each is a register a thread, or several.
 REDUCTIONS_LIMIT = 32
-# What one more launch costs, in bytes of traffic; between a CPU's and a large GPU's figure.
-LAUNCH_BYTES = 1 << 18
+# What one more launch costs, in bytes of traffic; between a CPU's and a large GPU's figure, and
+# the latter alone.
+LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
 
 _HEAVY_WORDS = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
@@ -44,7 +46,9 @@ class Fusion:
     needed: frozenset[str]
     keep: frozenset[str] = frozenset()
     split: frozenset[str] = frozenset()
+    cut: frozenset[str] = frozenset()
     absorb: bool = False
+    cuttable: list[str] = field(default_factory=list, init=False)
     splittable: list[str] = field(default_factory=list, init=False)
     steps: list[Step] = field(default_factory=list, init=False)
     inlined: dict[str, int] = field(default_factory=dict, init=False)
@@ -55,6 +59,7 @@ class Fusion:
         _number_stages(self.steps)
         self._inline()
         self._drop()
+        self._cut()
         self._split()
         if self.absorb:
             self._absorb()
@@ -127,6 +132,60 @@ class Fusion:
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    # Cutting
+
+    def _cut(self) -> None:
+        """Cuts nests where the regions meet that they read; see `regions`."""
+        result: list[Step] = []
+        writers: dict[str, list[Nest]] = {}
+        for step in self.steps:
+            name = min(step.targets, default="")
+            nests = self._regions(step, writers) if step.nest is not None else None
+            if nests is not None and name not in self.cuttable:
+                self.cuttable.append(name)
+            if nests is None or name not in self.cut:
+                result.append(step)
+                nests = [step.nest] if step.nest is not None else []
+            else:
+                result += [Step(step.number, nest, stage=step.stage) for nest in nests]
+            for nest in nests:
+                for buffer in nest.targets:
+                    writers.setdefault(buffer, []).append(nest)
+        self.steps = result
+        self._drop()
+
+    def _regions(self, step: Step, writers: Mapping[str, list[Nest]]) -> list[Nest] | None:
+        """The parts of a step, each with one producer; None where it reads nothing in regions."""
+        nest, ops = step.nest, self.context.ops
+        made = {name: writers[name] for name in sorted(step.reads) if name in writers}
+        pieces = {name: nests for name, nests in made.items() if len(nests) > 1}
+        if nest is None or not (pieces or any(one[0].inner for one in made.values())):
+            return None
+        parts = [
+            Parts(self.context.buffers[name], tuple(one.writes[0].address for one in nests))
+            for name, nests in pieces.items()
+        ]
+        found = [self._of_pieces(one, pieces) for one in cut(ops, nest, cuts_of(ops, nest, parts))]
+        complete = [one for one in found if one is not None]
+        return complete if found and len(complete) == len(found) else None
+
+    def _of_pieces(self, nest: Nest, pieces: Mapping[str, list[Nest]]) -> Nest | None:
+        """The nest with what it reads of tensors made in pieces computed; None where it cannot."""
+        while True:
+            load = next((load for load in nest.loads if where_of(load).buffer in pieces), None)
+            if load is None:
+                return nest
+            name = where_of(load).buffer
+            made = (
+                inlined(self.context.ops, nest, load, piece)
+                for piece in pieces[name]
+                if not piece.inner and len(piece.writes) == 1 and name not in self.context.exact
+            )
+            new = next((one for one in made if one is not None), None)
+            if new is None or len(new.exprs) > INLINE_LIMIT:
+                return None
+            nest = new
 
     # Splitting
 
@@ -300,12 +359,12 @@ class Fusion:
 
     # Cost
 
-    def cost(self) -> int:
+    def cost(self, launch_bytes: int = LAUNCH_BYTES) -> int:
         """Bytes moved, launches included, by everything that is not a library call."""
         total = 0
         for step in self.steps:
             if step.nest is not None:
-                total += LAUNCH_BYTES + nest_read_bytes(self.context, step.nest)
+                total += launch_bytes + nest_read_bytes(self.context, step.nest)
                 total += sum(footprint(write.address) for write in step.nest.writes)
         return total
 

@@ -102,6 +102,8 @@ def _covered(context: Context, node: Node) -> bool:
             context.values[node.name] = SHAPES[name](context, node, arguments)
         elif name in REDUCTIONS:
             REDUCTIONS[name](context, node, arguments)
+        elif name == "copy" and _is_source(context, node, arguments):
+            context.values[node.name] = (context.value(arguments.tensor(1)),)
         elif name in WIDENED and WIDENED[name](context, node, arguments):
             pass
         elif name in INDEXING:
@@ -139,6 +141,12 @@ def _pointwise(context: Context, node: Node, arguments: Arguments) -> None:
     if node.out[0].dtype in NARROW:
         # Arithmetic here is in int64; wrapping happens in the store, so the store must stay.
         context.exact.add(context.value(Ref(node=node.name)).buffer)
+
+
+def _is_source(context: Context, node: Node, arguments: Arguments) -> bool:
+    """Whether what a `copy` writes is its source as it is."""
+    source, spec = context.value(arguments.tensor(1)), node.out[0]
+    return source.shape == spec.shape and source.dtype is spec.dtype
 
 
 def name_draws(node: Node) -> bool:

@@ -73,6 +73,21 @@ def _in_padding(context: Context, node: Node, arguments: Arguments) -> bool:
     return _widened(context, node, ref, dim, low, fills)
 
 
+def _in_slice(context: Context, node: Node, arguments: Arguments) -> bool:
+    """Translates a constant tensor of which a scan takes one slice; False where it is none."""
+    x, ref = context.value(arguments.tensor(0)), arguments.tensor(1)
+    dim = arguments.integer(2, "dim", 0) % len(x.dims)
+    size, start = x.shape[dim], arguments.integer(3, "start", 0)
+    start = max(0, start + size) if start < 0 else min(start, size)
+    end = start + context.value(ref).shape[dim]
+    value = context.fills.get(x.buffer)
+    if value is None or arguments.integer(5, "step", 1) != 1 or end - start == size:
+        return False
+    ends = [Fill(0, start, value), Fill(end, size, value)]
+    fills = [fill for fill in ends if fill.begin < fill.end]
+    return _widened(context, node, ref, dim, start, fills)
+
+
 def _widened(
     context: Context, node: Node, piece: Ref, dim: int, start: int, fills: Sequence[Fill]
 ) -> bool:
@@ -160,4 +175,5 @@ def _within(
 WIDENED: Mapping[str, Callable[[Context, Node, Arguments], bool]] = {
     "cat": _in_cat,
     "constant_pad_nd": _in_padding,
+    "slice_scatter": _in_slice,
 }

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agents.playbook.assemble import returned
-from agents.playbook.ir import Access, Loop, PlanLine, Program, ReduceKind, Stmt
+from agents.playbook.ir import Access, Buffer, Loop, PlanLine, Program, ReduceKind, Stmt
 from agents.playbook.lower import lower
 from tools.nouns import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 from tools.tasks.constants import constants_of
@@ -35,8 +35,8 @@ _NAMES = {
 class _LoopRun:
     """One loop over real tensors; floats are computed in float64."""
 
-    def __init__(self, loop: Loop, tensors: Tensors) -> None:
-        self.loop, self.tensors = loop, tensors
+    def __init__(self, loop: Loop, tensors: Tensors, written: Tensors) -> None:
+        self.loop, self.tensors, self.written = loop, tensors, written
         self.axes = [*loop.outer, *loop.inner]
         self.values: dict[str, torch.Tensor] = {}
 
@@ -65,6 +65,9 @@ class _LoopRun:
             assert where.numel() == math.prod(shape), "a store covers its level exactly"
             flat = self.tensors[store.access.buffer].view(-1)
             assert where.unique().numel() == where.numel(), "a store writes no element twice"
+            reached = self.written[store.access.buffer]
+            assert not reached[where.reshape(-1)].any(), "no two stores write one element"
+            reached[where.reshape(-1)] = True
             value = self.values[store.value].expand(where.shape)
             flat[where.reshape(-1)] = value.reshape(-1).to(flat.dtype)
 
@@ -174,6 +177,12 @@ def _typed(value: object) -> object:
     return getattr(torch, value) if isinstance(value, str) and hasattr(torch, value) else value
 
 
+def _poisoned(buffer: Buffer) -> torch.Tensor:
+    dtype = getattr(torch, buffer.dtype.value)
+    poison = float("nan") if buffer.dtype.is_floating else buffer.dtype is DType.BOOL or 77
+    return torch.full(buffer.shape, poison, dtype=dtype)
+
+
 Interpreted: TypeAlias = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 
 
@@ -182,6 +191,7 @@ def _interpret(program: Program, inputs: Sequence[torch.Tensor], weights: Tensor
     tensors: dict[str, torch.Tensor] = dict(zip(program.parameters, inputs, strict=True))
     tensors |= {name: weights[target] for name, target in program.weights}
     updates: dict[str, torch.Tensor] = {}
+    written: dict[str, torch.Tensor] = {}
     for step in program.steps:
         if isinstance(step, PlanLine):
             names = {
@@ -195,9 +205,10 @@ def _interpret(program: Program, inputs: Sequence[torch.Tensor], weights: Tensor
         for store in step.stores:
             buffer = program.buffer(store.access.buffer)
             if buffer.name not in tensors:
-                dtype = getattr(torch, buffer.dtype.value)
-                tensors[buffer.name] = torch.empty(buffer.shape, dtype=dtype)
-        _LoopRun(step, tensors).run()
+                tensors[buffer.name] = _poisoned(buffer)
+                written[buffer.name] = torch.zeros(buffer.shape, dtype=torch.bool).view(-1)
+        _LoopRun(step, tensors, written).run()
+    assert all(bool(everywhere.all()) for everywhere in written.values()), "a buffer has a gap"
     return tuple(eval(text, {}, tensors) for text in returned(program)), updates
 
 

@@ -53,6 +53,12 @@ def test_the_contiguous_axis_decides_between_rows_and_columns(case, name, contig
     assert case(name).contiguous_rows is contiguous
 
 
+def test_reads_on_a_condition_leave_what_is_written_its_vectors(case):
+    vectors = case("scan_behind_a_constant").along_rows
+    assert vectors.widths[0] == 4
+    assert (vectors.loads, vectors.stores) == (frozenset(), frozenset({0}))
+
+
 def test_vectors_are_sixteen_bytes_where_shape_and_offset_allow(case):
     assert case("softmax").along_rows.widths[0] == 4
     assert case("layer_norm").along_rows.widths[0] == 8

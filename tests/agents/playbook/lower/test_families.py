@@ -59,6 +59,14 @@ ONE_LOOP = {
     "masked cumulative sum": (lambda x, m: torch.cumsum(x * m, 1), "scan", r(7, 9), r(7, 9) > 0),
     "exclusive cumulative sum": (
         lambda x: torch.cumsum(torch.cat((torch.zeros(7, 1), x[:, :-1]), 1), 1), "scan", r(7, 9)),
+    "rotary embedding": (rotated, "pointwise", r(2, 3, 8), r(3, 8), r(3, 8)),
+    "a padded softmax": (
+        lambda x: F.pad(torch.softmax(x, 1), (1, 1)) * 2, "softmax", r(4, 6)),
+    "a mean in front of its row": (
+        lambda x: torch.cat((x.mean(1, keepdim=True), x), 1), "normalisation", r(4, 6)),
+    "pieces of pieces": (
+        lambda x: torch.relu(torch.cat((torch.cat((x, x.cumsum(1)), 1), x.softmax(1)), 1)),
+        "scan", r(4, 6)),
     "a transposed computed value": (
         lambda x: torch.exp(x) + torch.exp(x).t(), "pointwise", r(5, 5)),
     "a padded computed value": (
@@ -92,7 +100,6 @@ SEVERAL = {
     "rows and columns of one sum": (
         lambda x, y: ((x + y).sum(1), (x + y).sum(0)), ["reduction", "reduction"],
         r(40, 60), r(40, 60)),
-    "rotary embedding": (rotated, ["pointwise", "pointwise"], r(2, 3, 8), r(3, 8), r(3, 8)),
     "batch norm with its statistics": (
         nn.BatchNorm2d(6), ["pointwise", "normalisation"], r(3, 6, 4, 5)),
     "batch norm over rows": (nn.BatchNorm1d(6), ["pointwise", "normalisation"], r(32, 6)),

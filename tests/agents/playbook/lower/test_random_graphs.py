@@ -12,6 +12,7 @@ Recorder = Callable[[], Any]
 UNARY = ["relu.default", "sigmoid.default", "neg.default", "tanh.default", "square.default"]
 BINARY = ["add.Tensor", "sub.Tensor", "mul.Tensor", "maximum.default"]
 REDUCTIONS = ["sum.dim_IntList", "mean.dim", "amax.default", "amin.default"]
+KINDS = ["unary", "binary", "reduce", "view", "view", "scan", "softmax", "cat", "cat", "replace"]
 
 GENTLE = settings(
     max_examples=150,
@@ -54,14 +55,56 @@ def shapes(draw: st.DrawFn, numel: int) -> list[int]:
 def partner(draw: st.DrawFn, graph: Any, name: str) -> str:
     """A value that broadcasts with this one, or itself."""
     shape = graph.values[name].shape
-    fits = []
+    fits = [name]
     for other, value in graph.values.items():
         try:
-            if torch.broadcast_shapes(value.shape, shape).numel() <= 600:
+            if 0 < torch.broadcast_shapes(value.shape, shape).numel() <= 600:
                 fits.append(other)
         except RuntimeError:
             continue
     return draw(st.sampled_from(fits))
+
+
+def joined(draw: st.DrawFn, graph: Any, name: str) -> str:
+    """A value beside others of its size along the other dimensions, constants among them."""
+    shape = list(graph.values[name].shape)
+    dim = draw(st.integers(0, len(shape) - 1))
+    fits = [
+        other
+        for other, value in graph.values.items()
+        if value.dim() == len(shape)
+        and all(n == shape[at] for at, n in enumerate(value.shape) if at != dim)
+    ]
+    pieces = [name, *draw(st.lists(st.sampled_from([*fits, "fill"]), min_size=1, max_size=2))]
+    for at, piece in enumerate(pieces):
+        if piece == "fill":
+            sizes = [*shape[:dim], draw(st.integers(0, 2)), *shape[dim + 1 :]]
+            pieces[at] = filled(draw, graph, name, sizes)
+    return str(graph.call("cat.default", draw(st.permutations(pieces)), dim))
+
+
+def filled(draw: st.DrawFn, graph: Any, name: str, sizes: list[int]) -> str:
+    """A constant of the same type."""
+    return str(graph.call("new_full.default", name, sizes, draw(st.sampled_from([0.0, 1.0, -2.5]))))
+
+
+def replaced(draw: st.DrawFn, graph: Any, name: str) -> str:
+    """A value or a constant of which another takes a part; or a padded value."""
+    shape = list(graph.values[name].shape)
+    dim = draw(st.integers(0, len(shape) - 1))
+    low, high = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    kind = draw(st.sampled_from(["pad", "slice", "select"]))
+    if kind == "pad":
+        widths = [0, 0] * (len(shape) - 1 - dim) + [low, high]
+        return str(graph.call("constant_pad_nd.default", name, widths, draw(st.floats(-1, 1))))
+    step = draw(st.integers(1, 2)) if kind == "slice" else 1
+    sizes = [*shape[:dim], low + (shape[dim] - 1) * step + 1 + high, *shape[dim + 1 :]]
+    if kind == "slice":
+        end = low + (shape[dim] - 1) * step + 1
+        whole = filled(draw, graph, name, sizes)
+        return str(graph.call("slice_scatter.default", whole, name, dim, low, end, step))
+    one = graph.call("select.int", name, dim, 0)
+    return str(graph.call("select_scatter.default", name, one, dim, shape[dim] - 1))
 
 
 @st.composite
@@ -74,9 +117,9 @@ def graphs(draw: st.DrawFn, make: Recorder) -> tuple[Any, list[str]]:
         shape = draw(sizes)
         graph.input(torch.randn(shape, dtype=torch.float64, generator=generator))
     for _ in range(draw(st.integers(1, 10))):
-        name = draw(st.sampled_from(list(graph.values)))
+        name = draw(st.sampled_from([n for n, value in graph.values.items() if value.numel()]))
         rank = graph.values[name].dim()
-        kind = draw(st.sampled_from(["unary", "binary", "reduce", "view", "view", "scan", "cat"]))
+        kind = draw(st.sampled_from(KINDS))
         if kind == "binary":
             graph.call(draw(st.sampled_from(BINARY)), name, partner(draw, graph, name))
         elif kind == "unary" or rank == 0:
@@ -86,8 +129,12 @@ def graphs(draw: st.DrawFn, make: Recorder) -> tuple[Any, list[str]]:
             graph.call(draw(st.sampled_from(REDUCTIONS)), name, dims, draw(st.booleans()))
         elif kind == "scan":
             graph.call("cumsum.default", name, draw(st.integers(0, rank - 1)))
+        elif kind == "softmax":
+            graph.call("_softmax.default", name, draw(st.integers(0, rank - 1)), False)
         elif kind == "cat" and graph.values[name].numel() <= 300:
-            graph.call("cat.default", [name, name], draw(st.integers(0, rank - 1)))
+            joined(draw, graph, name)
+        elif kind == "replace" and graph.values[name].numel() <= 300:
+            replaced(draw, graph, name)
         else:
             view(draw, graph, name)
     last = list(graph.values)[-1]
