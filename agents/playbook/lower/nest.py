@@ -66,6 +66,11 @@ class Nest:
             for expr in self.exprs
         )
 
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """What it does along inner axes: `reduce`, `scan`."""
+        return frozenset(expr.op for expr in self.exprs if expr.op in ("reduce", "scan"))
+
     def numel(self, pool: Pool) -> int:
         """Positions of the whole space."""
         return prod(pool.sizes[axis] for axis in self.axes)

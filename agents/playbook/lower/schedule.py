@@ -302,7 +302,13 @@ class Fusion:
         nests = [step for step in self.steps if step.nest is not None]
         for at, first in enumerate(nests):
             for second in nests[at + 1 : at + 33]:
-                if first.nest and second.nest and shares(first.nest, second.nest):
+                if (
+                    not first.nest
+                    or not second.nest
+                    or _in_each_others_way(first.nest, second.nest)
+                ):
+                    continue
+                if shares(first.nest, second.nest):
                     turned = first.reads & second.targets
                     yield (second, first) if turned else (first, second)
 
@@ -367,6 +373,11 @@ class Fusion:
                 total += launch_bytes + nest_read_bytes(self.context, step.nest)
                 total += sum(footprint(write.address) for write in step.nest.writes)
         return total
+
+
+def _in_each_others_way(first: Nest, second: Nest) -> bool:
+    """Whether one scans what the other reduces: together a device walks rows element by element."""
+    return "scan" in first.kinds | second.kinds and "reduce" in first.kinds | second.kinds
 
 
 def _along_fastest(nest: Nest, where: Address) -> bool:
