@@ -226,7 +226,7 @@ ROWS = {
 
 
 # Groups of blocks that keep most of a row, beside the fastest ways known until then.
-_HINTS = ("", " LOADS=0", " STORES=0", " LOADS=0 STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
+_HINTS = ("", " APART=0", " LOADS=0", " STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
 GROUPS = {
     "softmax": (
         ("cluster_rows_partly_online", ""),

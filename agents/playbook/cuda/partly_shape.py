@@ -37,6 +37,8 @@ _GROUPS_TRIED = 5
 _WANTED_SHARE_BYTES, _PRICE, _UNLIKE = 128 * KIB, 0.2, 0.2
 # Of a group's share, the part that may be read again: what is more would come from memory.
 _MOST_AGAIN = 0.6
+# Rows under way that are so few that they would keep step; and what a thread can rest at most.
+_FEW_ROWS, _LONGEST_REST_NS = 8, 1_000_000
 # Of shared memory, besides the row: the system's, and what the blocks of a row exchange.
 _SYSTEM_BYTES = 1024
 # Measured on one H200, where little or nothing came from memory twice: 0.84 of the bandwidth with
@@ -155,6 +157,17 @@ class Partly:
         parts = [printer.members(one) for one in self.case.schedule.reducing]
         # A partial for each of at most 32 warps, and one for the block or the group.
         return _SYSTEM_BYTES + sum(34 * struct_bytes(members) + 16 for members in parts)
+
+    @property
+    def apart_ns(self) -> list[int]:
+        """By how much the first rows begin apart: what memory takes to read and write one.
+
+        Many rows drift apart by themselves.
+        """
+        whole_ns = round(2 * self._kept_of_row / self.case.hardware.bandwidth_gb_s)
+        wanted = min(whole_ns, _LONGEST_REST_NS // _FEW_ROWS)
+        few = self.resident // self.members[0] <= _FEW_ROWS
+        return [wanted, 0, wanted // 2] if few else [0, wanted]
 
     @property
     def unrolls(self) -> list[int]:
