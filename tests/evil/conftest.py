@@ -1,7 +1,6 @@
 """The suite on this machine's CPU, one executor for all of it."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -14,15 +13,6 @@ from tools.selftest.suite import RULES, Suite
 @pytest.fixture(autouse=True, scope="module")
 def threads_as_users_have_them(spinning_threads: None) -> None:
     """What is accused here of working at the wrong time must not be waiting in a friendlier way."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What is compiled and measured here stays out of the user's folders."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("home")
-        patch.setenv("KERNELWRIGHT_HOME", str(folder))
-        yield folder
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

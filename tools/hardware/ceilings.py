@@ -10,6 +10,7 @@ do not change from run to run.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable
 from hashlib import sha256
@@ -56,7 +57,8 @@ def keep_ceilings(hardware: Hardware, measured: Ceilings) -> Hardware:
     """The hardware with these ceilings, which `cached_ceilings` finds from now on."""
     path = _path(hardware)
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".tmp")
+    # Two programs may have measured at the same time: each moves its own file there.
+    scratch = path.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(measured.model_dump()), encoding="utf-8")
     scratch.replace(path)
     return _with(hardware, measured)

@@ -20,13 +20,6 @@ WEIGHTS = {"weight": (8,), "linear.weight": (8, 16), "linear.bias": (8,), "scale
 PRELUDES = {Language.CUDA: "kernelwright.cuh", Language.CPP: "kernelwright.hpp"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_HOME", str(tmp_path_factory.mktemp("home")))
-        yield
-
-
 def words(language: Language) -> str:
     return contract(language, "sm_90a" if language is Language.CUDA else None)
 

@@ -40,8 +40,7 @@ extern "C" __global__ void __launch_bounds__(128) all(const float* x, float* y, 
 """
 
 
-def test_the_helpers_compile_and_are_what_they_say(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
+def test_the_helpers_compile_and_are_what_they_say():
     words = craft(Language.CUDA, "sm_90a")
     (helpers,) = re.findall(r"```cuda\n(.*?)```", words, re.DOTALL)
     source = f'#include "kernelwright.cuh"\n{helpers}\n{KERNEL}'

@@ -26,13 +26,6 @@ extern "C" __global__ void softmax_rows(const float* x, float* y, int columns) {
 Make = Callable[..., PlanRunner]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterable[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_HOME", str(tmp_path_factory.mktemp("home")))
-        yield
-
-
 @pytest.fixture(scope="session")
 def cpp_source() -> KernelSource:
     return parse_kernel(SCALE, Language.CPP)

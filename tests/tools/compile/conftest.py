@@ -1,7 +1,6 @@
-"""A cache of its own for these tests, and the shortest way to a compile."""
+"""The shortest way to a compile."""
 
-from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -10,15 +9,6 @@ from tools.compile import Built, CompileFailure, compile_candidate
 from tools.nouns import Language, Setting
 
 Compile = Callable[..., Coroutine[None, None, Built | CompileFailure]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One home for all, so that the C++ prelude is precompiled once."""
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_HOME", str(home))
-        yield home
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ print(json.dumps({"counts": counts, "runtimes": runtimes}))
 
 
 def test_one_runtime_serves_torch_and_kernels_and_follows_torchs_threads(
-    shared_home: Path,
+    home_of_tests: Path,
 ) -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     found = json.loads(ran.stdout.strip().splitlines()[-1])

@@ -96,7 +96,7 @@ async def test_shutdown_leaves_nothing_and_can_be_followed_by_more(compiled, our
     assert isinstance(await compiled(PLAIN + "   "), Built)
 
 
-def test_a_killed_process_takes_its_compilers_along(shared_home: Path, ours) -> None:
+def test_a_killed_process_takes_its_compilers_along(home_of_tests: Path, ours) -> None:
     script = f"""
 import asyncio
 from tools.candidates import new_candidate

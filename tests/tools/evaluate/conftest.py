@@ -1,6 +1,6 @@
 """Small tasks, kernels for them and an executor with short limits, all of them real."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -36,15 +36,6 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(37, 129)]
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What is compiled and measured here stays out of the user's folders."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("home")
-        patch.setenv("KERNELWRIGHT_HOME", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,12 @@
+import os
+from pathlib import Path
+
 import pytest
 
 from profiles.load import all_hardware, hardware_profile, search_profile
 from tools.evaluate.executor import EnvironmentLacksError
-from tools.hardware import cached_ceilings, detect, measure_ceilings
+from tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceilings
+from tools.hardware.ceilings import Ceilings
 from tools.hardware.cpu import simd_width_bits
 from tools.hardware.gpu import architecture_of, detect_gpu
 
@@ -51,6 +55,26 @@ def test_a_damaged_ceilings_file_is_measured_again(tmp_path, monkeypatch):
     file.write_text("{")
     assert cached_ceilings(cpu) is None
     assert measure_ceilings(cpu).measured
+
+
+def test_two_programs_that_measure_at_the_same_time_both_keep_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
+    cpu = detect("cpu")
+    ceilings = Ceilings(copy_gb_s=20.0, read_gb_s=15.0, fp32_tflops=0.1, torch_version="2")
+    move, moved = Path.replace, []
+
+    def last(written, there):
+        """The other program comes in the moment before ours is moved there."""
+        if not moved:
+            moved.append(written)
+            with monkeypatch.context() as other:
+                other.setattr(os, "getpid", lambda: 1)
+                keep_ceilings(cpu, ceilings)
+        return move(written, there)
+
+    monkeypatch.setattr(Path, "replace", last)
+    assert keep_ceilings(cpu, ceilings) == cached_ceilings(cpu)
+    assert [file.suffix for file in (tmp_path / "ceilings").iterdir()] == [".json"]
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,7 @@ i < n
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hardware:
-    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+def here() -> Hardware:
     update = {"measured": True, "bandwidth_gb_s": 1e6}
     return detect("cpu").model_copy(update=update)
 

@@ -13,18 +13,14 @@ PLAN = "def forward(x):\n    return x\n"
 
 
 @pytest.fixture(scope="session")
-def readings_of(tmp_path_factory):
+def readings_of():
     """Readings of a CUDA source's kernels, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_HOME", str(tmp_path_factory.mktemp("home")))
 
-        def read(source: str) -> dict[str, float]:
-            candidate = new_candidate(Language.CUDA, source, PLAN)
-            built = asyncio.run(
-                compile_candidate(candidate, architecture="sm_90a", timeout_s=120.0)
-            )
-            assert isinstance(built, Built), built
-            found = asyncio.run(cubin_evidence(built.artifact))
-            return {item.name: item.value for item in found}
+    def read(source: str) -> dict[str, float]:
+        candidate = new_candidate(Language.CUDA, source, PLAN)
+        built = asyncio.run(compile_candidate(candidate, architecture="sm_90a", timeout_s=120.0))
+        assert isinstance(built, Built), built
+        found = asyncio.run(cubin_evidence(built.artifact))
+        return {item.name: item.value for item in found}
 
-        yield read
+    return read

@@ -24,8 +24,7 @@ extern "C" void decay(const float* __restrict__ x, float* __restrict__ y, int64_
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
+def read():
     cpu = hardware_profile("cpu")
 
     def found(kernel):

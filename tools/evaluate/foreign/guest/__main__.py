@@ -6,6 +6,8 @@ import signal
 import socket
 import sys
 
+from tools.collector import imports_out_of_sight
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -16,7 +18,8 @@ def main() -> None:
     connection.set_inheritable(False)
     faulthandler.enable()
 
-    from tools.evaluate.foreign.guest.serve import serve
+    with imports_out_of_sight():
+        from tools.evaluate.foreign.guest.serve import serve
 
     try:
         serve(connection)
