@@ -279,6 +279,10 @@ def chat(
     ] = None,
     target: Device = Target.AUTO,
     search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
+    ready: Annotated[
+        int,
+        typer.Option(min=0, max=64, help="Workers that stand ready, of some 400 MB each."),
+    ] = 4,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -288,7 +292,7 @@ def chat(
     from ui.commands.models import Choice
 
     choice = Choice(model, base_url, tuple(model_for or ()))
-    chat(host, port, headless, run_dir, database, target.value, search, choice)
+    chat(host, port, headless, run_dir, database, target.value, search, ready, choice)
 
 
 app.add_typer(cli_people.app, name="user")

@@ -43,6 +43,7 @@ class Judges:
         scratch: A folder for the workers' caches.
         make: Makes an executor; worker processes on this machine by default.
         idle_s: How long an unused worker stays.
+        ready: How many workers of this machine stand ready.
     """
 
     def __init__(
@@ -51,13 +52,14 @@ class Judges:
         scratch: Path,
         make: MakeExecutor | None = None,
         idle_s: float = 120.0,
+        ready: int = 4,
     ) -> None:
         self._line = Line()
         self._target = target
         self._scratch = scratch
         self._spares: Spares | None = None
         self._make = make or self._local
-        self._idle_s = idle_s
+        self._idle_s, self._ready = idle_s, ready
         self._judges: dict[str, _Judge] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -110,7 +112,11 @@ class Judges:
         scratch.mkdir(parents=True, exist_ok=True)
         if self._spares is None:
             self._spares = Spares(
-                self._scratch / ".spares", Rules(), self._line.seat(), device=detect(target).kind
+                self._scratch / ".spares",
+                Rules(),
+                self._line.seat(),
+                wanted=self._ready,
+                device=detect(target).kind,
             )
             self._spares.fill()
         return LocalExecutor.create(target, scratch, lease=lease, spares=self._spares)

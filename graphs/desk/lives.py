@@ -52,6 +52,7 @@ class Lives:
         make_executor: Who judges; worker processes on this machine by default.
         make_minds: Who thinks, instead of a run's models or the playbook.
         idle_s: How long an unused worker stays.
+        ready: How many workers stand ready for files.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Lives:
         make_executor: MakeExecutor | None = None,
         make_minds: MakeMinds | None = None,
         idle_s: float = 120.0,
+        ready: int = 4,
     ) -> None:
         self.home = (home or default_home()).absolute()
         self.engine = Engine()
@@ -69,7 +71,7 @@ class Lives:
         self._scratch = tempfile.TemporaryDirectory(
             prefix="kernelwright-chat-", ignore_cleanup_errors=True
         )
-        self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s)
+        self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s, ready)
         self._make_minds = make_minds
         self._lives: dict[Path, Life] = {}
         # What changed with a person's searches, and what their models say more.

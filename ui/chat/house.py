@@ -80,7 +80,7 @@ async def open_house() -> House:
         saver = await _Open.stack.enter_async_context(
             AsyncSqliteSaver.from_conn_string(str(settings.folder / MEMORIES))
         )
-        lives = Lives(settings.home, target=settings.target)
+        lives = Lives(settings.home, target=settings.target, ready=settings.ready)
         _Open.house = House(settings, lives, Conversation(saver), _assistant(settings))
         _Open.stack.push_async_callback(_Open.house.close)
         await lives.revive()

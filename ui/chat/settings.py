@@ -16,7 +16,7 @@ class ChatSettings(Value):
     """Where the server listens, where it keeps things, and how its searches are made.
 
     `home` holds everything: the conversations in `chat`, people's runs in `people`. An empty
-    `database` means SQLite there. `models` of None is the playbook.
+    `database` means SQLite there. `ready` workers wait for files. `models` of None is the playbook.
     """
 
     home: Path = Field(default_factory=default_home)
@@ -26,6 +26,7 @@ class ChatSettings(Value):
     database: str = ""
     target: Literal["auto", "cuda", "cpu"] = "auto"
     search: str = "quick"
+    ready: int = Field(default=4, ge=0)
     models: Models | None = None
 
     @property

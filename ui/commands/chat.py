@@ -24,6 +24,7 @@ def chat(
     database: str | None,
     target: Literal["auto", "cuda", "cpu"],
     search: str,
+    ready: int,
     choice: Choice,
 ) -> None:
     """Serve the chat until somebody ends it."""
@@ -43,6 +44,7 @@ def chat(
             database=database or os.environ.get(DATABASE, ""),
             target=target,
             search=search,
+            ready=ready,
             models=chosen_models(choice),
         )
     )

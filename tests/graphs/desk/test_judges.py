@@ -40,6 +40,17 @@ async def test_a_search_that_waits_for_anothers_measuring_says_so(
     await judges.aclose()
 
 
+@pytest.mark.parametrize("ready", [0, 1])
+async def test_no_more_workers_stand_ready_than_are_asked_for(tmp_path: Path, ready: int) -> None:
+    judges = Judges("cpu", tmp_path, ready=ready)
+    async with judges.of("ann"):
+        for _ in range(50):  # whatever can begin has begun
+            await asyncio.sleep(0)
+    started = await asyncio.to_thread(lambda: len(list(tmp_path.glob(".spares/*"))))
+    await judges.aclose()
+    assert started == ready
+
+
 async def _once(lease: Lease) -> None:
     async with lease:
         pass

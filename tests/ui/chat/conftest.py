@@ -17,6 +17,9 @@ os.environ.setdefault("CHAINLIT_AUTH_SECRET", "0" * 64)
 
 DRIVER = Path(__file__).parents[3] / "benchmarks" / "chat_driver.py"
 
+# Who comes next need not find four workers ready, each of them seconds of a processor's time.
+FLAGS = ("--target", "cpu", "--ready", "1")
+
 # A search over it takes seconds on any machine, and there is something to win.
 SMALL = '''\
 import torch
@@ -61,6 +64,12 @@ def driver() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="session")
+def flags() -> tuple[str, ...]:
+    """How the servers here are started."""
+    return FLAGS
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A file to attach."""
@@ -73,14 +82,14 @@ def small(tmp_path: Path) -> Path:
 async def server(driver: ModuleType, tmp_path_factory: pytest.TempPathFactory):
     """A running server on the CPU, open to whoever sits here; all who end it have their own."""
     home = tmp_path_factory.mktemp("server") / "home"
-    async with driver.Server(home, "--target", "cpu") as running:
+    async with driver.Server(home, *FLAGS) as running:
         yield running
 
 
 @pytest.fixture
 async def mortal(driver: ModuleType, tmp_path: Path):
     """A server of one's own, to be killed."""
-    async with driver.Server(tmp_path / "home", "--target", "cpu") as running:
+    async with driver.Server(tmp_path / "home", *FLAGS) as running:
         yield running
 
 

@@ -11,12 +11,12 @@ import socketio
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def locked(driver, tmp_path_factory):
+async def locked(driver, flags, tmp_path_factory):
     """A server to which anna and bert may log in."""
     home = tmp_path_factory.mktemp("locked") / "home"
     for name in ("anna", "bert"):
         await asyncio.to_thread(add, driver, home, name)
-    async with driver.Server(home, "--target", "cpu") as running:
+    async with driver.Server(home, *flags) as running:
         yield running
 
 
@@ -137,8 +137,8 @@ async def test_another_pages_socket_is_not_opened(server, visit):
             )
 
 
-async def test_a_second_server_of_one_home_says_so(server, driver):
-    second = driver.Server(server.home, "--target", "cpu")
+async def test_a_second_server_of_one_home_says_so(server, driver, flags):
+    second = driver.Server(server.home, *flags)
     second.log = server.home / "second.log"
     with pytest.raises(RuntimeError, match="another chat is served from"):
         await second.start()

@@ -24,15 +24,6 @@ from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Evaluation, Isolation, Verdict, Verification
 
 
-async def judge_foreign(request: ForeignRequest, scratch: Path) -> Evaluation:
-    """One evaluation by a courthouse of its own; see `Courthouse.judge`."""
-    house = Courthouse(scratch, request.hardware.kind)
-    try:
-        return await house.judge(request)
-    finally:
-        await house.aclose()
-
-
 class Courthouse:
     """The judge of foreign code and its guests, for one candidate at a time.
 

@@ -1,11 +1,12 @@
 """A small task, and a way to have foreign code judged against it in real processes."""
 
 import asyncio
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
-from tools.evaluate.foreign.check import judge_foreign
+from tools.evaluate.foreign.check import Courthouse
 from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
@@ -31,7 +32,7 @@ def get_init_inputs():
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def task(tmp_path_factory) -> Task:
     folder = tmp_path_factory.mktemp("task")
     (folder / "task.py").write_text(TASK)
@@ -48,8 +49,16 @@ def task(tmp_path_factory) -> Task:
     return found
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory) -> AsyncIterator[Courthouse]:
+    """One courthouse for the tests of a file, whose judge stays as it does for a person."""
+    made = Courthouse(tmp_path_factory.mktemp("house"), "cpu")
+    yield made
+    await made.aclose()
+
+
 @pytest.fixture
-def judged(task, tmp_path: Path):
+def judged(task, house: Courthouse):
     """Judges a ModelNew: `await judged(source)`, with `against` baselines to time it beside."""
 
     async def judge(source: str, *, against=(), rules: Rules | None = None, allow=()):
@@ -63,6 +72,6 @@ def judged(task, tmp_path: Path):
             seed=7,
             compare_to=tuple(against),
         )
-        return await judge_foreign(request, tmp_path)
+        return await house.judge(request)
 
     return judge

@@ -12,6 +12,8 @@ from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import Verdict
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 HEAD = """
 import torch
 from torch import nn

@@ -49,6 +49,7 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and a CUDA torch")
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_file_for_a_gpu_is_not_judged_where_there_is_none(judged):
     with pytest.raises(EnvironmentLacksError, match="--target cuda on a machine that has one"):
         await judged(GPU_ONLY)

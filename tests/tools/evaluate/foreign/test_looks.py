@@ -44,6 +44,7 @@ def test_every_round_looks_elsewhere_and_every_judge_too():
     one, other = Chance("cpu"), Chance("cpu")
     rounds = [one.places(10**9), one.places(10**9), other.places(10**9)]
     first, second, third = (set(places.tolist()) for places in rounds if places is not None)
-    assert len(first) == len(second) == len(third) == pytest.approx(PLACES, abs=5)
+    # Of so many elements one is drawn twice in one round of a hundred.
+    assert min(len(first), len(second), len(third)) > PLACES - 5
     assert len(first & second) < 5
     assert len(first & third) < 5

@@ -38,8 +38,11 @@ async def of_threads(scratch: Path) -> dict[str, str]:
     """What the settings of OpenMP are in the process that runs the code, by the kernel's books."""
     while True:
         for pid in tree(os.getpid()):
-            argv = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
-            text = (Path("/proc") / str(pid) / "environ").read_text(encoding="utf-8")
+            try:
+                argv = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+                text = (Path("/proc") / str(pid) / "environ").read_text(encoding="utf-8")
+            except OSError:
+                continue  # another one, which has just ended
             seen = dict(line.split("=", 1) for line in text.split("\0") if line)
             if argv[0] == sys.executable.encode() and seen.get("HOME") == str(scratch / "home"):
                 return {name: value for name, value in seen.items() if "OMP_" in name}
