@@ -1,6 +1,12 @@
 """What comes next is what could be fastest: by its form's prediction and by what was seen of it."""
 
-from agents.prospects import Prospect, Seen, doubted, in_turn
+from collections.abc import Callable
+
+from agents.prospects import Prospect, Seen, doubted, in_turn, seen
+from tools.archive import Standing
+from tools.nouns import Verdict
+
+MakeStanding = Callable[..., Standing]
 
 CLOSE = (
     Prospect(form="turned", expected_ms=4.0, hopeful_ms=4.0),
@@ -56,3 +62,18 @@ def test_candidates_without_a_form_keep_the_order_of_their_times() -> None:
     plain = [Prospect(form="", expected_ms=ms, hopeful_ms=ms) for ms in (1.0, 2.0, 3.0)]
     for found in ([], [Seen(form="", expected_ms=1.0, refused=True)]):
         assert in_turn(plain, found) == [0, 1, 2]
+
+
+def test_a_lower_precision_that_nobody_allowed_is_a_refusal_and_a_broken_build_is_none(
+    standing: MakeStanding,
+) -> None:
+    right = standing(("form=turned",), 2.0)
+    assert seen(right.candidate, right.evaluation) == Seen(
+        form="turned", expected_ms=0.0, median_ms=2.0
+    )
+    found = right.evaluation.verification.model_copy(update={"apart": "computes in tf32"})
+    coarse = right.evaluation.model_copy(update={"verification": found})
+    assert seen(right.candidate, coarse).refused
+    assert seen(right.candidate, coarse).median_ms is None
+    broken = standing(("form=turned",), 2.0, verdict=Verdict.COMPILE_ERROR)
+    assert not seen(broken.candidate, broken.evaluation).refused

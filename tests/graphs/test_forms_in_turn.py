@@ -8,7 +8,8 @@ import pytest
 
 from agents.coder import PlaybookCoder
 from agents.critic import PlaybookCritic
-from agents.planner import PlaybookPlanner
+from agents.planner import PlaybookPlanner, Situation
+from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from agents.profiler import PlaybookProfiler
 from agents.prospects import form_of
@@ -102,3 +103,16 @@ async def test_where_every_form_is_refused_each_was_tried_before_any_other_strat
 ) -> None:
     forms = await tried()
     assert set(forms[:2]) == {TURNED, WRITTEN}
+
+
+async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
+    repertoire: PlaybookRepertoire,
+) -> None:
+    """The weight's few kilobytes are turned in microseconds beside milliseconds of the rest."""
+    ways = [option for option in repertoire.options() if option.loop == "CL1"]
+    assert len(ways) > 1
+    situation = Situation(round=1, wanted=40, floor_ms=0.001)
+    ideas = (await PlaybookPlanner(repertoire).plan(situation)).ideas
+    recipes = [recipe for idea in ideas if (recipe := Recipe.from_idea(idea))]
+    assert {recipe.changed for recipe in recipes} >= {"CL0", "CL2"}
+    assert "CL1" not in {recipe.changed for recipe in recipes}

@@ -1,5 +1,7 @@
 """A task's forms are options of the search: proved in words, predicted, written down, judged."""
 
+from collections.abc import Callable
+
 import pytest
 
 from agents.planner import PlaybookPlanner, Situation
@@ -7,6 +9,7 @@ from agents.playbook.forms import AS_WRITTEN
 from agents.playbook.ideas import FORM, fastest, in_form
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from profiles.load import hardware_profile
+from tools.archive import Standing
 from tools.nouns import Task, TracePolicy
 from tools.tasks import trace
 
@@ -58,6 +61,18 @@ def test_choices_keep_to_the_loops_of_their_form(repertoire: PlaybookRepertoire)
     back = in_form(options, fastest(options) | {FORM: AS_WRITTEN})
     loops = {option.loop for option in options if option.form == AS_WRITTEN}
     assert set(back) == {FORM, *loops}
+
+
+async def test_the_next_round_begins_with_a_form_that_is_not_in_doubt(
+    repertoire: PlaybookRepertoire, standing: Callable[..., Standing]
+) -> None:
+    planner = PlaybookPlanner(repertoire)
+    first = await planner.plan(Situation(round=1, wanted=1, floor_ms=0.001))
+    assert '"algebra"' in first.ideas[0].recipe
+    wrong = standing((f"{FORM}=algebra",), None)
+    situation = Situation(round=2, wanted=3, floor_ms=0.001, tried=first.ideas, standings=(wrong,))
+    second = await planner.plan(situation)
+    assert all(AS_WRITTEN in idea.recipe for idea in second.ideas)
 
 
 async def test_the_planner_tries_both_forms_and_counts_only_their_own_loops(

@@ -156,6 +156,22 @@ def case_group_norm(build: Any) -> Any:
     return b
 
 
+def case_group_sums_channels_last(build: Any) -> Any:
+    b = build({"n": 3, "g": 4}, {"hw": 35, "c": 5})
+    x = b.op("add", b.load("x", n=700, hw=20, g=5, c=1), b.load("bias", g=5, c=1))
+    b.store("mean", b.op("div", b.reduce("sum", x), b.const(175.0)), n=4, g=1)
+    return b
+
+
+def case_group_norm_turned(build: Any) -> Any:
+    """Groups of channels last, normalised with what was reduced before and stored first."""
+    b = build({"n": 3, "hw": 35, "g": 4, "c": 5})
+    x = b.load("x", n=700, hw=20, g=5, c=1)
+    y = b.op("mul", b.op("sub", x, b.load("mean", n=4, g=1)), b.load("scale", g=5, c=1))
+    b.store("y", y, n=700, hw=1, g=175, c=35)
+    return b
+
+
 def case_batch_norm(build: Any) -> Any:
     b = build({"c": 3}, {"n": 4, "h": 16, "w": 20})
     steps = {"n": 960, "c": 320, "h": 20, "w": 1}
