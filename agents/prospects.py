@@ -4,7 +4,8 @@ A prediction is least certain where nobody tried anything like it. Candidates of
 (as written, by algebra, in another layout) share the library's calls, so that one of them tells
 what the others will be, and a second strategy of the same form tells less than a first one of
 another. So after the first candidate, whose expected time counts, the others come by their hopeful
-times: the expected time with all that differs from the best way known at its best.
+times: the expected time with all that differs from the best way known at its best. After two of
+them one of a form that nobody tried comes in any case, as a third of the same tells least.
 
 What was seen corrects that. Where a form was slower than expected, its other candidates are taken
 to be slower by as much. A form whose result was refused (the library's precision in that layout, an
@@ -24,6 +25,9 @@ from tools.nouns import Candidate, Evaluation, Value, Verdict
 # library it knows little: convolutions of 11 files took 0.66 to 1.4 times of what is predicted for
 # them on an H200, and one 5.6 times, in the layout for which the prediction was made.
 LIBRARY_DOUBT, LOOP_DOUBT = 2.0, 1.25
+
+# Candidates after which a form that nobody tried is due.
+ENOUGH = 2
 
 # A result that was refused speaks against what computes it; all else against the kernel alone.
 _REFUSED = frozenset({
@@ -98,7 +102,21 @@ def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int
         return item.form in doubts, nothing_right and item.form in tried, item.hopeful_ms + late_ms
 
     head = [0] if waiting and not found else []
-    return [*head, *sorted(range(len(head), len(waiting)), key=order)]
+    turn = [*head, *sorted(range(len(head), len(waiting)), key=order)]
+    return _with_one_untried(turn, [item.form for item in waiting], tried, ENOUGH - len(found))
+
+
+def _with_one_untried(
+    turn: list[int], forms: Sequence[str], tried: set[str], before: int
+) -> list[int]:
+    """The same order, a form that nobody tried being in the place after so many others."""
+    at = max(0, before)
+    known = tried | {forms[place] for place in turn[:at]}
+    fresh = next((place for place in turn[at:] if forms[place] not in known), None)
+    if fresh is None:
+        return turn
+    rest = [place for place in turn if place != fresh]
+    return [*rest[:at], fresh, *rest[at:]]
 
 
 def _slower_by_ms(form: str, found: Sequence[Seen]) -> float:

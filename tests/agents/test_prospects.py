@@ -27,6 +27,13 @@ def test_the_first_is_the_one_expected_fastest_and_the_second_the_most_hopeful()
     assert in_turn(()) == []
 
 
+def test_a_third_of_one_form_gives_way_to_a_first_of_another() -> None:
+    three = (*FAR[:2], FAR[1].model_copy(update={"expected_ms": 4.2}), FAR[2])
+    assert [three[at].form for at in in_turn(three)] == ["turned", "turned", "written", "turned"]
+    two = [Seen(form="turned", expected_ms=4.0, median_ms=ms) for ms in (4.0, 3.9)]
+    assert in_turn(three[2:], two) == [1, 0]
+
+
 def test_a_form_that_ran_slower_than_expected_gives_way_to_another() -> None:
     slow = Seen(form="turned", expected_ms=4.0, median_ms=30.0)
     assert after(slow, FAR) == ["written", "turned"]
