@@ -235,11 +235,8 @@ def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Op
 
 def _seen(situation: Situation) -> tuple[Seen, ...]:
     """What became of the candidates so far, for what their forms are worth."""
-    expected = {idea.id: idea.predicted_ms or 0.0 for idea in situation.tried}
-    return tuple(
-        seen(item.candidate, item.evaluation, expected.get(item.candidate.idea, 0.0))
-        for item in situation.standings
-    )
+    expected = {idea.id: idea.predicted_ms for idea in situation.tried if idea.predicted_ms}
+    return tuple(seen(item, expected) for item in situation.standings)
 
 
 def _tried(situation: Situation) -> set[frozenset[tuple[str, str]]]:

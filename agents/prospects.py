@@ -15,10 +15,11 @@ right at all, forms that nobody tried come first.
 Not here: who writes the candidates, and what is repaired.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agents.attributes import choices
 from agents.playbook.ideas import FORM
+from tools.archive import Standing
 from tools.nouns import Candidate, Evaluation, Value, Verdict
 
 # How much faster a part may be than predicted. Of our loops the roofline knows the bytes. Of a
@@ -61,13 +62,21 @@ def form_of(candidate: Candidate) -> str:
     return choices(candidate).get(FORM, "")
 
 
-def seen(candidate: Candidate, evaluation: Evaluation, expected_ms: float = 0.0) -> Seen:
-    """What an evaluation says of a candidate's form."""
+def seen(standing: Standing, expected_ms: Mapping[str, float]) -> Seen:
+    """What an evaluation says of a candidate's form.
+
+    Args:
+        standing: The candidate and its evaluation.
+        expected_ms: By idea. A repair may have another form than its idea: nothing was expected.
+    """
+    candidate, evaluation = standing.candidate, standing.evaluation
     right = evaluation.verdict is Verdict.CORRECT and not evaluation.verification.apart
+    median_ms = evaluation.median_ms if right else None
+    expected = expected_ms.get(candidate.idea) if standing.author != "repair" else None
     return Seen(
         form=form_of(candidate),
-        expected_ms=expected_ms,
-        median_ms=evaluation.median_ms if right else None,
+        expected_ms=(median_ms or 0.0) if expected is None else expected,
+        median_ms=median_ms,
         refused=is_refused(evaluation),
     )
 

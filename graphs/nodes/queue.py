@@ -57,11 +57,9 @@ def _prospect(candidate: Candidate, ideas: Mapping[str, Idea]) -> Prospect:
 def _seen(
     context: SearchContext, ideas: Mapping[str, Idea], unknown: Collection[str]
 ) -> list[Seen]:
-    return [
-        seen(item.candidate, item.evaluation, _prospect(item.candidate, ideas).expected_ms)
-        for item in context.archive.standings()
-        if item.candidate.id not in unknown
-    ]
+    expected = {id: idea.predicted_ms for id, idea in ideas.items() if idea.predicted_ms}
+    standings = context.archive.standings()
+    return [seen(item, expected) for item in standings if item.candidate.id not in unknown]
 
 
 def without_success(

@@ -98,7 +98,7 @@ def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -
         steering=context.wishes(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
-        doubts=tuple(sorted(doubted(seen(item.candidate, item.evaluation) for item in judged))),
+        doubts=tuple(sorted(doubted(seen(item, {}) for item in judged))),
     )
 
 

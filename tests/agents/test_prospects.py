@@ -75,12 +75,22 @@ def test_a_lower_precision_that_nobody_allowed_is_a_refusal_and_a_broken_build_i
     standing: MakeStanding,
 ) -> None:
     right = standing(("form=turned",), 2.0)
-    assert seen(right.candidate, right.evaluation) == Seen(
-        form="turned", expected_ms=0.0, median_ms=2.0
-    )
+    expected = {right.candidate.idea: 1.0}
+    assert seen(right, expected) == Seen(form="turned", expected_ms=1.0, median_ms=2.0)
     found = right.evaluation.verification.model_copy(update={"apart": "computes in tf32"})
-    coarse = right.evaluation.model_copy(update={"verification": found})
-    assert seen(right.candidate, coarse).refused
-    assert seen(right.candidate, coarse).median_ms is None
+    evaluation = right.evaluation.model_copy(update={"verification": found})
+    coarse = seen(right.model_copy(update={"evaluation": evaluation}), expected)
+    assert coarse.refused
+    assert coarse.median_ms is None
     broken = standing(("form=turned",), 2.0, verdict=Verdict.COMPILE_ERROR)
-    assert not seen(broken.candidate, broken.evaluation).refused
+    assert not seen(broken, expected).refused
+
+
+def test_a_repair_is_not_late_as_nothing_was_expected_of_it(standing: MakeStanding) -> None:
+    right = standing(("form=written",), 5.0)
+    repaired = right.model_copy(update={"author": "repair"})
+    of = {right.candidate.idea: 1.0}
+    waiting = [Prospect(form=name, expected_ms=6.0, hopeful_ms=6.0) for name in ("written", "o")]
+    others = [seen(standing(("form=o",), 6.0), {})] * 2
+    assert in_turn(waiting, [seen(repaired, of), *others]) == [0, 1]
+    assert in_turn(waiting, [seen(right, of), *others]) == [1, 0]
