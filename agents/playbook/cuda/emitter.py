@@ -95,7 +95,7 @@ class CudaEmitter:
         """
         case = Case(loop, hardware)
         name = strategy.name.removesuffix(f"_{strategy.rewrite}")
-        for family in _families(case):
+        for family in (*_families(case), _SERIAL):
             if name in family.names:
                 # A name that ends in "_" would make "__", which belongs to the compiler.
                 return family.emit(case, name, prefix.rstrip("_"))
@@ -107,6 +107,9 @@ class CudaEmitter:
 def _strategies(case: Case) -> list[Strategy]:
     families = _families(case)
     found = [one for family in families for one in family.strategies(case)]
+    if not found:
+        # Short rows that lie across few others fill no block: there a thread walks each of them.
+        return _SERIAL.strategies(case)
     if families not in (_ROWS, (_COLUMNS,)):
         return found
     left = [gathered(case, one.name, along_rows=families is _ROWS) for one in found]

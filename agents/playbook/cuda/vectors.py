@@ -46,7 +46,8 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
         if any(place is other for other in scattered):
             continue
         if _steps(place, axis)[-1:] in ((1,), (-1,)):
-            width = min(width, _fitting(nest, place, axis, width))
+            # What is found by a gather fits no vector; it still goes element by element.
+            width = max(1, min(width, _fitting(nest, place, axis, width)))
             narrow = min(narrow, place.dtype.itemsize_bytes)
             wide = max(wide, place.dtype.itemsize_bytes)
     most = min(width, MOVED_BYTES // min(narrow, wide), 8)

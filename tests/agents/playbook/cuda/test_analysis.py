@@ -59,6 +59,14 @@ def test_reads_on_a_condition_leave_what_is_written_its_vectors(case):
     assert (vectors.loads, vectors.stores) == (frozenset(), frozenset({0}))
 
 
+def test_what_is_found_by_a_gather_narrows_vectors_to_single_elements(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 64})
+    at = b.op("minimum", b.index("n"), b.const(40, "int64"), dtype="int64")
+    b.store("y", b.load("x", n=1, **{at: 3}), n=1)
+    vectors = Case(b.loop("gather"), H200).along_rows
+    assert (vectors.widths, vectors.loads) == ((1,), frozenset())
+
+
 def test_vectors_are_sixteen_bytes_where_shape_and_offset_allow(case):
     assert case("softmax").along_rows.widths[0] == 4
     assert case("layer_norm").along_rows.widths[0] == 8

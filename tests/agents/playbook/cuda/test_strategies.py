@@ -182,6 +182,10 @@ def test_a_scan_beside_a_reduction_is_walked_in_order(builds: dict[str, Any]):
     assert names(builds["scan_and_reduce"].loop("both")) == ["thread_rows"]
 
 
+def test_short_rows_across_few_others_have_a_strategy(builds: dict[str, Any]):
+    assert names(builds["short_rows_across_two"].loop("short")) == ["thread_rows"]
+
+
 def test_an_unknown_strategy_is_refused(builds: dict[str, Any]):
     loop = builds["swish"].loop("swish")
     strategy = EMITTER.strategies(loop, H200)[0].model_copy(update={"name": "magic"})

@@ -364,6 +364,15 @@ def case_scan_behind_a_constant(build: Any) -> Any:
     return b
 
 
+def case_short_rows_across_two(build: Any) -> Any:
+    """Rows of three that lie across two others, written into two parts of one tensor."""
+    b = build({"n": 40, "w": 2}, {"c": 3})
+    total = b.reduce("sum", b.load("x", n=6, c=2, w=1))
+    b.store("y", total, n=2, w=1)
+    b.store("y", total, offset=80, n=2, w=1)
+    return b
+
+
 def case_scan_and_reduce(build: Any) -> Any:
     b = build({"n": 70}, {"c": 36})
     x = b.load("x", n=36, c=1)
