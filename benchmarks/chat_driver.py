@@ -48,7 +48,7 @@ class Server:
         """End it, whatever happened."""
         await self.stop()
 
-    async def start(self, patience_s: float = 120) -> None:
+    async def start(self, patience_s: float = 300) -> None:
         """Start it and wait until it answers; one that does not is ended."""
         try:
             await self._start(patience_s)
@@ -121,7 +121,7 @@ class Server:
         """Ask it to end, and make sure that nothing of it stays."""
         await self._end(signal.SIGINT)
 
-    async def _end(self, how: signal.Signals, patience_s: float = 30) -> None:
+    async def _end(self, how: signal.Signals, patience_s: float = 120) -> None:
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -205,7 +205,7 @@ class Visitor:
             socketio_path="/ws/socket.io",
             transports=["websocket"],
             auth=auth | {"userEnv": "{}", "chatProfile": ""},
-            wait_timeout=30,
+            wait_timeout=120,
         )
         await self._socket.emit("connection_successful")
 
@@ -227,7 +227,7 @@ class Visitor:
         answer.raise_for_status()
         return str(answer.json()["id"])
 
-    async def press(self, label: str, patience_s: float = 60) -> None:
+    async def press(self, label: str, patience_s: float = 240) -> None:
         """Press the newest button whose label fits, as soon as there is one."""
         await until(lambda: self.button(label) is not None, patience_s, self.told)
         body = {"sessionId": self.session, "action": self.button(label)}
@@ -247,7 +247,7 @@ class Visitor:
         buttons = [a["label"] for a in self.actions.values()]
         return "\n---\n".join(self.texts()) + f"\n=== buttons {buttons}, toasts {self.toasts}"
 
-    async def read(self, words: str, patience_s: float = 60) -> str:
+    async def read(self, words: str, patience_s: float = 240) -> str:
         """Wait until something says this, a regular expression, and return all of it."""
 
         def found() -> str:

@@ -61,7 +61,7 @@ def serve(misbehaving: ModuleType) -> Iterator[Callable[..., Models]]:
         server = misbehaving.MisbehavingServer(lambda messages: PLAN, faults, stall_s=4.0)
         started.append(server)
         known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
-        known |= {"timeout_s": 2.0, "retry_wait_s": 0.0, "retries": 1}
+        known |= {"timeout_s": 60.0, "retry_wait_s": 0.0, "retries": 1}
         return Models.same(ModelProfile.model_validate(known | fields))
 
     yield start
@@ -116,7 +116,7 @@ async def test_a_misbehaving_server_never_ends_a_run(
     search: Run, serve: Callable[..., Models], misbehaving: ModuleType
 ) -> None:
     faults = cycle(fault for fault in misbehaving.Fault if fault is not misbehaving.Fault.NONE)
-    summary = await search(serve(faults))
+    summary = await search(serve(faults, timeout_s=2.0))
     assert summary.status == "improved"
     assert summary.best is not None
 

@@ -35,7 +35,7 @@ def models() -> Iterator[Models]:
     spec.loader.exec_module(module)
     with module.MisbehavingServer(lambda messages: ANSWER) as server:
         known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
-        yield Models.same(ModelProfile.model_validate(known | {"timeout_s": 5.0, "retries": 0}))
+        yield Models.same(ModelProfile.model_validate(known | {"timeout_s": 60.0, "retries": 0}))
 
 
 @pytest.fixture(autouse=True)

@@ -251,7 +251,7 @@ def serve() -> Iterator[Callable[..., object]]:
 
 def _profile(server: object, **fields: object) -> ModelProfile:
     known = {"name": "loopback", "model": "tiny", "base_url": server.base_url}
-    known |= {"timeout_s": 10.0, "retries": 1, "retry_wait_s": 0.01}
+    known |= {"timeout_s": 60.0, "retries": 1, "retry_wait_s": 0.01}
     return ModelProfile.model_validate(known | fields)
 
 

@@ -42,14 +42,14 @@ def serve(misbehaving: ModuleType) -> Iterator[Callable[..., object]]:
 
 @pytest.fixture
 def profile_for() -> Callable[..., ModelProfile]:
-    """A profile of a server, patient for no longer than a test."""
+    """A profile of a server; where one shall be given up, the test says after how long."""
 
     def make(server: object, **fields: object) -> ModelProfile:
         known = {
             "name": "loopback",
             "model": "tiny-model",
             "base_url": server.base_url,
-            "timeout_s": 5.0,
+            "timeout_s": 60.0,
             "retry_wait_s": 0.01,
         }
         return ModelProfile.model_validate(known | fields)

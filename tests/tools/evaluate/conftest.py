@@ -1,5 +1,6 @@
 """Small tasks, kernels for them and an executor with short limits, all of them real."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from tools.candidates import new_candidate
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Language, Task, TracePolicy
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Evaluation,
+    Language,
+    Refusal,
+    Task,
+    TracePolicy,
+)
 
 SHORT = Rules(
     candidate_s=3.0,
@@ -59,12 +69,21 @@ async def executor(
     await made.aclose()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rows(executor: LocalExecutor, tmp_path_factory: pytest.TempPathFactory) -> Task:
-    """A softmax of scaled rows, traced from a file."""
-    path = tmp_path_factory.mktemp("task") / "rows.py"
+@pytest.fixture(scope="session")
+def rows(cpu: Hardware, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """A softmax of scaled rows, traced from a file, once: a task is a value."""
+    folder = tmp_path_factory.mktemp("task")
+    path = folder / "rows.py"
     path.write_text(ROWS, encoding="utf-8")
-    task = await executor.trace(path, TracePolicy())
+
+    async def traced() -> Task | Refusal:
+        reader = LocalExecutor(cpu, folder / "scratch", seed=7, rules=SHORT)
+        try:
+            return await reader.trace(path, TracePolicy())
+        finally:
+            await reader.aclose()
+
+    task = asyncio.run(traced())
     assert isinstance(task, Task), task
     return task
 

@@ -46,6 +46,17 @@ async def until(what, patience_s=120):
             await asyncio.sleep(0.02)
 
 
+async def shown_whole(page, home, run):
+    """Wait until a page has every line of a run, its progress, its result, buttons and plots."""
+    expected = {
+        id_of("thread", run, key) for key in (*lines_of(home, run), "progress", "result:18")
+    }
+    await until(lambda: expected <= {step["id"] for step in page.emitter.of("step")})
+    await until(lambda: {"Continue", "Report", "Take it home"} <= set(page.emitter.buttons))
+    kinds = {"plotly", "tasklist"}
+    await until(lambda: kinds <= {element["type"] for element in page.emitter.of("element")})
+
+
 async def rested(page):
     """Wait until a page is sent nothing more."""
     seen = -1
@@ -110,17 +121,9 @@ async def test_an_answered_question_loses_its_buttons(opened, look):
 async def test_a_run_is_shown_whole(opened, look, run, tmp_path):
     page = look()
     await press(ReopenRun(run=run))
-    expected = {id_of("thread", run, key) for key in lines_of(tmp_path, run)}
-
-    def seen():
-        return {step["id"] for step in page.emitter.of("step")}
-
-    await until(lambda: expected <= seen())
-    await until(lambda: id_of("thread", run, "progress") in seen())
-    await until(lambda: id_of("thread", run, "result:18") in seen())
-    assert {"Continue", "Report", "Take it home"} <= set(page.emitter.buttons)
-    kinds = {element["type"] for element in page.emitter.of("element")}
-    assert kinds == {"plotly", "tasklist"}
+    await shown_whole(page, tmp_path, run)
+    await rested(page)
+    assert {element["type"] for element in page.emitter.of("element")} == {"plotly", "tasklist"}
 
 
 async def test_a_reopened_run_comes_after_what_was_said(opened, look, run):
@@ -132,10 +135,10 @@ async def test_a_reopened_run_comes_after_what_was_said(opened, look, run):
     assert all(step["createdAt"] >= said for step in page.emitter.of("step"))
 
 
-async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, look, run):
+async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, look, run, tmp_path):
     page = look()
     await press(ReopenRun(run=run))
-    await until(lambda: any("as fast as the best" in text for text in texts(page)))
+    await shown_whole(page, tmp_path, run)
     await rested(page)
     kept = {step["id"]: step for step in page.emitter.of("step")}
     await close_house()
