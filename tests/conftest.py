@@ -28,6 +28,7 @@ LONGEST = (
     "graphs/test_real_search.py", "evaluate/test_verdicts.py", "evaluate/test_holdout.py",
     "ui/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
     "evaluate/test_bad_files.py", "ui/test_cli_batch.py", "evaluate/test_batch.py",
+    "ui/test_doctor.py", "ui/test_cli_bad_input.py", "evaluate/test_workers.py",
 )  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def audited(file, home):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

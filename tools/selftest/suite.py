@@ -19,7 +19,7 @@ from tools.selftest.nouns import Case, Device, Finding, Outcome, Row
 from tools.selftest.outside import reachable
 
 RULES = Rules(
-    candidate_s=6.0,
+    candidate_s=30.0,
     screen_s=0.03,
     screen_samples_min=6,
     screen_samples_max=12,

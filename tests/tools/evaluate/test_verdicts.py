@@ -6,6 +6,7 @@ import pytest
 
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.process.walls import wall
+from tools.evaluate.rules import Rules
 from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -104,13 +105,15 @@ async def test_a_stabiliser_that_was_dropped_shows_on_harsher_inputs(
 
 
 async def test_what_ends_the_process_is_a_verdict_and_the_next_candidate_is_judged(
-    kernel: Make, verdict_of: Screen
+    kernel: Make, verdict_of: Screen, executor: LocalExecutor, short_rules: Rules
 ) -> None:
     crash = await verdict_of(kernel(before="*(volatile int*)8 = 1;"))
     assert crash.verdict is Verdict.ILLEGAL_ACCESS
     assert "segmentation fault" in crash.verification.reason
     # A loop that does nothing may be left out by the compiler.
+    executor.rules = short_rules.model_copy(update={"candidate_s": 3.0})
     hang = await verdict_of(kernel(before="volatile int on = 1; while (on) {}"))
+    executor.rules = short_rules
     assert hang.verdict is Verdict.TIMED_OUT
     assert "3 s" in hang.verification.reason
     assert (await verdict_of(kernel())).verdict is Verdict.CORRECT

@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(64, 33)]
 """
-SHORT = Rules(candidate_s=2.0, screen_s=0.01, screen_samples_max=4, warm_up_s=0.0)
+SHORT = Rules(candidate_s=60.0, screen_s=0.01, screen_samples_max=4, warm_up_s=0.0)
 FIX = """The last element was left out.
 
 ```edit
