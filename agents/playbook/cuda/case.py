@@ -22,6 +22,8 @@ REGISTERS = 65536
 OTHER_WORDS = 24
 # The most of a row that a block can hold: 512 threads at their limit.
 BLOCK_WORDS = 512 * ROW_WORDS
+# Values that a thread reads before it uses them: with 256 kernels of windows spilled (sm_90).
+WORDS_UNDER_WAY = 128
 # In small groups of lanes, fewer registers keep more rows in flight.
 LANE_WORDS = 64
 # What a block keeps for its own exchanges out of its shared memory.
@@ -88,6 +90,16 @@ class Case:
     def keeps(self, vectors: Vectors, *, loads_only: bool = False) -> tuple[Kept, ...]:
         """What the first pass keeps for the others."""
         return kept_values(self.nest, self.schedule, vectors, loads_only=loads_only)
+
+    def unrolls(self, vectors: Vectors) -> list[int]:
+        """Vectors of a row that a thread reads at once, the likeliest number first.
+
+        Where windows read at many places, four at once would not stay in registers.
+        """
+        at_element = self.nest.levels
+        loads = sum(s.op == "load" and at_element[s.name] == "element" for s in self.loop.body)
+        fits = [n for n in (4, 2) if n * loads * vectors.widths[0] <= WORDS_UNDER_WAY]
+        return first(max(fits, default=1), [4, 2, 8, 1])
 
     @property
     def row_words(self) -> int:

@@ -81,7 +81,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
             f"({nest.columns} + {{TY}} - 1) // {{TY}} * {{VECTOR}} * {words} <= {LANE_WORDS}"
         )
     else:
-        tunables.add("TY", _heights(case)).add("UNROLL", (4, 2, 8, 1))
+        tunables.add("TY", _heights(case)).add("UNROLL", case.unrolls(vectors))
     _limits(case, tunables)
     tunables.add("LOADS", (0, 1)).add("STORES", (1, 0))
     source = render(
@@ -110,7 +110,8 @@ def _emit_split(case: Case, prefix: str) -> Emitted:
     kernels = kernels_of(body, prefix)
     tunables = Tunables(prefix)
     _shape(case, tunables)
-    tunables.add("TY", _heights(case)).add("UNROLL", (4, 2, 8, 1)).add("SPLITS", _splits(case))
+    unrolls = case.unrolls(case.along_columns)
+    tunables.add("TY", _heights(case)).add("UNROLL", unrolls).add("SPLITS", _splits(case))
     _limits(case, tunables)
     tunables.add("LOADS", (0, 1)).add("STORES", (1, 0))
     source = render(

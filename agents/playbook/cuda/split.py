@@ -125,7 +125,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
 
 def _tunables(case: Case, prefix: str, *, tiles: bool) -> Tunables:
     tunables = Tunables(prefix).add("THREADS", (256, 512, 128, 1024))
-    tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (4, 2, 8, 1))
+    tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", case.unrolls(case.along_rows))
     tunables.add("SPLITS", _splits(case))
     if tiles:
         tunables.add("DEPTH", (1, 2, 4))

@@ -157,6 +157,36 @@ def test_a_pool_that_also_reads_a_value_a_channel_is_not_turned(toolbox: SimpleN
     assert "pointwise_transposed" not in names(b.loop("pool"))
 
 
+@pytest.mark.parametrize(("places", "unroll"), [(2, 4), (8, 2), (16, 1)])
+def test_windows_that_read_at_many_places_read_fewer_vectors_at_once(
+    toolbox: SimpleNamespace, places: int, unroll: int
+):
+    """At four a thread sixteen places spilled 3.9 KB of registers (sm_90)."""
+    b = toolbox.Build({"n": 64, "c": 64}, {"hw": 4096})
+    total = b.load("x", n=1 << 22, c=1, hw=1024)
+    for place in range(1, places):
+        total = b.op("add", total, b.load("x", offset=64 * place, n=1 << 22, c=1, hw=1024))
+    b.store("y", b.reduce("sum", total), n=64, c=1)
+    loop = b.loop("window")
+    for strategy in EMITTER.strategies(loop, H200):
+        text = EMITTER.header() + EMITTER.emit(loop, strategy, "k", H200).source
+        settings = complete_settings(parse_kernel(text, Language.CUDA))
+        assert {s.name: s.value for s in settings}["K_UNROLL"] == unroll, strategy.name
+
+
+def test_rows_read_an_element_a_sector_are_expected_to_be_slow(toolbox: SimpleNamespace):
+    """A row a block along images with channels last; rows a warp share what they need of it."""
+    shares = {}
+    for last, steps in ((False, {"c": 512, "hw": 1}), (True, {"c": 1, "hw": 64})):
+        b = toolbox.Build({"n": 64, "c": 64}, {"hw": 512})
+        x = b.load("x", n=1 << 15, **steps)
+        y = b.op("sub", x, b.reduce("max", x))
+        b.store("y", y, n=1 << 15, c=512, hw=1)
+        shares[last] = {s.name: s.efficiency for s in EMITTER.strategies(b.loop("rows"), H200)}
+    assert shares[True]["block_rows_registers"] < 0.2 * shares[False]["block_rows_registers"]
+    assert shares[True]["warp_rows"] > 0.4 * shares[False]["warp_rows"]
+
+
 def test_rows_that_share_a_long_weight_are_split_side_by_side(builds: dict[str, Any]):
     loop = builds["weighted_long"].loop("weighted")
     device = H200.model_copy(update={"cache_mib": 1.0})
