@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 # Chainlit writes its folder wherever it is imported, unless it is told a place before.
-os.environ.setdefault("CHAINLIT_APP_ROOT", tempfile.mkdtemp(prefix="kernelwright-chainlit-"))
+ROOT_OF_APP = tempfile.mkdtemp(prefix="kernelwright-chainlit-")
+os.environ.setdefault("CHAINLIT_APP_ROOT", ROOT_OF_APP)
 os.environ.setdefault("CHAINLIT_AUTH_SECRET", "0" * 64)
 
 DRIVER = Path(__file__).parents[3] / "benchmarks" / "chat_driver.py"
@@ -50,6 +51,11 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     Any other selection collects these files, and without chainlit fails on them.
     """
     return config.getoption("markexpr") == "gpu" or None
+
+
+def pytest_sessionfinish() -> None:
+    """Nothing of it stays."""
+    shutil.rmtree(ROOT_OF_APP, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
