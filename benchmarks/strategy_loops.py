@@ -27,8 +27,12 @@ class Writer:
         self.stores: list[Store] = []
         self.buffers: dict[str, Buffer] = {}
 
-    def _access(self, buffer: str, dtype: str, steps: dict[str, int], role: str, size: int):
-        reach = sum((self.sizes[by] - 1) * step for by, step in steps.items() if by in self.sizes)
+    def _access(
+        self, buffer: str, dtype: str, steps: dict[str, int], role: str, size: int, offset: int = 0
+    ):
+        reach = offset + sum(
+            (self.sizes[by] - 1) * step for by, step in steps.items() if by in self.sizes
+        )
         shape = (max(size, reach + 1),)
         kept = self.buffers.get(buffer)
         if kept is None or kept.shape < shape:
@@ -36,7 +40,7 @@ class Writer:
                 {"name": buffer, "shape": shape, "dtype": dtype, "role": role}
             )
         strides = tuple(Stride(by=by, step=step) for by, step in steps.items())
-        return Access(buffer=buffer, dtype=DType(dtype), strides=strides)
+        return Access(buffer=buffer, dtype=DType(dtype), offset=offset, strides=strides)
 
     def _add(self, op: str, dtype: str, **more: object) -> str:
         name = f"s{len(self.body)}"
@@ -44,14 +48,27 @@ class Writer:
         self.body.append(Stmt.model_validate(stmt))
         return name
 
-    def load(self, buffer: str, dtype: str = "float32", size: int = 0, **steps: int) -> str:
-        """A read, converted to the type computed in."""
-        access = self._access(buffer, dtype, steps, "input", size)
-        return self._add("load", "int64" if dtype == "int64" else "float32", access=access)
+    def load(
+        self,
+        buffer: str,
+        dtype: str = "float32",
+        size: int = 0,
+        offset: int = 0,
+        when: str = "",
+        **steps: int,
+    ) -> str:
+        """A read, converted to the type computed in; only where `when` holds, if that is given."""
+        access = self._access(buffer, dtype, steps, "input", size, offset)
+        kind, args = "int64" if dtype == "int64" else "float32", (when,) if when else ()
+        return self._add("load", kind, access=access, args=args)
 
-    def const(self, value: float) -> str:
+    def const(self, value: float, dtype: str = "float32") -> str:
         """A constant."""
-        return self._add("const", "float32", value=value)
+        return self._add("const", dtype, value=value)
+
+    def index(self, axis: str) -> str:
+        """The position along an axis."""
+        return self._add("index", "int64", args=(axis,))
 
     def op(self, op: str, *args: str, dtype: str = "float32") -> str:
         """A pointwise operator."""

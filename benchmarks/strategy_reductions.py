@@ -65,6 +65,25 @@ def cumulative_sum() -> Problem:
     )
 
 
+def exclusive_sum() -> Problem:
+    """Running sums of what lies before each element, as lowering makes them of a `cat`."""
+    n = 32768
+    w = Writer({"n": n}, {"c": n})
+    inside = w.op("ge", w.index("c"), w.const(1, "int64"), dtype="bool")
+    x = w.load("x", size=n * n, offset=-1, when=inside, n=n, c=1)
+    w.store("y", w.scan("sum", w.op("where", inside, x, w.const(0.0))), n=n, c=1)
+
+    def exclusive(x):
+        return torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1].cumsum(-1)), 1)
+
+    return Problem(
+        "cumsum_exclusive",
+        w.program("cumsum_exclusive"),
+        rowwise(n, n, "y", exclusive),
+        lambda d: exclusive(d["x"].view(n, n)),
+    )
+
+
 def huber() -> Problem:
     """The mean Huber loss of two matrices."""
     n = 32768

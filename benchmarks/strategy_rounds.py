@@ -8,7 +8,7 @@ import strategy_reductions as reductions
 import strategy_windows as windows
 import torch
 from strategy_loops import Problem
-from strategy_settings import COUNTED, GROUPS, ROWS, TILED, TURNED, chosen_windows, streams
+from strategy_settings import COUNTED, GROUPS, ROWS, SCANNED, TILED, TURNED, chosen_windows, streams
 
 
 def problems() -> dict[str, Callable[[], Problem]]:
@@ -27,6 +27,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         ),
         "sum_all": reductions.total,
         "cumsum": reductions.cumulative_sum,
+        "cumsum_exclusive": reductions.exclusive_sum,
         "huber": reductions.huber,
         "cross_entropy": reductions.cross_entropy,
         "swish": reductions.swish,
@@ -84,6 +85,11 @@ ROUNDS = {
         problems=tuple(TILED),
         seconds=40,
         chosen=tuple((name, *one) for name, each in TILED.items() for one in each),
+    ),
+    "scans": Round(
+        problems=("cumsum", "cumsum_exclusive"),
+        seconds=30,
+        chosen=tuple((name, *one) for name in ("cumsum", "cumsum_exclusive") for one in SCANNED),
     ),
     "counted": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in COUNTED)), seconds=60, chosen=COUNTED

@@ -269,6 +269,21 @@ GROUPS = {
 }
 
 
+# What shifted reads, element by element behind wide writes, leave of a scan's bandwidth.
+SCANNED = tuple(
+    ("scan_block_rows", changes)
+    for changes in (
+        "",
+        "UNROLL=2",
+        "VECTOR=2",
+        "VECTOR=2 UNROLL=8",
+        "VECTOR=1 UNROLL=8",
+        "THREADS=512",
+        "STORES=0",
+    )
+)
+
+
 # Rows that are read twice, written by small tiles, beside large shares; and what is not hinted.
 TILED = {
     name: (
