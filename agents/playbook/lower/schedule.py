@@ -7,17 +7,17 @@ computed again; `lower` tries which of them pay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
 from agents.playbook.lower.absorb import absorbed
 from agents.playbook.lower.context import Context, Step
+from agents.playbook.lower.cutting import in_regions
 from agents.playbook.lower.expr import Address, Expr
 from agents.playbook.lower.inline import digits, inlined
 from agents.playbook.lower.merge import merged, shares
 from agents.playbook.lower.nest import Nest, where_of
-from agents.playbook.lower.regions import Parts, cut, cuts_of
 from agents.playbook.lower.split import row_axes, split
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
@@ -136,56 +136,9 @@ class Fusion:
     # Cutting
 
     def _cut(self) -> None:
-        """Cuts nests where the regions meet that they read; see `regions`."""
-        result: list[Step] = []
-        writers: dict[str, list[Nest]] = {}
-        for step in self.steps:
-            name = min(step.targets, default="")
-            nests = self._regions(step, writers) if step.nest is not None else None
-            if nests is not None and name not in self.cuttable:
-                self.cuttable.append(name)
-            if nests is None or name not in self.cut:
-                result.append(step)
-                nests = [step.nest] if step.nest is not None else []
-            else:
-                result += [Step(step.number, nest, stage=step.stage) for nest in nests]
-            for nest in nests:
-                for buffer in nest.targets:
-                    writers.setdefault(buffer, []).append(nest)
-        self.steps = result
+        """Cuts nests where the regions meet that they read."""
+        self.steps, self.cuttable = in_regions(self.context, self.steps, self.cut)
         self._drop()
-
-    def _regions(self, step: Step, writers: Mapping[str, list[Nest]]) -> list[Nest] | None:
-        """The parts of a step, each with one producer; None where it reads nothing in regions."""
-        nest, ops = step.nest, self.context.ops
-        made = {name: writers[name] for name in sorted(step.reads) if name in writers}
-        pieces = {name: nests for name, nests in made.items() if len(nests) > 1}
-        if nest is None or not (pieces or any(one[0].inner for one in made.values())):
-            return None
-        parts = [
-            Parts(self.context.buffers[name], tuple(one.writes[0].address for one in nests))
-            for name, nests in pieces.items()
-        ]
-        found = [self._of_pieces(one, pieces) for one in cut(ops, nest, cuts_of(ops, nest, parts))]
-        complete = [one for one in found if one is not None]
-        return complete if found and len(complete) == len(found) else None
-
-    def _of_pieces(self, nest: Nest, pieces: Mapping[str, list[Nest]]) -> Nest | None:
-        """The nest with what it reads of tensors made in pieces computed; None where it cannot."""
-        while True:
-            load = next((load for load in nest.loads if where_of(load).buffer in pieces), None)
-            if load is None:
-                return nest
-            name = where_of(load).buffer
-            made = (
-                inlined(self.context.ops, nest, load, piece)
-                for piece in pieces[name]
-                if not piece.inner and len(piece.writes) == 1 and name not in self.context.exact
-            )
-            new = next((one for one in made if one is not None), None)
-            if new is None or len(new.exprs) > INLINE_LIMIT:
-                return None
-            nest = new
 
     # Splitting
 
