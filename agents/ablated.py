@@ -8,8 +8,9 @@ steps of the graph, not by a mind.
 import random
 
 from agents.critic import Hearing
-from agents.planner import Planner, PlaybookPlanner, Proposal, Situation
+from agents.planner import Planner, PlaybookPlanner
 from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.situation import Proposal, Situation
 from agents.steering import speaks_of
 from tools.nouns import Analysis, Idea
 

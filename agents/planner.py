@@ -11,64 +11,13 @@ from typing import Protocol
 from agents.attributes import choices
 from agents.forecast import Forecast
 from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
-from agents.prospects import LIBRARY_DOUBT, LOOP_DOUBT, Prospect, Seen, doubted, in_turn, seen
-from agents.steering import Steering, speaks_of
-from tools.archive import Standing
-from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
-from tools.nouns.task import Precision
+from agents.prospects import LIBRARY_DOUBT, LOOP_DOUBT, Seen, doubted, seen
+from agents.situation import Proposal, Situation
+from agents.thoughts import Thought, diverse, weigh
+from tools.nouns import Idea
 
-# How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
-PREFERRED, AVOIDED = 0.8, 1.3
-PINNED, HINTED = 0.3, 0.75
-POINTED_AT = 0.95
 # A change of this share of the time is none.
 NOTHING = 0.002
-# Ideas of one round should differ: the same behaviour a second time has to be this much better.
-SAME_CELL = 1.25
-
-
-class Situation(Value):
-    """Everything the planner may look at.
-
-    `best` is the fastest correct candidate so far; `parents` are the elites that the archive
-    offers for refinement, the best first; `standings` everything that was judged. `strategy` is
-    the evolving section of a model's prompt, None where none evolves; `moves` says in words which
-    moves between behaviours paid; `island` of `islands`, from 1, is the population that this
-    round grows and that `parents` come from; `explanation` is what the profiler said of the best
-    in words; `allow` are precisions below the task's own that the person admits. Times in
-    milliseconds.
-    """
-
-    round: int
-    rounds: int = 0
-    wanted: int
-    floor_ms: float
-    baseline_ms: float | None = None
-    best: Standing | None = None
-    parents: tuple[Standing, ...] = ()
-    tried: tuple[Idea, ...] = ()
-    ledger: tuple[LedgerEntry, ...] = ()
-    analysis: Analysis | None = None
-    symptoms: tuple[Symptom, ...] = ()
-    steering: Steering = Steering()
-    standings: tuple[Standing, ...] = ()
-    strategy: StrategyVersion | None = None
-    moves: tuple[str, ...] = ()
-    explanation: str = ""
-    island: int = 1
-    islands: int = 1
-    allow: tuple[Precision, ...] = ()
-
-
-class Proposal(Value):
-    """Ideas in the order they should be tried, and the reasoning in plain words.
-
-    `notes` say what went wrong on the way, a fallback to the playbook included.
-    """
-
-    ideas: tuple[Idea, ...]
-    reasoning: str
-    notes: tuple[str, ...] = ()
 
 
 class Planner(Protocol):
@@ -77,28 +26,6 @@ class Planner(Protocol):
     async def plan(self, situation: Situation) -> Proposal:
         """Propose at most `situation.wanted` ideas, none of them tried before."""
         ...
-
-
-class _Thought(Value):
-    """An idea in the making: `weight` is what orders it, `why` what moved it there.
-
-    `hopeful_ms` is its time with all that differs from the best way known at its best.
-    """
-
-    option: Option
-    recipe: Recipe
-    expected_ms: float
-    hopeful_ms: float
-    weight: float
-    why: tuple[str, ...] = ()
-    parent: str | None = None
-
-    @property
-    def prospect(self) -> Prospect:
-        """What it promises, weighed."""
-        share = self.hopeful_ms / self.expected_ms if self.expected_ms > 0 else 1.0
-        form = self.recipe.choices.get(FORM, "")
-        return Prospect(form=form, expected_ms=self.weight, hopeful_ms=self.weight * share)
 
 
 class PlaybookPlanner:
@@ -118,13 +45,13 @@ class PlaybookPlanner:
         thoughts = [
             weighed
             for thought in self._thoughts(situation, forecast)
-            if (weighed := _weigh(thought, situation)) is not None
+            if (weighed := weigh(thought, situation)) is not None
         ]
-        chosen = _diverse(thoughts, situation.wanted, _seen(situation))
+        chosen = diverse(thoughts, situation.wanted, _seen(situation))
         ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
         return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
 
-    def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[_Thought]:
+    def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[Thought]:
         """Every idea not tried yet, without those of which nothing can be hoped."""
         tried, base = _tried(situation), self._base(situation)
         base_ms = self._expected_ms(base, forecast)
@@ -136,7 +63,7 @@ class PlaybookPlanner:
                 continue  # a loop that takes next to no time, done in another way
             if frozenset(chosen.items()) not in tried:
                 tried.add(frozenset(chosen.items()))
-                yield _Thought(
+                yield Thought(
                     option=option,
                     recipe=recipe,
                     expected_ms=expected_ms,
@@ -173,7 +100,7 @@ class PlaybookPlanner:
         }
         return in_form(options, fastest(options) | known)
 
-    def _refinements(self, situation: Situation) -> Iterator[_Thought]:
+    def _refinements(self, situation: Situation) -> Iterator[Thought]:
         """The elites again with settings that differ from those tried."""
         by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
         recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
@@ -185,7 +112,7 @@ class PlaybookPlanner:
             loop = known.changed if known and known.changed in chosen else next(iter(chosen))
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=loop)
             variants = [r.variant for r in recipes.values() if r and r.picks == recipe.picks]
-            yield _Thought(
+            yield Thought(
                 option=by_name[loop, chosen[loop]],
                 recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
                 expected_ms=median_ms,
@@ -257,64 +184,7 @@ def _best_changes(situation: Situation) -> dict[str, str]:
     return {loop: strategy for loop, (_, strategy) in found.items()}
 
 
-def _weigh(thought: _Thought, situation: Situation) -> _Thought | None:
-    """Let the critic, the profiler and the person move an idea; None when it is banned."""
-    texts = thought.option.texts
-    if any(speaks_of(ban, texts) for ban in situation.steering.bans):
-        return None
-    weight, why = thought.expected_ms, list(thought.why)
-    for factor, wishes, words in _voices(situation):
-        spoken = [wish for wish in wishes if speaks_of(wish, texts)]
-        if spoken:
-            weight *= factor ** len(spoken)
-            why.append(f"{words} {', '.join(spoken)}")
-    return thought.model_copy(update={"weight": weight, "why": tuple(why)})
-
-
-def _voices(situation: Situation) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    yield PINNED, situation.steering.pins, "the person pinned"
-    yield HINTED, situation.steering.hints, "the person hinted at"
-    if situation.analysis is not None:
-        yield PREFERRED, situation.analysis.prefer, "the critic prefers"
-        yield AVOIDED, situation.analysis.avoid, "the critic advises against"
-    for symptom in situation.symptoms:
-        yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
-
-
-def _diverse(thoughts: list[_Thought], wanted: int, found: tuple[Seen, ...]) -> list[_Thought]:
-    """The lightest thought, then the most hopeful ones, in the order to try them.
-
-    A behaviour that is already among them counts as heavier.
-    """
-    chosen: list[_Thought] = []
-    left = sorted(thoughts, key=lambda thought: thought.weight)
-    while left and len(chosen) < wanted:
-        cells = [thought.option.cell for thought in chosen]
-
-        def order(thought: _Thought, cells: list[tuple[str, str, str]] = cells) -> float:
-            promised = thought.prospect.hopeful_ms if cells else thought.weight
-            return promised * SAME_CELL ** cells.count(thought.option.cell)
-
-        next_one = min(left, key=order)
-        chosen.append(next_one)
-        left.remove(next_one)
-    _keep_a_reserve(chosen, left, {item.form for item in found})
-    turn = in_turn([thought.prospect for thought in chosen], found)
-    return [chosen[at] for at in turn]
-
-
-def _keep_a_reserve(chosen: list[_Thought], left: list[_Thought], tried: set[str]) -> None:
-    """Put a form that nobody tried in the last place, where all places went to one form.
-
-    So there is something else to try in the same round when that form's result is refused.
-    """
-    forms = {thought.prospect.form for thought in chosen} | tried
-    untried = next((thought for thought in left if thought.prospect.form not in forms), None)
-    if untried is not None and len(forms) == 1 and len(chosen) > 2:
-        chosen[-1] = untried
-
-
-def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
+def _idea(thought: Thought, number: int, situation: Situation) -> Idea:
     strategy, recipe = thought.option.strategy, thought.recipe
     several = len(recipe.picks) > 1 and thought.option.loop != FORM
     title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
@@ -336,7 +206,7 @@ def _idea(thought: _Thought, number: int, situation: Situation) -> Idea:
     )
 
 
-def _risk(thought: _Thought) -> str:
+def _risk(thought: Thought) -> str:
     factor = thought.option.strategy.bytes_read_factor
     if factor > 1.0:
         return f"reads its input {factor:g} times; pays only if the repeats stay in a cache"
@@ -344,7 +214,7 @@ def _risk(thought: _Thought) -> str:
 
 
 def _reasoning(
-    chosen: list[_Thought], thoughts: list[_Thought], situation: Situation, forecast: Forecast
+    chosen: list[Thought], thoughts: list[Thought], situation: Situation, forecast: Forecast
 ) -> str:
     """Why these ideas and why in this order, with the numbers."""
     if not chosen:

@@ -7,7 +7,8 @@ Reading the file is the command line's business.
 """
 
 from agents.coder import Answer, Coder, Failure, Order
-from agents.planner import Planner, Proposal, Situation
+from agents.planner import Planner
+from agents.situation import Proposal, Situation
 from tools.candidates import ContractError, new_candidate
 from tools.nouns import Idea, Language, Value
 

@@ -11,8 +11,9 @@ from agents.minds.planning.question import Question
 from agents.minds.planning.review import Reviewed, in_order, review, texts_of, unmet_pins
 from agents.model.answers import answer
 from agents.model.voice import BudgetSpentError, Voice, VoiceError
-from agents.planner import Planner, Proposal, Situation
+from agents.planner import Planner
 from agents.playbook.ideas import Repertoire
+from agents.situation import Proposal, Situation
 from agents.steering import speaks_of
 from profiles.load import Hardware
 from tools.nouns import Idea, Prompt, Task

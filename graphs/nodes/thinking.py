@@ -5,8 +5,8 @@ from langgraph.runtime import Runtime
 from agents.coder import Answer, Failure, Order
 from agents.minds.evolution import current
 from agents.minds.transitions import moves
-from agents.planner import Situation
 from agents.prospects import doubted, seen
+from agents.situation import Situation
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted, Profiled
 from graphs.state import SearchState, Update, Work

@@ -3,8 +3,9 @@ from collections.abc import Callable
 from agents.ablated import DrawingPlanner, FreeHand, SilentCritic, unplanned
 from agents.coder import Order, PlaybookCoder
 from agents.critic import Hearing
-from agents.planner import PlaybookPlanner, Situation
+from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Recipe, Repertoire
+from agents.situation import Situation
 from agents.steering import Steering
 from tools.archive import Standing
 from tools.nouns import Idea

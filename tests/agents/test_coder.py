@@ -2,8 +2,9 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from agents.coder import Failure, Order, PlaybookCoder, spread
-from agents.planner import PlaybookPlanner, Situation
+from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Repertoire
+from agents.situation import Situation
 from tools.archive import Standing
 from tools.candidates import parse_kernel, valid_settings
 from tools.nouns import Analysis, Idea, Verdict

@@ -1,7 +1,8 @@
 from collections.abc import Callable
 
-from agents.planner import PlaybookPlanner, Situation
+from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Recipe, Repertoire
+from agents.situation import Situation
 from agents.steering import Steering
 from tools.archive import Standing
 from tools.nouns import Analysis, Idea, LedgerEntry

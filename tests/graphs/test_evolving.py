@@ -11,7 +11,8 @@ from agents.coder import Answer, Coder, Failure, Order
 from agents.minds.evolution import current, trials, versions
 from agents.minds.strategist import ModelStrategist
 from agents.model.voice import VoiceError
-from agents.planner import Planner, Proposal, Situation
+from agents.planner import Planner
+from agents.situation import Proposal, Situation
 from graphs.context import Circumstances, Minds
 from graphs.events import Event, Noted, StrategyEvolved
 from graphs.nodes.evolving import turn

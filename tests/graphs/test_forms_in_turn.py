@@ -8,11 +8,12 @@ import pytest
 
 from agents.coder import PlaybookCoder
 from agents.critic import PlaybookCritic
-from agents.planner import PlaybookPlanner, Situation
+from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from agents.profiler import PlaybookProfiler
 from agents.prospects import form_of
+from agents.situation import Situation
 from graphs.context import Minds
 from graphs.run import start_search
 from profiles.load import hardware_profile

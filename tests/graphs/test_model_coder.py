@@ -9,7 +9,7 @@ import pytest
 
 from agents.coder import PlaybookCoder
 from agents.minds.coder import ModelCoder
-from agents.planner import Proposal, Situation
+from agents.situation import Proposal, Situation
 from agents.starting import Start
 from graphs.context import Circumstances, MakeMinds, Minds
 from graphs.replay import replay

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from agents.coder import Answer, Coder, Failure, Order
-from agents.planner import Planner, Proposal, Situation
+from agents.planner import Planner
+from agents.situation import Proposal, Situation
 from agents.steering import Steering
 from agents.strategist import Retrospect, Rewriting, Strategist
 from graphs.context import Circumstances, Minds

@@ -17,7 +17,7 @@ from agents.minds.prompts import Words
 from agents.minds.standing import contract_summary, craft
 from agents.minds.tables import ledger_table, standings_table
 from agents.minds.text import milliseconds
-from agents.planner import Situation
+from agents.situation import Situation
 from profiles.load import Hardware
 from tools.archive import Standing
 from tools.nouns import Idea, Language, Message, Prompt, Task

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from agents.minds.planning.answer import CATEGORIES, PlannedIdea
 from agents.minds.planning.likeness import like
-from agents.planner import Situation
+from agents.situation import Situation
 from agents.steering import speaks_of
 from tools.nouns import Idea, Value
 

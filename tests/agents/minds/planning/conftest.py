@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from agents.minds.planner import ModelPlanner
-from agents.planner import PlaybookPlanner, Situation
+from agents.planner import PlaybookPlanner
+from agents.situation import Situation
 from profiles.load import Hardware, hardware_profile
 from tools.nouns import (
     DType,
