@@ -226,7 +226,9 @@ ROWS = {
 
 
 # Groups of blocks that keep most of a row, beside the fastest ways known until then.
-_HINTS = ("", " APART=0", " LOADS=0", " STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
+_HINTS = ("", " LOADS=0", " STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
+# Where few rows are under way, they begin apart by default.
+_FEW_ROWS = (*_HINTS, " APART=0")
 GROUPS = {
     "softmax": (
         ("cluster_rows_partly_online", ""),
@@ -249,7 +251,7 @@ GROUPS = {
         *(
             ("grid_rows_partly", f"GROUP={group}{hints}")
             for group in (66, 88, 76, 52)
-            for hints in _HINTS
+            for hints in _FEW_ROWS
         ),
     ),
     "group_norm_medium": (
@@ -262,7 +264,7 @@ GROUPS = {
         *(
             ("grid_rows_partly", f"GROUP={group}{hints}")
             for group in (132, 114, 66)
-            for hints in _HINTS
+            for hints in _FEW_ROWS
         ),
     ),
     "l1_norm": (("cluster_rows_partly", ""), ("grid_rows_partly", "")),

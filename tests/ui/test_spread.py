@@ -91,6 +91,15 @@ async def test_what_a_lost_process_did_not_come_to_is_an_outcome(tmp_path: Path)
     ]
 
 
+async def test_a_gpu_without_files_gets_no_process(tmp_path: Path) -> None:
+    share, found = share_of(tmp_path, (("0.py", ENDLESS),)), list[Outcome]()
+    working = await until_begun(share, found)
+    assert len(children()) == 1
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
 async def test_whoever_leaves_early_leaves_no_process(tmp_path: Path) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
     found: list[Outcome] = []

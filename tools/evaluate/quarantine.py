@@ -30,5 +30,5 @@ def _lower(first: Comparison, second: Comparison) -> Comparison:
         f"above the quarantine's bound, so measured twice: {first.ratio:.3g} and "
         f"{second.ratio:.3g} in separate processes"
     )
-    conditions = lower.conditions.model_copy(update={"notes": (*lower.conditions.notes, note)})
+    conditions = lower.conditions.noted(note)
     return lower.model_copy(update={"conditions": conditions})

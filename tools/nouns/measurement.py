@@ -34,6 +34,10 @@ class Conditions(Value):
     pairs_unsteady: int = 0
     notes: tuple[str, ...] = ()
 
+    def noted(self, words: str) -> "Conditions":
+        """The same with these words among the notes."""
+        return self.model_copy(update={"notes": (*self.notes, words)})
+
 
 class Measurement(Value):
     """Timings of one implementation on one device, after warm-up."""

@@ -43,9 +43,11 @@ async def spread(
         EnvironmentLacksError: When this machine lacks what the target needs.
     """
     told: asyncio.Queue[_Told] = asyncio.Queue()
+    # With fewer files than GPUs some have nothing to do.
+    used = places[: len(share.files)]
     working = [
-        asyncio.create_task(_part(_dealt(share, number, len(places)), place, told, begun))
-        for number, place in enumerate(places)
+        asyncio.create_task(_part(_dealt(share, number, len(used)), place, told, begun))
+        for number, place in enumerate(used)
     ]
     left = len(working)
     try:
@@ -71,7 +73,7 @@ async def _part(
     share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
 ) -> None:
     """One process from its beginning to its end; what it does not come to is an outcome too."""
-    left = dict.fromkeys(share.files)
+    left = {Path(file).name: Path(file) for file in share.files}
     try:
         with tempfile.TemporaryFile() as errors:
             async with _process(share, place, errors) as process:
@@ -83,12 +85,12 @@ async def _part(
                     if line.began:
                         begun(Path(line.began))
                     if line.outcome is not None:
-                        left.pop(next(f for f in left if Path(f).name == line.outcome.file))
+                        left.pop(line.outcome.file)
                         await told.put(line.outcome)
                 status = await process.wait()
             words = f"the process of {place.name} ended with status {status}{_last(errors)}"
-        for file in left:
-            await told.put(_lost(Path(file), share, words))
+        for path in left.values():
+            await told.put(_lost(path, share, words))
     finally:
         await told.put(None)
 

@@ -208,8 +208,8 @@ class Partly:
             return 1.0
         places = (case.nest.places[s.name] for s in case.loop.body if s.op == "load")
         shared = {p.buffer: p.dtype.itemsize_bytes for p in places if not any(p.outer)}
-        crossing = case.read_bytes + case.nest.columns * sum(shared.values())
-        return min(1.0, 2 * case.read_bytes * _CACHE_SPEED / crossing)
+        crossing = self._kept_of_row + case.nest.columns * sum(shared.values())
+        return min(1.0, 2 * self._kept_of_row * _CACHE_SPEED / crossing)
 
     @property
     def kept_bytes(self) -> int:

@@ -119,7 +119,6 @@ def _noted(item: Baseline, words: str) -> Baseline:
     """The same, with the words among its conditions; a failure has none."""
     if item.measurement is None or not words:
         return item
-    conditions = item.measurement.conditions
-    noted = conditions.model_copy(update={"notes": (*conditions.notes, words)})
-    measurement = item.measurement.model_copy(update={"conditions": noted})
+    conditions = item.measurement.conditions.noted(words)
+    measurement = item.measurement.model_copy(update={"conditions": conditions})
     return item.model_copy(update={"measurement": measurement})

@@ -130,6 +130,18 @@ def test_groups_share_rows_that_are_too_long_for_clusters_and_too_short_to_be_re
     assert GRID not in offered(1 << 24)
 
 
+def test_weights_that_every_row_reads_out_of_the_cache_are_counted(toolbox: SimpleNamespace):
+    def expected(columns: int, weighted: bool) -> float:
+        b = toolbox.Build({"n": 16}, {"c": columns})
+        x = b.load("x", n=columns, c=1)
+        y = b.op("mul", x, b.op("rsqrt", b.reduce("sum", b.op("square", x))))
+        y = b.op("add", b.op("mul", y, b.load("w", c=1)), b.load("v", c=1)) if weighted else y
+        b.store("y", y, n=columns, c=1)
+        return Partly(Case(b.loop("norm"), H200), groups=True).efficiency
+
+    assert expected(1 << 22, weighted=True) < expected(1 << 22, weighted=False)
+
+
 @pytest.mark.parametrize(("name", "rows"), [("H200", 16), ("A100", 3), ("L40S", 5)])
 def test_a_group_is_never_larger_than_what_surely_runs_at_once(
     toolbox: SimpleNamespace, name: str, rows: int
