@@ -225,47 +225,32 @@ ROWS = {
 }
 
 
-# Groups of blocks that keep most of a row, beside the fastest ways known until then.
-_HINTS = ("", " LOADS=0", " STORES=0", " UNROLL=2", " THREADS=256 BLOCKS=4")
-# Where few rows are under way, they begin apart by default.
-_FEW_ROWS = (*_HINTS, " APART=0")
+# Groups of blocks that keep most of a row, beside the fastest way known until then.
 GROUPS = {
     "softmax": (
         ("cluster_rows_partly_online", ""),
-        *(
-            ("grid_rows_partly_online", f"GROUP={group}{hints}")
-            for group in (12, 14, 17, 10)
-            for hints in _HINTS
-        ),
+        *(("grid_rows_partly_online", f"GROUP={group}") for group in (12, 11, 13, 8, 10)),
+        *(("grid_rows_partly_online", changes) for changes in ("LOADS=1", "STORES=0", "UNROLL=2")),
     ),
     "instance_norm": (
         ("cluster_rows_partly", ""),
-        *(
-            ("grid_rows_partly", f"GROUP={group}{hints}")
-            for group in (8, 10, 12)
-            for hints in _HINTS
-        ),
+        *(("grid_rows_partly", f"GROUP={group}") for group in (8, 9, 10, 7, 6)),
+        *(("grid_rows_partly", changes) for changes in ("LOADS=1", "STORES=0", "UNROLL=2")),
     ),
     "group_norm": (
         ("grid_rows_ring", ""),
-        *(
-            ("grid_rows_partly", f"GROUP={group}{hints}")
-            for group in (66, 88, 76, 52)
-            for hints in _FEW_ROWS
-        ),
+        *(("grid_rows_partly", f"GROUP={group}") for group in (66, 52, 44, 48, 58, 62, 76, 88)),
+        *(("grid_rows_partly", f"GROUP=52 {hint}") for hint in ("LOADS=0", "UNROLL=2", "UNROLL=8")),
     ),
     "group_norm_medium": (
         ("cluster_rows_partly", ""),
         *(("grid_rows_partly", f"GROUP={group}") for group in (4, 5, 6)),
+        *(("grid_rows_partly", f"GROUP=4 {hint}") for hint in ("LOADS=1", "UNROLL=2")),
     ),
     "layer_norm": (
         ("split_rows_tiles", ""),
         ("split_rows_tiles", "ROWS=4"),
-        *(
-            ("grid_rows_partly", f"GROUP={group}{hints}")
-            for group in (132, 114, 66)
-            for hints in _FEW_ROWS
-        ),
+        *(("grid_rows_partly", f"GROUP={group} UNROLL=2") for group in (132, 114, 66)),
     ),
     "l1_norm": (("cluster_rows_partly", ""), ("grid_rows_partly", "")),
 }

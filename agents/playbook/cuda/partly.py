@@ -82,7 +82,6 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         tunables=tunables.text(),
         members=tunables.named(_members(shape)),
         grid=shape.groups,
-        running=tunables.named(f"{case.multiprocessors} * {{BLOCKS}} / {_members(shape)}"),
         streamed=streamed,
         passes=held.passes(),
         copied=[load for load in streamed[0].loads if load.raw in names],
@@ -133,9 +132,7 @@ def _tunables(shape: Partly, prefix: str) -> Tunables:
     tunables = Tunables(prefix).add("THREADS", first(THREADS, [128, 256, 512]))
     tunables.add(_members(shape).strip("{}"), shape.members).add("VECTOR", shape.widths)
     tunables.add("UNROLL", shape.unrolls).add("BLOCKS", first(BLOCKS, [2, 3, 4]))
-    tunables.add("LOADS", (1, 0)).add("STORES", (1, 0))
-    if shape.groups:
-        tunables.add("APART", shape.apart_ns)
+    tunables.add("LOADS", shape.loads).add("STORES", (1, 0))
     # Fewer registers a thread than this would spill.
     return tunables.require(f"{{THREADS}} * {{BLOCKS}} <= {REGISTERS // _FEWEST_REGISTERS}")
 

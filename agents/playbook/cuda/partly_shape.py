@@ -32,13 +32,17 @@ _PLACED = 8
 # Blocks of a group: so few would be a cluster's affair, and smaller shares are not worth a block.
 _FEWEST, _SMALLEST_SHARE_BYTES = 4, 32 * KIB
 _GROUPS_TRIED = 5
-# Shares of a group's blocks as clusters had them where they were fastest, what twice or half of
-# that is taken to cost, and by what power of two the sizes that are tried differ.
-_WANTED_SHARE_BYTES, _PRICE, _UNLIKE = 128 * KIB, 0.2, 0.2
-# Of a group's share, the part that may be read again: what is more would come from memory.
-_MOST_AGAIN = 0.6
-# Rows under way that are so few that they would keep step; and what a thread can rest at most.
-_FEW_ROWS, _LONGEST_REST_NS = 8, 1_000_000
+# By what power of two the sizes that are tried differ.
+_UNLIKE = 0.2
+# What a meeting takes while it hides behind nothing, as bytes of a share that could have moved, and
+# what each round loses where few rows are under way. Fitted to rows of 0.5, 1, 1.5 and 8 MiB shared
+# by 4 to 88 blocks (one H200, round `groups` of benchmarks/gpu_strategies.py).
+_MEETING_BYTES, _FEW = 20 * KIB, 0.5
+# Of a group's share, the part that may be read again: what is more would come from memory; and of
+# the cache, what all shares together may leave to it.
+_MOST_AGAIN, _MOST_OF_CACHE = 0.6, 0.5
+# Rows under way that are few for hints of caching.
+_FEW_ROWS = 8
 # Of shared memory, besides the row: the system's, and what the blocks of a row exchange.
 _SYSTEM_BYTES = 1024
 # Measured on one H200, where little or nothing came from memory twice: 0.84 of the bandwidth with
@@ -46,8 +50,8 @@ _SYSTEM_BYTES = 1024
 _EFFICIENCY, _NARROW = 0.865, 0.71
 # Where all of a row is held, no block of a cluster reduces while its copies come (rows of 256 KiB).
 _HELD_WHOLE = 0.95
-# Groups have not been measured: meeting through memory is taken to cost this much more.
-_MEETING_IN_MEMORY = 0.97
+# Of that, what groups reach apart from their meetings, in the same round: 0.86 to 0.91 in all.
+_GROUPED = 1.24
 # What the L2 answers crosses the chip too: its price beside a read of memory; and the cache's speed
 # over memory's, for what rows share. Both were fitted to rings (ring_shape.py).
 _CACHE_PRICE, _CACHE_SPEED = 0.57, 1.4
@@ -63,10 +67,8 @@ class Partly:
     @property
     def fits(self) -> bool:
         """Whether rows are long and worth keeping, copies apply, and enough blocks run at once."""
-        if len(self.case.schedule.passes) < 2 or not (self.keeps and self.widths and self.members):
-            return False
-        share, again = self.share(self.members[0])
-        return not self.groups or again <= _MOST_AGAIN * share
+        several = len(self.case.schedule.passes) > 1
+        return several and bool(self.keeps and self.widths and self.members)
 
     @property
     def vectors(self) -> Vectors:
@@ -111,23 +113,39 @@ class Partly:
     def _groups(self) -> list[int]:
         """By what they leave idle and read again, each unlike those before it.
 
-        At least two rows are always under way.
+        At least two rows are always under way, and what is read again is left to the cache where
+        any size lets it.
 
         A group of no more blocks than half of those that are planned to run at once also runs
         where the device places only one of them on a multiprocessor.
         """
         most = min(self.resident // 2, self._kept_of_row // _SMALLEST_SHARE_BYTES)
-        fitting = range(_FEWEST, most + 1)
+        shares = {n: self.share(n) for n in range(_FEWEST, most + 1)}
+        fitting = [n for n, (share, again) in shares.items() if again <= _MOST_AGAIN * share]
+        allowed = _MOST_OF_CACHE * self.case.cache_bytes / self.resident
+        cached = [n for n in fitting if shares[n][1] <= allowed]
         chosen: list[int] = []
-        for members in sorted(fitting, key=lambda members: (self._cost(members), members)):
+        for members in sorted(
+            cached or fitting, key=lambda members: (self._cost(members), members)
+        ):
             if all(abs(log2(members / other)) >= _UNLIKE for other in chosen):
                 chosen.append(members)
         return chosen[:_GROUPS_TRIED]
 
     def _cost(self, members: int) -> float:
         share, again = self.share(members)
-        unlike = abs(log2(share / _WANTED_SHARE_BYTES))
-        return (2 + _CACHE_PRICE * again / share) / self.filled(members) * (1 + _PRICE * unlike)
+        return (2 + _CACHE_PRICE * again / share) / self.filled(members) / self._met(members)
+
+    def rows(self, members: int) -> int:
+        """How many rows are under way at once."""
+        return self.resident // members
+
+    def _met(self, members: int) -> float:
+        """The part of the time in which memory is kept busy, although groups wait and meet."""
+        (share, _), rows = self.share(members), self.rows(members)
+        # The first rows only read, while the last only write.
+        waits = 1 + rows / self.case.nest.rows
+        return 1 / (1 + _MEETING_BYTES / share) / (1 + _FEW / rows) / waits
 
     @property
     def resident(self) -> int:
@@ -140,7 +158,7 @@ class Partly:
         if not self.groups:
             # Rows follow each other; there should be more than two rounds of them.
             return min(1.0, rows * members / (2 * self.resident))
-        running = self.resident // members
+        running = self.rows(members)
         rounds = ceil(rows / running)
         return running * members / self.resident * rows / (rounds * running)
 
@@ -159,15 +177,13 @@ class Partly:
         return _SYSTEM_BYTES + sum(34 * struct_bytes(members) + 16 for members in parts)
 
     @property
-    def apart_ns(self) -> list[int]:
-        """By how much the first rows begin apart: what memory takes to read and write one.
+    def loads(self) -> tuple[int, int]:
+        """Whether what is read is marked to leave the cache first; the first choice first.
 
-        Many rows drift apart by themselves.
+        Groups with many rows under way were 1 to 5 % faster without, all others slower.
         """
-        whole_ns = round(2 * self._kept_of_row / self.case.hardware.bandwidth_gb_s)
-        wanted = min(whole_ns, _LONGEST_REST_NS // _FEW_ROWS)
-        few = self.resident // self.members[0] <= _FEW_ROWS
-        return [wanted, 0, wanted // 2] if few else [0, wanted]
+        many = self.groups and self.rows(self.members[0]) > _FEW_ROWS
+        return (0, 1) if many else (1, 0)
 
     @property
     def unrolls(self) -> list[int]:
@@ -195,7 +211,7 @@ class Partly:
         if vectors is not case.along_rows:
             base *= PEELED
         if self.groups:
-            base *= _MEETING_IN_MEMORY * self._spared
+            base *= _GROUPED * self._met(self.members[0]) * self._spared
         elif self.share(self.members[0])[1] == 0:
             base *= _HELD_WHOLE
         return round(base * max(self.filled(self.members[0]), 0.02), 3)

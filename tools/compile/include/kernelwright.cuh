@@ -215,8 +215,6 @@ __device__ __forceinline__ unsigned int acquire(const unsigned int* counter) {
 
 // Lets others run while this thread waits for them.
 __device__ __forceinline__ void pause() { __nanosleep(32); }
-// Waits so many nanoseconds, or up to twice as many; at most a millisecond.
-__device__ __forceinline__ void rest(unsigned int nanoseconds) { __nanosleep(nanoseconds); }
 
 #if __CUDA_ARCH__ >= 800
 __device__ __forceinline__ unsigned int shared_address(const void* shared) {

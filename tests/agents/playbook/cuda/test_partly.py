@@ -97,7 +97,7 @@ async def test_copies_of_single_elements_are_instructions_that_a_device_knows(
     values = dict(zip(names, settings, strict=True))
     defines = [f"#define {name} {value}" for name, value in values.items()]
     lines = [line for line in emitted.source.splitlines() if not line.startswith("// ")]
-    fixed = ("K_VECTOR 1", "K_LOADS 1", "K_STORES 1", "K_APART 0")
+    fixed = ("K_VECTOR 1", "K_LOADS 1", "K_STORES 1")
     lines = [*defines, *(f"#define {one}" for one in fixed), *lines]
     source = CudaEmitter().header() + "\n".join(lines)
     candidate = new_candidate(Language.CUDA, source, "def forward(x):\n    return x\n")

@@ -295,7 +295,6 @@ inline void copy_commit() {}
 template <int PENDING> inline void copy_wait() {}
 inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }
 inline void pause() { std::this_thread::yield(); }
-inline void rest(unsigned int) { std::this_thread::yield(); }
 inline int cluster_rank() { return emulator::block->rank; }
 inline void cluster_sync() {
     __syncthreads();
