@@ -239,7 +239,7 @@ GROUPS = {
     ),
     "group_norm": (
         ("grid_rows_ring", ""),
-        *(("grid_rows_partly", f"GROUP={group}") for group in (66, 52, 44, 48, 58, 62, 76, 88)),
+        *(("grid_rows_partly", f"GROUP={group}") for group in (64, 66, 52, 44, 32, 62, 76)),
         *(("grid_rows_partly", f"GROUP=52 {hint}") for hint in ("LOADS=0", "UNROLL=2", "UNROLL=8")),
     ),
     "group_norm_medium": (

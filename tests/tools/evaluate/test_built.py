@@ -323,6 +323,31 @@ async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_aske
     assert asked == ["audit", "audit", "baseline", "baseline"]
 
 
+async def test_a_process_that_falls_over_while_a_task_is_audited_is_replaced_and_asked_once_more(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    fallen = Ended(how="exited", status=-11, stage=None)
+    answers: list[Reply | Ended] = [fallen, Reply(answer=Audited(refusal=None)), fallen, fallen]
+
+    async def known() -> Hardware:
+        return shop._known
+
+    async def ask(*_: object) -> Reply | Ended:
+        return answers.pop(0)
+
+    monkeypatch.setattr(shop, "hardware", known)
+    monkeypatch.setattr(shop, "ask", ask)
+    reading = Reading(shop, Builder(shop))
+    assert isinstance(await reading.audit(rows), Task)
+    refused = await reading.audit(rows)
+    assert isinstance(refused, Refusal)
+    assert "segmentation fault" in refused.sentence
+    assert not answers
+
+
 async def test_a_device_whose_ceilings_cannot_be_measured_is_asked_once_whoever_holds_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,8 @@ def label(
     exact = found.in_range and (found.exact or found.bits >= _NEARLY_ALL_BITS)
     if exact:
         return Precision(label=own, bits=found.bits), remarks
-    return resolve(task, named(task, read, settings), found.bits, exact=False), remarks
+    lower, turned = named(task, read, settings), found.as_turned
+    return resolve(task, lower, found.bits, exact=False, as_turned=turned), remarks
 
 
 def _set(settings: Sequence[str]) -> tuple[str, ...]:

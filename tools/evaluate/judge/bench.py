@@ -18,6 +18,7 @@ from tools.evaluate.judge.precision import allowed_rounding
 from tools.evaluate.judge.renewal import redraw
 from tools.evaluate.judge.threads import small_steps
 from tools.evaluate.judge.truth import Argument, Truth
+from tools.evaluate.judge.turned import may_be_coarser, with_channels_last
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Task
@@ -111,6 +112,18 @@ class Bench:
                 return Result(outputs, {name: live[name].clone() for name in self.mutated})
             finally:
                 self.reference.restore(before)
+
+    def own_turned(self, arguments: Sequence[Argument]) -> Result | None:
+        """PyTorch's own result with channels last, where that may be coarser; None elsewhere."""
+        if not may_be_coarser(self.task, self.device):
+            return None
+        try:
+            with self._guard():
+                outputs, live = with_channels_last(self.reference, self.task, arguments)
+                return Result(outputs, {name: live[name] for name in self.mutated})
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return None
 
     @contextmanager
     def other_weights(self, seed: int) -> Iterator[None]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from tools.evaluate.judge.bench import Bench, Draw, Result
 from tools.evaluate.judge.errors import distance
 from tools.evaluate.judge.failures import RejectedError
+from tools.evaluate.judge.luck import Luck
 from tools.evaluate.judge.precision import (
     SIGNIFICANT_BITS,
     asked_for,
@@ -26,6 +27,7 @@ from tools.evaluate.judge.precision import (
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials
 from tools.evaluate.judge.truth import Argument
+from tools.evaluate.judge.turned import COARSER
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Candidate, Task
 from tools.nouns.value import Value
@@ -48,12 +50,14 @@ class Digits(Value):
     """What probes show: correct bits, and whether results were as close as PyTorch's own.
 
     `exact` is of inputs that short significands get wrong, `in_range` of sizes that half precision
-    does not have.
+    does not have; `as_turned` that they were as close as PyTorch's own with channels last, where
+    that is coarser.
     """
 
     bits: float
     exact: bool
     in_range: bool
+    as_turned: bool = False
 
 
 class Ruler(Sentence):
@@ -63,6 +67,7 @@ class Ruler(Sentence):
         super().__init__(bench)
         self.error = 0.0
         self.ratio = 0.0
+        self.turned_ratio = 0.0
 
     def judge(
         self,
@@ -75,12 +80,16 @@ class Ruler(Sentence):
         before: Sequence[Tensor],
     ) -> None:
         """Keep the largest error of any floating output, and its ratio to PyTorch's own."""
-        chunk = self._bench.chunk_elements
-        for value, mine, truth in zip(got.outputs, own.outputs, right.outputs, strict=True):
+        chunk, bound = self._bench.chunk_elements, self._bench.rules.error_bound
+        luck = Luck(self._bench, draw, arguments, own, right)
+        results = zip(got.outputs, own.outputs, right.outputs, strict=True)
+        for number, (value, mine, truth) in enumerate(results):
             if value.dtype.is_floating_point:
                 found = distance(value, mine, truth, chunk)
                 off = float("inf") if found.misplaced else max(found.norm, found.rounding / 2)
                 self.error, self.ratio = max(self.error, off), max(self.ratio, found.ratio)
+                turned = luck.turned(found, truth, number) if found.ratio > bound else found
+                self.turned_ratio = max(self.turned_ratio, turned.ratio)
 
 
 def measured(
@@ -99,7 +108,8 @@ def measured(
     found = probed(trials, bench, seed, settle, ranges=bool(named))
     if found is None:
         return by_source(task, candidate)
-    return resolve(task, named, found.bits, exact=found.exact and found.in_range)
+    exact = found.exact and found.in_range
+    return resolve(task, named, found.bits, exact=exact, as_turned=found.as_turned)
 
 
 def probed(
@@ -140,6 +150,7 @@ def probed(
         bits=max(0.0, bits),
         exact=significand.ratio <= bound,
         in_range=all(found is None or found.ratio <= bound for found in far),
+        as_turned=significand.ratio > bound >= significand.turned_ratio,
     )
 
 
@@ -149,7 +160,9 @@ def by_source(task: Task, candidate: Candidate) -> Precision:
     return ranked(task, label, None)
 
 
-def resolve(task: Task, named: Sequence[str], bits: float, *, exact: bool) -> Precision:
+def resolve(
+    task: Task, named: Sequence[str], bits: float, *, exact: bool, as_turned: bool = False
+) -> Precision:
     """The label from what the source names and from what was measured, the lower of the two.
 
     Args:
@@ -157,8 +170,12 @@ def resolve(task: Task, named: Sequence[str], bits: float, *, exact: bool) -> Pr
         named: lower precisions in the source, the finest first.
         bits: correct bits on inputs that short significands get wrong.
         exact: whether every probe was as close to the truth as PyTorch's own result.
+        as_turned: whether it was as close as that with channels last, which PyTorch's settings
+            let be coarser.
     """
     own = task_precision(task)
+    if as_turned and not exact and set(named) <= {COARSER}:
+        return Precision(label=COARSER, bits=bits)
     if exact and named:
         # PyTorch itself may compute in TF32 here, and then so may everybody.
         via = f"{own} via {named[-1]}"

@@ -58,6 +58,25 @@ class Luck:
             norm, worst = max(norm, far[0]), max(worst, far[1])
         return found.model_copy(update={"own_norm": norm, "own_worst": worst})
 
+    def turned(self, found: Distance, truth: Tensor, which: int | str) -> Distance:
+        """The distance beside PyTorch's own result with channels last, where that is further off.
+
+        Args:
+            found: of the candidate's result.
+            truth: what that is held against.
+            which: the number of an output or the name of a buffer.
+        """
+        other = None if self._turned is None else _part(self._turned, which)
+        if other is None:
+            return found
+        far = _apart(other, truth, found.scale, self._bench.chunk_elements)
+        norm, worst = max(found.own_norm, far[0]), max(found.own_worst, far[1])
+        return found.model_copy(update={"own_norm": norm, "own_worst": worst})
+
+    @cached_property
+    def _turned(self) -> Result | None:
+        return self._bench.own_turned(self._arguments)
+
     @cached_property
     def _rounded(self) -> list[Result]:
         seeds = range(self.draw.seed, self.draw.seed + _SHAKES)

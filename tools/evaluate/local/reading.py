@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.evaluate.endings import refusal_of
 from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.workshop import Workshop, expect, is_spent, readable
+from tools.evaluate.local.workshop import Workshop, expect, fell, is_spent, readable
 from tools.evaluate.messages import (
     Audited,
     AuditRequest,
@@ -52,8 +52,8 @@ class Reading:
         )
         async with shop.lease:
             reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
-            if is_spent(reply):
-                # What it lacked may be what earlier tasks left behind in its process.
+            if is_spent(reply) or fell(reply):
+                # What it lacked, or what ended it, may be what earlier tasks left behind in it.
                 reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
         if isinstance(reply, Ended):
             return refusal_of(reply, f"running {task.name}")

@@ -189,6 +189,11 @@ def is_spent(reply: Reply | Ended) -> TypeGuard[Reply]:
     return isinstance(reply, Reply) and bool(reply.retire)
 
 
+def fell(reply: Reply | Ended) -> bool:
+    """Whether a signal ended the worker that nobody sent to it, as an access violation does."""
+    return isinstance(reply, Ended) and reply.how == "exited" and reply.signal is not None
+
+
 def expect(reply: Reply, kind: type[Expected]) -> Expected:
     """The answer, which is of the expected kind or a confession."""
     if isinstance(reply.answer, Broken):

@@ -15,6 +15,7 @@ from tools.evaluate.judge.precision import lower_precisions, task_precision
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials, plan_runner
 from tools.evaluate.judge.truth import UnverifiableError
+from tools.evaluate.judge.turned import AS_TURNED, COARSER
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.worker.station import Station
@@ -65,7 +66,10 @@ class Proof:
             self._not_verified.append(f"anything by {', '.join(off)}: switched off for a test")
         if self._request.effort != "certify":
             self._not_verified.append(f"distributions other than {self._used()}")
-        return self._verification(Verdict.CORRECT, f"right on inputs drawn from {self._used()}")
+        beside = "" if not self._sentence.coarser else AS_TURNED
+        return self._verification(
+            Verdict.CORRECT, f"right on inputs drawn from {self._used()}{beside}"
+        )
 
     def _try_draws(self) -> None:
         request, bench = self._request, self._station.bench
@@ -102,10 +106,17 @@ class Proof:
         if not self._rules.has(Defence.PRECISION):
             return Precision(label=task_precision(request.task))
         if request.effort == "screen" and not lower_precisions(request.task, request.candidate):
-            return self._precision
+            return self._as_turned(self._precision)
         self._steps.begin("digits")
         seed = fresh_seed(request.seed, "digits")
-        return measured(trials, bench, request.candidate, seed, self._steps.reference_runs)
+        found = measured(trials, bench, request.candidate, seed, self._steps.reference_runs)
+        return self._as_turned(found)
+
+    def _as_turned(self, found: Precision) -> Precision:
+        """No finer label than that of PyTorch's own result which it was as close as."""
+        unseen = found.label == task_precision(self._request.task)
+        coarser = unseen and self._sentence.coarser
+        return found.model_copy(update={"label": COARSER}) if coarser else found
 
     def _other_weights(self, number: int) -> int | None:
         """The module's own weights at first, others from then on."""
