@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from agents.playbook.lower.bounds import bounds, idle_extremum
 from agents.playbook.lower.expr import Expr, Number, Pool, rebuild
+from agents.playbook.lower.gates import tanh_of_softplus
 from tools.nouns import DType
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -229,6 +230,7 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
     "logical_not": _logical_not,
     "relu": _relu,
     "abs": _abs,
+    "tanh": tanh_of_softplus,
     "maximum": _maximum,
     "minimum": _minimum,
 }
