@@ -13,7 +13,7 @@ from tools.evaluate.executor import EnvironmentLacksError
 from tools.nouns import Language
 from ui.commands.models import Choice, chosen_models
 from ui.complaints import Complaint
-from ui.probes import Row, architectures_row, cpu_rows, gpu_rows
+from ui.probes import Row, architectures_row, bytecode_row, cpu_rows, gpu_rows
 
 _COMPILE_TIMEOUT_S = 60.0
 _CPP = 'extern "C" void probe(float* x) { x[0] = 1.0f; }\n'
@@ -47,6 +47,7 @@ async def examine(choice: Choice | None = None) -> tuple[Row, ...]:
         ("CUDA compiler", lambda: _compile("CUDA compiler", Language.CUDA)),
         ("CUDA architectures", architectures_row),
         ("isolation", _isolation),
+        ("bytecode", bytecode_row),
         ("model", lambda: _model(choice or Choice())),
     )
     rows = []

@@ -3,6 +3,7 @@
 Rows for `doctor`, each the outcome of an attempt with the one line that would mend it.
 """
 
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -68,6 +69,23 @@ async def architectures_row() -> Row:
         words=f"compiled for {', '.join(good)}" if good else bad[0],
         remedy=f"not for {'; '.join(bad)}"[:200] if good and bad else "",
     )
+
+
+async def bytecode_row() -> Row:
+    """Whether Python finds what workers import compiled, or compiles it at each of their starts."""
+    from tools.evaluate.process import bytecode
+    from tools.evaluate.process.filling import fill, remedy
+
+    chosen = f"in {sys.pycache_prefix}" if sys.pycache_prefix else "beside the packages"
+    if not bytecode.lacking():
+        return Row(subject="bytecode", outcome="works", words=f"of torch, {chosen}")
+    await fill()
+    words = f"none of torch {chosen}"
+    if (prefix := bytecode.pycache_prefix()) is not None and bytecode.wanted():
+        words += f"; workers read Kernelwright's own in {prefix}"
+        return Row(subject="bytecode", outcome="works", words=words, remedy=remedy())
+    words += ": every worker starts seconds later"
+    return Row(subject="bytecode", outcome="optional", words=words, remedy=remedy())
 
 
 def counters_row(profile: Profile) -> Row:

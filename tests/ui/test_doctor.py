@@ -1,10 +1,13 @@
+import sys
+
 import pytest
 
+from tools.evaluate.process import bytecode, filling
 from tools.nouns import HostCounters, Missing, Profile
 from ui import doctor
 from ui.commands.models import Choice
 from ui.doctor import examine, exit_status
-from ui.probes import Row, architectures_row, counters_row, cpu_rows, gpu_rows
+from ui.probes import Row, architectures_row, bytecode_row, counters_row, cpu_rows, gpu_rows
 
 
 def rows(**outcomes):
@@ -66,6 +69,25 @@ def test_counters_work_only_where_the_hardware_counted():
     silent = host.model_copy(update={"cycles": None, "instructions": None})
     row = counters_row(Profile(candidate="c1", host=silent, missing=(missing,)))
     assert (row.outcome, row.words, row.remedy) == ("optional", "no PMU", "another machine")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "filled", "outcome", "words", "mended"),
+    [
+        (False, False, "works", "beside the packages", False),
+        (True, True, "works", "Kernelwright's own in ", True),
+        (True, False, "optional", "seconds later", True),
+    ],
+)
+async def test_whether_workers_find_bytecode_is_a_row(
+    lacking, filled, outcome, words, mended, monkeypatch
+):
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.setattr(bytecode, "lacking", lambda: lacking)
+    monkeypatch.setattr(bytecode, "filled", lambda: filled)
+    monkeypatch.setattr(filling, "_TRIED", {bytecode.own_folder()})
+    row = await bytecode_row()
+    assert (row.outcome, words in row.words, "compileall" in row.remedy) == (outcome, True, mended)
 
 
 async def test_every_usual_architecture_is_compiled_for():

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tools.evaluate.process.bytecode import pycache_prefix
+
 _SOURCES = Path(__file__).resolve().parents[3]
 _SYSTEM = ("/usr", "/nix/store", "/sys")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -77,7 +79,7 @@ def interpreter() -> list[Path]:
     """Python, its packages and ourselves; never a folder that holds the home."""
     listed = [sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages()]
     listed += [site.getusersitepackages(), str(Path(sys.executable).resolve().parents[1])]
-    listed += [sys.pycache_prefix or ""]  # compiled there, modules take half as long to import
+    listed += [str(pycache_prefix() or "")]  # compiled, modules take a third as long to import
     here = str(Path.cwd())  # what lies where the person happens to stand is not ours to show
     listed += [entry for entry in sys.path if Path(entry).is_absolute() and entry != here]
     listed += [part for name in _LIBRARIES for part in os.environ.get(name, "").split(":")]

@@ -5,10 +5,12 @@ import site
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.evaluate.process import bytecode
+
 _ROOT = Path(__file__).resolve().parents[3]
 _NAMES = {
     "PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV", "CC", "CXX", "PYTHONPYCACHEPREFIX",
+    "VIRTUAL_ENV", "CC", "CXX", bytecode.VARIABLE,
 }  # fmt: skip
 _PREFIXES = (
     "LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH_", "TORCHINDUCTOR_",
@@ -36,7 +38,8 @@ def worker_environment(
     source = os.environ if environment is None else environment
     kept = {name: value for name, value in source.items() if _allowed(name)}
     return (
-        kept
+        _bytecode()
+        | kept
         | _MEMORY
         | {
             "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
@@ -51,6 +54,11 @@ def worker_environment(
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }
     )
+
+
+def _bytecode() -> dict[str, str]:
+    prefix = bytecode.pycache_prefix()
+    return {bytecode.VARIABLE: str(prefix)} if prefix is not None else {}
 
 
 def _allowed(name: str) -> bool:

@@ -19,6 +19,7 @@ from tools.compile.cache import cache_folder
 from tools.evaluate.messages import MESSAGE, Message, Ready, Reply, Request, Stage
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
+from tools.evaluate.process.filling import fill
 from tools.evaluate.process.memory import machine_bytes
 from tools.evaluate.process.walled import Enclosure, Walled, start_walled
 from tools.evaluate.process.walls import standing
@@ -92,6 +93,7 @@ class WorkerProcess:
         Raises:
             WorkerBrokenError: it does not come up.
         """
+        await fill()
         objects = cache_folder()
         objects.mkdir(parents=True, exist_ok=True)
         readable = (objects, *readable)

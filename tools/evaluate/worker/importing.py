@@ -1,0 +1,20 @@
+"""`python -m tools.evaluate.worker.importing`: imports what workers and guests import, and ends.
+
+Started outside of walls, so that Python keeps the bytecode (`tools.evaluate.process.filling`).
+No file of anybody's is read and no device is opened; the exporter is tried on a module of ours.
+"""
+
+from tools.evaluate.foreign.guest import serve as _guest  # noqa: F401  # imported to be compiled
+from tools.evaluate.worker import serve as _worker  # noqa: F401
+from tools.evaluate.worker.compiled import import_compiler
+from tools.tasks import rehearse
+
+
+def main() -> None:
+    """Everything up to the first compilation."""
+    rehearse()
+    import_compiler()
+
+
+if __name__ == "__main__":
+    main()
