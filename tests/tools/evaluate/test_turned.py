@@ -1,6 +1,7 @@
 """A candidate may be as coarse as PyTorch's own result with channels last, and not coarser."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -174,6 +175,17 @@ def test_the_module_and_its_weights_stay_as_they_are(task: Task, cpu: Hardware):
     for name, value in bench.reference.weights().items():
         assert torch.equal(value, before[name])
         assert value.stride() == before[name].stride()
+
+
+@pytest.mark.usefixtures("coarser_library")
+def test_a_module_that_takes_no_such_layout_has_one_result(tmp_path: Path, cpu: Hardware):
+    source = SOURCE.replace("return self.norm(x)", "return self.norm(x).view(4, 16 * 110)")
+    found = trace(source, str(tmp_path / "model.py"), TracePolicy())
+    assert isinstance(found, Task), found
+    bench = Bench(found, cpu, Rules(), 3, no_new_processes)
+    arguments = bench.draw(Draw("task", 1))
+    assert bench.own_turned(arguments) is None
+    assert bench.own(arguments).outputs[0].shape == (4, 16 * 110)
 
 
 def test_it_is_asked_only_where_a_library_decides_and_may(

@@ -22,7 +22,7 @@ from tools.evaluate.judge.turned import may_be_coarser, with_channels_last
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Task
-from tools.tasks import Reference, draw
+from tools.tasks import Reference, RefusedError, draw
 
 Guard = Callable[[], AbstractContextManager[None]]
 
@@ -114,13 +114,18 @@ class Bench:
                 self.reference.restore(before)
 
     def own_turned(self, arguments: Sequence[Argument]) -> Result | None:
-        """PyTorch's own result with channels last, where that may be coarser; None elsewhere."""
+        """PyTorch's own result with channels last, where that may be coarser; None elsewhere.
+
+        Also None where there is no room, or where the module takes no such layout (a `view`).
+        """
         if not may_be_coarser(self.task, self.device):
             return None
         try:
             with self._guard():
                 outputs, live = with_channels_last(self.reference, self.task, arguments)
                 return Result(outputs, {name: live[name] for name in self.mutated})
+        except RefusedError:
+            return None
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             return None
