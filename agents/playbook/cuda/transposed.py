@@ -14,35 +14,18 @@ from math import prod
 
 from agents.playbook.cuda.access import SECTOR_BYTES
 from agents.playbook.cuda.case import KIB, Case, first, powers
-from agents.playbook.cuda.edges import Edges
-from agents.playbook.cuda.nest import Nest, Place
+from agents.playbook.cuda.nest import Place
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
-from agents.playbook.cuda.stencil import Stencil, Window
-from agents.playbook.cuda.strip_code import StripCode
+from agents.playbook.cuda.turned_code import TurnedCode
 from agents.playbook.ir import Emitted, Strategy
 
 NAMES = ("pointwise_transposed",)
 TITLE = "Tiles turned in shared memory between reading and writing"
 _ROOM = 48 * KIB
-
-
-class TurnedCode(StripCode):
-    """Prints the statements of one output, at positions `p0`, `p1`, ..."""
-
-    stored = "p"
-
-    def __init__(self, nest: Nest, across: int, prefix: str) -> None:
-        super().__init__(Stencil(nest, Edges(nest), ()), prefix)
-        self._across = across
-
-    def holds(self, window: Window) -> bool:
-        """Nothing: there are no windows."""
-        return False
-
-    @property
-    def tile_axes(self) -> set[int]:
-        """What is read along, and what is stored along."""
-        return {self._across, len(self.nest.walked) - 1}
+_THREADS = 256
+# Bytes that a thread has under way, at most where several operands stream by, and a tile's side
+# that is long enough: 64 lines of 256 bytes on either side.
+_UNDER_WAY, _MOST_UNDER_WAY, _SIDE, _SMALLEST = 64, 128, 64, 8
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -112,12 +95,10 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     last = len(nest.walked) - 1
     code = TurnedCode(nest, across, prefix.upper())
     tunables = Tunables(prefix)
-    tunables.add("THREADS", (256, 128, 64, 512))
-    tunables.add("ACROSS", _sides(nest.walked[across])).add("ALONG", _sides(nest.walked[last]))
-    tunables.add("UNROLL", (4, 8, 2))
-    stored = sum(place.dtype.itemsize_bytes for place in nest.targets)
-    tunables.require(f"{{ALONG}} * ({{ACROSS}} + 1) * {stored} <= {_ROOM - 64}")
-    tunables.require("{ALONG} * {ACROSS} >= {THREADS}")
+    shape(code, across, tunables)
+    # Whole vectors fill sectors; of sectors that two warps write in parts the cache makes one.
+    whole = all(store.chunk > 1 for store in code.stores)
+    tunables.add("STORES", (1, 0) if whole else (0, 1))
     source = render(
         "transposed",
         title=TITLE,
@@ -126,7 +107,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         tunables=tunables.text(),
         sizes=nest.walked,
         last=last,
-        across=across,
+        across_axis=across,
         others=[at for at in range(last - 1, -1, -1) if at != across],
         code=code,
     )
@@ -139,6 +120,45 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     return Emitted(source=text, plan=plan)
 
 
-def _sides(size: int) -> list[int]:
-    """Sides of a tile: 32 or 64 where the axis is that long."""
-    return first(64 if size > 32 else 32, [n for n in powers(8, 128) if n < 2 * max(8, size)])
+def shape(code: TurnedCode, across: int, tunables: Tunables) -> None:
+    """Declares threads, the tile and what a thread reads at once.
+
+    A tile has as many bytes as the threads have under way in one batch: then a block waits once,
+    and others of its multiprocessor read while it writes.
+    """
+    nest, width = code.nest, code.width
+    sizes = [place.dtype.itemsize_bytes for place in nest.targets]
+    widest = max(*sizes, code.widest)
+    area = _THREADS * _UNDER_WAY // widest
+    wide, tall = nest.walked[-1], nest.walked[across]
+    step = max(_SMALLEST, SECTOR_BYTES // min(*sizes, widest))
+    along = wide if wide <= _SIDE else part(wide, area // part(tall, _SIDE, step), step)
+    high = part(tall, max(_SIDE, area // along), step) if wide <= _SIDE else part(tall, _SIDE, step)
+    turns = -(-along * high // width)
+    tunables.add("THREADS", first(min(_THREADS, turns), [256, 128, 64, 512]))
+    tunables.add("ACROSS", _sides(high, tall)).add("ALONG", _sides(along, wide))
+    tunables.add("VECTOR", (width, max(1, width // 2)))
+    read = max(1, code.streamed_bytes)
+    best = min(_UNDER_WAY // (width * widest), _MOST_UNDER_WAY // (width * read))
+    tunables.add("UNROLL", first(max(1, best), powers(max(1, best // 2), max(2, 2 * best))))
+    # A line more across is as much as the gaps between lines can take.
+    lines = " + ".join(f"({{ALONG}} * {size} + 15) // 16 + 1" for size in sizes)
+    tunables.require(f"16 * {{ACROSS}} * ({lines}) <= {_ROOM - KIB * len(sizes)}")
+    tunables.require(f"{{UNROLL}} * {{VECTOR}} * {read} <= {4 * _MOST_UNDER_WAY}")
+
+
+def part(size: int, most: int, step: int) -> int:
+    """A tile's side of at most about `most`: the whole axis, or a multiple of `step`.
+
+    Axes are cut into parts as long as each other, so that the last tile is no rest.
+    """
+    if size <= most:
+        return size
+    most = max(step, most // step * step)
+    parts = -(-size // most)
+    return min(most, -(-size // (parts * step)) * step)
+
+
+def _sides(best: int, size: int) -> list[int]:
+    """A side, and its half and double where there is more of the axis."""
+    return [best] if best == size else [best, *(n for n in (best // 2, 2 * best) if n % 8 == 0)]

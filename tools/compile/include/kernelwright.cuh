@@ -802,6 +802,36 @@ __device__ __forceinline__ void stage_lines(T* room, const T* g, I from, I plane
     }
 }
 
+// A tile of ALONG x ACROSS elements that is read in groups of VECTOR neighbours across, and written
+// along. Where its elements lie in shared memory, and which group a thread takes at its turn.
+template <int ALONG, int ACROSS, int VECTOR> struct Turned {
+    static_assert(ACROSS % VECTOR == 0, "whole groups");
+    // Up to 8 lanes (16 of single elements) take groups that lie side by side, others the next along.
+    static constexpr int GROUPS = ACROSS / VECTOR, MOST = VECTOR > 1 ? 8 : 16;
+    static constexpr int STRIPS = (GROUPS + MOST - 1) / MOST, LANES = (GROUPS + STRIPS - 1) / STRIPS;
+    // Turns in all; with UNEVEN the last strip has some that take nothing.
+    static constexpr int TURNS = STRIPS * LANES * ALONG;
+    static constexpr bool UNEVEN = STRIPS * LANES != GROUPS;
+    static __device__ __forceinline__ int along(int turn) { return turn % (LANES * ALONG) / LANES; }
+    static __device__ __forceinline__ int across(int turn) { return (turn / (LANES * ALONG) * LANES + turn % LANES) * VECTOR; }
+
+    // What lies along is a line of whole 16-byte chunks, so that it can be read as vectors. In 128
+    // bytes of shared memory there are 8 chunks: the lines of a group of lanes begin APART chunks
+    // from each other there, a gap of SKEW chunks after each group. Lanes that write together meet
+    // in a bank at most in twos, and those that read lines read whole ones.
+    static constexpr int APART = LANES < 8 ? 8 / LANES : 1;
+    template <class T> static __device__ constexpr int line() { return (ALONG * (int)sizeof(T) + 15) / 16; }
+    template <class T> static __device__ constexpr int skew() {
+        return (3 * APART - VECTOR * line<T>() % (2 * APART)) % (2 * APART);
+    }
+    template <class T> static __device__ constexpr int room() {
+        return (ACROSS * line<T>() + GROUPS * skew<T>()) * (16 / (int)sizeof(T));
+    }
+    template <class T> static __device__ __forceinline__ int slot(int along, int across) {
+        return (across * line<T>() + across / VECTOR * skew<T>()) * (16 / (int)sizeof(T)) + along;
+    }
+};
+
 // Over groups of LANES neighbouring lanes (a power of two); every lane gets the result. All 32
 // lanes must call it together.
 template <int LANES, class P> __device__ __forceinline__ P warp_reduce(P partial) {

@@ -1,0 +1,140 @@
+"""The pieces of a kernel that turns tiles: values in the order of reads, stores in theirs.
+
+A thread takes groups of neighbours across, along what is read. Loads that lie there side by side
+are vectors of a group: those that stream by are asked for ahead of all use, those that many tiles
+share (a bias) beside it. Others go element by element: what is read on a condition, found by a
+gather, or at a pool's steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from agents.playbook.cuda.edges import Edges
+from agents.playbook.cuda.nest import Nest, Place
+from agents.playbook.cuda.stencil import Stencil, Window
+from agents.playbook.cuda.strip_code import StripCode
+from agents.playbook.cuda.types import c_type
+from agents.playbook.cuda.vectors import MOVED_BYTES
+from agents.playbook.ir import Stmt
+
+# Elements a group, at most: a thread computes several of them at a time.
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class LoadCode:
+    """A load of a whole group as text."""
+
+    name: str
+    type: str
+    address: str
+
+
+class TurnedCode(StripCode):
+    """Prints the statements of one output, at positions `p0`, `p1`, ..., as number `k` of a group.
+
+    Args:
+        nest: The nest.
+        across: The axis along which groups lie.
+        prefix: Of tunables.
+    """
+
+    stored = "p"
+
+    def __init__(self, nest: Nest, across: int, prefix: str) -> None:
+        super().__init__(Stencil(nest, Edges(nest), ()), prefix)
+        self._across = across
+
+    def holds(self, window: Window) -> bool:
+        """Nothing: there are no windows."""
+        return False
+
+    @property
+    def tile_axes(self) -> set[int]:
+        """What is read along, and what is stored along."""
+        return {self._across, len(self.nest.walked) - 1}
+
+    @cached_property
+    def width(self) -> int:
+        """The most neighbours across that a group can have, by whatever moves much."""
+        if any(stmt not in self._streams for stmt in self._heavy):
+            return 1
+        narrowest = min((self._fitting(stmt, _MOST) for stmt in self._streams), default=1)
+        return min(MOVED_BYTES // self.widest, narrowest)
+
+    @cached_property
+    def streamed_bytes(self) -> int:
+        """Bytes of an element of everything that is asked for ahead of its use."""
+        return sum(self.itemsize(stmt) for stmt in self._streams)
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the largest element that streams by."""
+        return max((self.itemsize(stmt) for stmt in self._streams), default=1)
+
+    @cached_property
+    def ahead(self) -> list[LoadCode]:
+        """The loads that stream by."""
+        return [self._group(stmt, "ahead") for stmt in self._streams]
+
+    @cached_property
+    def beside(self) -> list[LoadCode]:
+        """The loads of what stays near."""
+        return [self._group(stmt, "beside") for stmt in self._near]
+
+    def itemsize(self, stmt: Stmt) -> int:
+        """Bytes of an element in memory."""
+        return self.nest.places[stmt.name].dtype.itemsize_bytes
+
+    @cached_property
+    def _loads(self) -> list[Stmt]:
+        """The loads of which a tile has several elements."""
+        return [s for s in self._live if s.op == "load" and s.name in self._varying]
+
+    @cached_property
+    def _heavy(self) -> list[Stmt]:
+        """Of these, what moves much."""
+        heaviest = max((self._moved(stmt) for stmt in self._loads), default=0)
+        return [stmt for stmt in self._loads if 4 * self._moved(stmt) >= heaviest]
+
+    @cached_property
+    def _streams(self) -> list[Stmt]:
+        """Of these, what lies side by side."""
+        return [stmt for stmt in self._heavy if self._fitting(stmt, _MOST)]
+
+    @cached_property
+    def _near(self) -> list[Stmt]:
+        """Of what moves little, what fits whole groups."""
+        rest = [stmt for stmt in self._loads if stmt not in self._heavy]
+        return [stmt for stmt in rest if self._fitting(stmt, self.width) == self.width > 1]
+
+    def _moved(self, stmt: Stmt) -> int:
+        return self.nest.span(self.nest.places[stmt.name]) * self.itemsize(stmt)
+
+    def _fitting(self, stmt: Stmt, most: int) -> int:
+        """The most neighbours across that one access of this load can bring; 0 if not any."""
+        place = self.nest.places[stmt.name]
+        if stmt.args or place.gathers or place.inner[self._across] != 1:
+            return 0
+        others = [step for at, step in enumerate(place.inner) if at != self._across]
+        return gcd(most, self.nest.walked[self._across], place.offset, *others)
+
+    def _group(self, stmt: Stmt, kind: str) -> LoadCode:
+        place = self.nest.places[stmt.name]
+        return LoadCode(
+            f"{kind}_{stmt.name}", c_type(place.dtype), f"g_{place.buffer} + ({self._at(place)})"
+        )
+
+    def _at(self, place: Place) -> str:
+        start = self._sum(self._index(place.offset, place.inner), place.inner, "p")
+        return f"{place.offset} + {start}" if place.offset else start
+
+    def _source(self, stmt: Stmt, place: Place, letter: str) -> str:
+        if stmt in self._streams:
+            return f"ahead_{stmt.name}[u][k]"
+        if stmt in self._near:
+            return f"beside_{stmt.name}[k]"
+        return super()._source(stmt, place, letter)
