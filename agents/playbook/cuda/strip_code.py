@@ -144,12 +144,16 @@ class StripCode:
     @cached_property
     def _varying(self) -> frozenset[str]:
         """The statements whose value may differ within a tile."""
-        tile, found = self.tile_axes, set[str]()
+        return self._moving(self.tile_axes)
+
+    def _moving(self, axes: set[int]) -> frozenset[str]:
+        """The statements whose value may differ along some axes."""
+        found = set[str]()
         for stmt in self.nest.loop.body:
             place = self.nest.places.get(stmt.name)
             steps = () if place is None else place.inner
             names = uses(stmt, self.nest)
-            moved = any(step and at in tile for at, step in enumerate(steps))
+            moved = any(step and at in axes for at, step in enumerate(steps))
             if moved or any(name in found for name in names):
                 found.add(stmt.name)
         return frozenset(found)

@@ -14,7 +14,7 @@ from math import prod
 
 from agents.playbook.cuda.access import SECTOR_BYTES
 from agents.playbook.cuda.case import KIB, Case, first, powers
-from agents.playbook.cuda.nest import Place
+from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.turned_code import TurnedCode
 from agents.playbook.ir import Emitted, Strategy
@@ -26,6 +26,7 @@ _THREADS = 256
 # Bytes that a thread has under way, at most where several operands stream by, and a tile's side
 # that is long enough: 64 lines of 256 bytes on either side.
 _UNDER_WAY, _MOST_UNDER_WAY, _SIDE, _SMALLEST = 64, 128, 64, 8
+_SHORT = 32  # elements: of four bytes, a line
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -34,7 +35,8 @@ def strategies(case: Case) -> list[Strategy]:
     if across is None:
         return []
     itemsize = min(place.dtype.itemsize_bytes for place in case.nest.targets)
-    used = min(1.0, case.nest.walked[across] * itemsize / SECTOR_BYTES)
+    read, _ = runs(case.nest, across)
+    used = min(1.0, prod(case.nest.walked[at] for at in read) * itemsize / SECTOR_BYTES)
     return [
         Strategy(
             name=NAMES[0],
@@ -61,11 +63,10 @@ def across_of(case: Case) -> int | None:
     if not all(place.inner[-1] == 1 and not place.gathers for place in nest.targets):
         return None
     moved: dict[int, int] = {}
-    for place in (nest.places[stmt.name] for stmt in case.loop.body if stmt.op == "load"):
+    for place in _read(nest):
         axis = _fastest(place)
         if axis is not None:
-            size = nest.span(place) * place.dtype.itemsize_bytes
-            moved[axis] = max(moved.get(axis, 0), size)
+            moved[axis] = max(moved.get(axis, 0), _moved(nest, place))
     last = len(nest.walked) - 1
     best = max(moved, key=lambda axis: moved[axis], default=last)
     blocks = prod(nest.walked)
@@ -76,10 +77,46 @@ def across_of(case: Case) -> int | None:
     )
 
 
+def _read(nest: Nest) -> list[Place]:
+    return [nest.places[stmt.name] for stmt in nest.loop.body if stmt.op == "load"]
+
+
+def _moved(nest: Nest, place: Place) -> int:
+    return nest.span(place) * place.dtype.itemsize_bytes
+
+
 def _fastest(place: Place) -> int | None:
     """The axis along which a place's elements lie nearest to each other, be it at a pool's step."""
     steps = {at: abs(step) for at, step in enumerate(place.inner) if step}
     return min(steps, key=lambda at: (steps[at], -at), default=None)
+
+
+def runs(nest: Nest, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes that a tile is read along, and those that it is stored along.
+
+    Where an axis is short, those before it that continue it in memory belong to it (channels of a
+    group, and groups), or a tile would read or write less than a line at a place.
+    """
+    last = len(nest.walked) - 1
+    most = max((p for p in _read(nest) if _fastest(p) == across), key=lambda p: _moved(nest, p))
+    first_run = _run(nest, across, [most], {last})
+    return first_run, _run(nest, last, list(nest.targets), set(first_run))
+
+
+def _run(nest: Nest, axis: int, guides: list[Place], taken: set[int]) -> tuple[int, ...]:
+    run, size = [axis], nest.walked[axis]
+    while size < _SHORT:
+        found = [
+            at
+            for at in range(len(nest.walked))
+            if at not in {*run, *taken}
+            and all(place.inner[at] == size * place.inner[axis] for place in guides)
+        ]
+        if not found:
+            break
+        run.insert(0, found[0])
+        size *= nest.walked[found[0]]
+    return tuple(run)
 
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
@@ -92,10 +129,9 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     if across is None:
         raise ValueError(f"{case.loop.name}: {name} needs reads and writes along different axes")
     nest = case.nest
-    last = len(nest.walked) - 1
-    code = TurnedCode(nest, across, prefix.upper())
+    code = TurnedCode(nest, *runs(nest, across), prefix.upper())
     tunables = Tunables(prefix)
-    shape(code, across, tunables)
+    shape(code, tunables)
     # Whole vectors fill sectors; of sectors that two warps write in parts the cache makes one.
     whole = all(store.chunk > 1 for store in code.stores)
     tunables.add("STORES", (1, 0) if whole else (0, 1))
@@ -106,21 +142,19 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         name=prefix,
         tunables=tunables.text(),
         sizes=nest.walked,
-        last=last,
-        across_axis=across,
-        others=[at for at in range(last - 1, -1, -1) if at != across],
+        others=[at for at in reversed(range(len(nest.walked))) if at not in code.tile_axes],
         code=code,
     )
-    outer = prod(size for at, size in enumerate(nest.walked) if at not in (across, last))
-    sides = ((across, "{ACROSS}"), (last, "{ALONG}"))
-    parts = [f"ceil_div({nest.walked[at]}, {tunables.named(by)})" for at, by in sides]
+    outer = prod(nest.walked) // (code.across_size * code.along_size)
+    sides = ((code.across_size, "{ACROSS}"), (code.along_size, "{ALONG}"))
+    parts = [f"ceil_div({size}, {tunables.named(by)})" for size, by in sides]
     grid = " * ".join([str(outer), *parts] if outer > 1 else parts)
     launch = Launch(f"{prefix}_transposed", grid, tunables.named("{THREADS}"))
     text, plan = complete(source, buffer_arguments(nest), [launch])
     return Emitted(source=text, plan=plan)
 
 
-def shape(code: TurnedCode, across: int, tunables: Tunables) -> None:
+def shape(code: TurnedCode, tunables: Tunables) -> None:
     """Declares threads, the tile and what a thread reads at once.
 
     A tile has as many bytes as the threads have under way in one batch: then a block waits once,
@@ -130,16 +164,20 @@ def shape(code: TurnedCode, across: int, tunables: Tunables) -> None:
     sizes = [place.dtype.itemsize_bytes for place in nest.targets]
     widest = max(*sizes, code.widest)
     area = _THREADS * _UNDER_WAY // widest
-    wide, tall = nest.walked[-1], nest.walked[across]
+    wide, tall = code.along_size, code.across_size
     step = max(_SMALLEST, SECTOR_BYTES // min(*sizes, widest))
-    along = wide if wide <= _SIDE else part(wide, area // part(tall, _SIDE, step), step)
-    high = part(tall, max(_SIDE, area // along), step) if wide <= _SIDE else part(tall, _SIDE, step)
+    high, along = part(tall, _SIDE, step), part(wide, _SIDE, step)
+    if wide > _SIDE:
+        along = part(wide, area // high, step)
+    elif tall > _SIDE:
+        high = part(tall, area // along, step)
     turns = -(-along * high // width)
     tunables.add("THREADS", first(min(_THREADS, turns), [256, 128, 64, 512]))
     tunables.add("ACROSS", _sides(high, tall)).add("ALONG", _sides(along, wide))
     tunables.add("VECTOR", (width, max(1, width // 2)))
     read = max(1, code.streamed_bytes)
     best = min(_UNDER_WAY // (width * widest), _MOST_UNDER_WAY // (width * read))
+    best = min(best, 1 << (-(-turns // _THREADS) - 1).bit_length())
     tunables.add("UNROLL", first(max(1, best), powers(max(1, best // 2), max(2, 2 * best))))
     # A line more across is as much as the gaps between lines can take.
     lines = " + ".join(f"({{ALONG}} * {size} + 15) // 16 + 1" for size in sizes)
@@ -150,10 +188,12 @@ def shape(code: TurnedCode, across: int, tunables: Tunables) -> None:
 def part(size: int, most: int, step: int) -> int:
     """A tile's side of at most about `most`: the whole axis, or a multiple of `step`.
 
-    Axes are cut into parts as long as each other, so that the last tile is no rest.
+    Axes are cut into parts as long as each other, so that the last tile is no rest. A little more
+    than the whole axis costs less than counting by what is no power of two.
     """
     if size <= most:
-        return size
+        near = 1 << (size - 1).bit_length()
+        return near if 4 * (near - size) <= near else size
     most = max(step, most // step * step)
     parts = -(-size // most)
     return min(most, -(-size // (parts * step)) * step)
@@ -161,4 +201,4 @@ def part(size: int, most: int, step: int) -> int:
 
 def _sides(best: int, size: int) -> list[int]:
     """A side, and its half and double where there is more of the axis."""
-    return [best] if best == size else [best, *(n for n in (best // 2, 2 * best) if n % 8 == 0)]
+    return [best] if best >= size else [best, *(n for n in (best // 2, 2 * best) if n % 8 == 0)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
+from math import gcd, prod
 
 from agents.playbook.cuda.edges import Edges
 from agents.playbook.cuda.nest import Nest, Place
@@ -38,15 +38,19 @@ class TurnedCode(StripCode):
 
     Args:
         nest: The nest.
-        across: The axis along which groups lie.
+        across: The axes that are read along, the one along which groups lie last.
+        along: The axes that are stored along.
         prefix: Of tunables.
     """
 
     stored = "p"
 
-    def __init__(self, nest: Nest, across: int, prefix: str) -> None:
+    def __init__(
+        self, nest: Nest, across: tuple[int, ...], along: tuple[int, ...], prefix: str
+    ) -> None:
         super().__init__(Stencil(nest, Edges(nest), ()), prefix)
-        self._across = across
+        self.across_axes, self.along_axes = across, along
+        self.across = across[-1]
 
     def holds(self, window: Window) -> bool:
         """Nothing: there are no windows."""
@@ -55,7 +59,50 @@ class TurnedCode(StripCode):
     @property
     def tile_axes(self) -> set[int]:
         """What is read along, and what is stored along."""
-        return {self._across, len(self.nest.walked) - 1}
+        return {*self.across_axes, *self.along_axes}
+
+    @property
+    def across_size(self) -> int:
+        """Positions that are read along."""
+        return prod(self.nest.walked[axis] for axis in self.across_axes)
+
+    @property
+    def along_size(self) -> int:
+        """Positions that are stored along."""
+        return prod(self.nest.walked[axis] for axis in self.along_axes)
+
+    @cached_property
+    def shared(self) -> list[str]:
+        """Values that a group shares."""
+        return [self._line(s, "p") for s in self._live if s.name in self._varying - self._single]
+
+    @cached_property
+    def body(self) -> list[str]:
+        """Values of one output that its group does not share."""
+        return [self._line(s, "p") for s in self._live if s.name in self._single]
+
+    @cached_property
+    def _single(self) -> frozenset[str]:
+        """The statements whose value may differ within a group."""
+        return self._moving({self.across})
+
+    @property
+    def positions(self) -> list[str]:
+        """Lines that turn `at_across` and `at_along` into positions along axes."""
+        return [
+            *self._decoded(self.across_axes, "across"),
+            *self._decoded(self.along_axes, "along"),
+        ]
+
+    def _decoded(self, axes: tuple[int, ...], name: str) -> list[str]:
+        lines = []
+        for number, axis in enumerate(axes):
+            inner = prod(self.nest.walked[other] for other in axes[number + 1 :])
+            text = f"at_{name}" if len(axes) == 1 else f"(unsigned int)at_{name}"
+            text += f" / {inner}u" if inner > 1 else ""
+            text += f" % {self.nest.walked[axis]}u" if number else ""
+            lines.append(f"const int p{axis} = (int)({text});")
+        return lines
 
     @cached_property
     def width(self) -> int:
@@ -117,10 +164,10 @@ class TurnedCode(StripCode):
     def _fitting(self, stmt: Stmt, most: int) -> int:
         """The most neighbours across that one access of this load can bring; 0 if not any."""
         place = self.nest.places[stmt.name]
-        if stmt.args or place.gathers or place.inner[self._across] != 1:
+        if stmt.args or place.gathers or place.inner[self.across] != 1:
             return 0
-        others = [step for at, step in enumerate(place.inner) if at != self._across]
-        return gcd(most, self.nest.walked[self._across], place.offset, *others)
+        others = [step for at, step in enumerate(place.inner) if at != self.across]
+        return gcd(most, self.nest.walked[self.across], place.offset, *others)
 
     def _group(self, stmt: Stmt, kind: str) -> LoadCode:
         place = self.nest.places[stmt.name]

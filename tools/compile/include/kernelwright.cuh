@@ -812,8 +812,8 @@ template <int ALONG, int ACROSS, int VECTOR> struct Turned {
     // Turns in all; with UNEVEN the last strip has some that take nothing.
     static constexpr int TURNS = STRIPS * LANES * ALONG;
     static constexpr bool UNEVEN = STRIPS * LANES != GROUPS;
-    static __device__ __forceinline__ int along(int turn) { return turn % (LANES * ALONG) / LANES; }
-    static __device__ __forceinline__ int across(int turn) { return (turn / (LANES * ALONG) * LANES + turn % LANES) * VECTOR; }
+    static __device__ __forceinline__ int along(unsigned int turn) { return turn / LANES % ALONG; }
+    static __device__ __forceinline__ int across(unsigned int turn) { return (turn / (LANES * ALONG) * LANES + turn % LANES) * VECTOR; }
 
     // What lies along is a line of whole 16-byte chunks, so that it can be read as vectors. In 128
     // bytes of shared memory there are 8 chunks: the lines of a group of lanes begin APART chunks
@@ -824,11 +824,13 @@ template <int ALONG, int ACROSS, int VECTOR> struct Turned {
     template <class T> static __device__ constexpr int skew() {
         return (3 * APART - VECTOR * line<T>() % (2 * APART)) % (2 * APART);
     }
+    // Elements from a line of a group to the next.
+    template <class T> static __device__ constexpr int pitch() { return line<T>() * (16 / (int)sizeof(T)); }
     template <class T> static __device__ constexpr int room() {
         return (ACROSS * line<T>() + GROUPS * skew<T>()) * (16 / (int)sizeof(T));
     }
     template <class T> static __device__ __forceinline__ int slot(int along, int across) {
-        return (across * line<T>() + across / VECTOR * skew<T>()) * (16 / (int)sizeof(T)) + along;
+        return (across * line<T>() + (int)((unsigned int)across / VECTOR) * skew<T>()) * (16 / (int)sizeof(T)) + along;
     }
 };
 
