@@ -179,9 +179,10 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     best = min(_UNDER_WAY // (width * widest), _MOST_UNDER_WAY // (width * read))
     best = min(best, 1 << (-(-turns // _THREADS) - 1).bit_length())
     tunables.add("UNROLL", first(max(1, best), powers(max(1, best // 2), max(2, 2 * best))))
-    # A line more across is as much as the gaps between lines can take.
+    # A chunk more a line is as much as the gaps between lines take; each thread has a spare slot.
     lines = " + ".join(f"({{ALONG}} * {size} + 15) // 16 + 1" for size in sizes)
-    tunables.require(f"16 * {{ACROSS}} * ({lines}) <= {_ROOM - KIB * len(sizes)}")
+    room = _ROOM - KIB * len(sizes)
+    tunables.require(f"16 * {{ACROSS}} * ({lines}) + {{THREADS}} * {sum(sizes)} <= {room}")
     tunables.require(f"{{UNROLL}} * {{VECTOR}} * {read} <= {4 * _MOST_UNDER_WAY}")
 
 
