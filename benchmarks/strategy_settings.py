@@ -31,9 +31,12 @@ _WINDOWLESS = (
 TURNED = (
     ("pointwise_transposed", ""),
     ("pointwise_tiles", ""),
-    ("pointwise_transposed", "ALONG=128"),
+    ("pointwise_transposed", "ALONG=64"),
+    ("pointwise_transposed", "ALONG=256 UNROLL=8"),
     ("pointwise_transposed", "THREADS=128"),
-    ("pointwise_transposed", "UNROLL=8"),
+    ("pointwise_transposed", "THREADS=512"),
+    ("pointwise_transposed", "VECTOR=2 UNROLL=8"),
+    ("pointwise_transposed", "STORES=0"),
 )
 
 

@@ -105,7 +105,7 @@ def runs(nest: Nest, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _run(nest: Nest, axis: int, guides: list[Place], taken: set[int]) -> tuple[int, ...]:
     run, size = [axis], nest.walked[axis]
-    while size < _SHORT:
+    while size <= _SHORT:
         found = [
             at
             for at in range(len(nest.walked))
@@ -175,7 +175,7 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     tunables.add("THREADS", first(min(_THREADS, turns), [256, 128, 64, 512]))
     tunables.add("ACROSS", _sides(high, tall)).add("ALONG", _sides(along, wide))
     tunables.add("VECTOR", (width, max(1, width // 2)))
-    read = max(1, code.streamed_bytes)
+    read = max(1, code.read_bytes)
     best = min(_UNDER_WAY // (width * widest), _MOST_UNDER_WAY // (width * read))
     best = min(best, 1 << (-(-turns // _THREADS) - 1).bit_length())
     tunables.add("UNROLL", first(max(1, best), powers(max(1, best // 2), max(2, 2 * best))))
@@ -202,4 +202,4 @@ def part(size: int, most: int, step: int) -> int:
 
 def _sides(best: int, size: int) -> list[int]:
     """A side, and its half and double where there is more of the axis."""
-    return [best] if best >= size else [best, *(n for n in (best // 2, 2 * best) if n % 8 == 0)]
+    return [best] if best >= size else [best, *(n for n in (best // 2, 2 * best) if n % 16 == 0)]

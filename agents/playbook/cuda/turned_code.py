@@ -113,9 +113,9 @@ class TurnedCode(StripCode):
         return min(MOVED_BYTES // self.widest, narrowest)
 
     @cached_property
-    def streamed_bytes(self) -> int:
-        """Bytes of an element of everything that is asked for ahead of its use."""
-        return sum(self.itemsize(stmt) for stmt in self._streams)
+    def read_bytes(self) -> int:
+        """Bytes that an output reads of everything that moves much."""
+        return sum(self.itemsize(stmt) for stmt in self._heavy)
 
     @property
     def widest(self) -> int:
