@@ -147,7 +147,7 @@ class Partly:
 
     def _met(self, members: int) -> float:
         """The part of the time in which memory is kept busy, although groups wait and meet."""
-        (share, _), rows = self.share(members), self.rows(members)
+        (share, _), rows = self.share(members), min(self.rows(members), self.case.nest.rows)
         # The first rows only read, while the last only write.
         waits = 1 + rows / self.case.nest.rows
         return 1 / (1 + _MEETING_BYTES / share) / (1 + _FEW / rows) / waits
