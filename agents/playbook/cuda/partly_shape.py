@@ -33,14 +33,15 @@ _PLACED = 8
 _FEWEST, _SMALLEST_SHARE_BYTES = 4, 32 * KIB
 _GROUPS_TRIED = 5
 # What is left of the time where whole batches make a row, so that nothing asks for its end: of 8
-# to 13 blocks for a softmax, the two such sizes were the fastest, by 1 and 8 %.
+# to 13 blocks for a softmax and 6 to 10 for an instance norm such sizes were the fastest. Where few
+# rows are under way they were not (group norm: 4.40 ms with 64 blocks, 4.05 with 52).
 _WHOLE_BATCHES = 0.96
 # By what power of two the sizes that are tried differ.
 _UNLIKE = 0.2
 # What a meeting takes while it hides behind nothing, as bytes of a share that could have moved, and
 # what each round loses where few rows are under way. Fitted to rows of 0.5, 1, 1.5 and 8 MiB shared
 # by 4 to 88 blocks (one H200, round `groups` of benchmarks/gpu_strategies.py).
-_MEETING_BYTES, _FEW = 20 * KIB, 0.5
+_MEETING_BYTES, _FEW = 20 * KIB, 1.25
 # Of a group's share, the part that may be read again: what is more would come from memory; and of
 # the cache, what all shares together may leave to it.
 _MOST_AGAIN, _MOST_OF_CACHE = 0.6, 0.5
@@ -54,7 +55,7 @@ _EFFICIENCY, _NARROW = 0.865, 0.71
 # Where all of a row is held, no block of a cluster reduces while its copies come (rows of 256 KiB).
 _HELD_WHOLE = 0.95
 # Of that, what groups reach apart from their meetings, in the same round: 0.86 to 0.91 in all.
-_GROUPED = 1.24
+_GROUPED = 1.31
 # What the L2 answers crosses the chip too: its price beside a read of memory; and the cache's speed
 # over memory's, for what rows share. Both were fitted to rings (ring_shape.py).
 _CACHE_PRICE, _CACHE_SPEED = 0.57, 1.4
@@ -139,7 +140,8 @@ class Partly:
         share, again = self.share(members)
         cost = (2 + _CACHE_PRICE * again / share) / self.filled(members) / self._met(members)
         batch = THREADS * members * self.widths[0] * self.unrolls[0]
-        return cost if self.case.nest.columns % batch else cost * _WHOLE_BATCHES
+        whole = self.case.nest.columns % batch == 0 and self.rows(members) > _FEW_ROWS
+        return cost * _WHOLE_BATCHES if whole else cost
 
     def rows(self, members: int) -> int:
         """How many rows are under way at once."""

@@ -108,8 +108,10 @@ def test_rows_that_registers_hold_prefer_them(toolbox: SimpleNamespace):
     assert names(norm(toolbox, 1 << 16, 4096))[0] == "block_rows_registers"
 
 
-def test_long_rows_prefer_clusters_that_keep_nearly_all_of_them(toolbox: SimpleNamespace):
-    assert names(norm(toolbox, 2048, 1 << 17))[0] == "cluster_rows_partly"
+def test_long_rows_prefer_what_keeps_nearly_all_of_them(toolbox: SimpleNamespace):
+    # 0.57 and 0.58 ms on an H200, where a ring took 0.72.
+    found = names(norm(toolbox, 2048, 1 << 17))
+    assert found[:2] == ["grid_rows_partly", "cluster_rows_partly"]
 
 
 def test_rows_that_chip_and_cache_hold_together_prefer_what_keeps_a_part(
