@@ -11,6 +11,8 @@ machine's processors: above 1 the seconds are those of a shared machine.
     python benchmarks/worker_faults.py --faults 50 --out benchmarks/results/cpu/worker_faults.json
     python benchmarks/worker_faults.py --target cuda --faults 50 --out worker_faults.json
 
+The result is written after every fault, so a run that is stopped keeps what it saw.
+
 Not covered: faults of the driver that need the device to be reset.
 """
 
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -181,9 +183,12 @@ def _latest(beginning: str, names: Iterable[str]) -> list[str]:
     return [f"{beginning}{number}" for number in sorted(numbers)[-2:]]
 
 
-async def everything(target: str, count: int, scratch: Path) -> Result:
-    """So many faults in a row on one judge."""
+async def everything(
+    target: str, count: int, scratch: Path, keep: Callable[[Result], object]
+) -> Result:
+    """So many faults in a row on one judge; `keep` is told what is known after each."""
     executor = LocalExecutor.create(target, scratch / "work", rules=RULES)
+    tried: list[Tried] = []
     try:
         path = scratch / "rows.py"
         path.write_text(ROWS, encoding="utf-8")
@@ -192,17 +197,23 @@ async def everything(target: str, count: int, scratch: Path) -> Result:
         ground = Ground(executor, task, target, scratch)
         await ground.settle()
         print(f"an honest kernel takes {ground.usual_s:.2f} s; {executor.isolation}", flush=True)
-        wanted = itertools.islice(itertools.cycle(faults(target)), count)
-        tried = [await ground.tried(fault) for fault in wanted]
+        for fault in itertools.islice(itertools.cycle(faults(target)), count):
+            tried.append(await ground.tried(fault))
+            keep(result(ground, tried))
     finally:
         await executor.aclose()
     assert not survivors(scratch), "a closed judge leaves nothing behind"
+    return result(ground, tried)
+
+
+def result(ground: Ground, tried: list[Tried]) -> Result:
+    """What is known by now."""
     costs = [item.cost_s for item in tried]
     return Result(
         when=datetime.now().astimezone().isoformat(timespec="seconds"),
         machine=platform.processor() or platform.machine(),
-        target=target,
-        isolation=executor.isolation,
+        target=ground.target,
+        isolation=ground.executor.isolation,
         usual_s=ground.usual_s,
         faults=len(tried),
         sound=sum(item.sound for item in tried),
@@ -219,16 +230,20 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=50)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+
+    def keep(known: Result) -> None:
+        if arguments.out:
+            arguments.out.write_text(known.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory(prefix="kernelwright-worker-faults-") as scratch:
-        result = asyncio.run(everything(arguments.target, arguments.faults, Path(scratch)))
-    print(dict(Counter(item.verdict for item in result.tried)))
+        asked = everything(arguments.target, arguments.faults, Path(scratch), keep)
+        found = asyncio.run(asked)
+    print(dict(Counter(item.verdict for item in found.tried)))
     print(
-        f"{result.sound} of {result.faults} sound; a fault costs {result.median_s:.1f} s, "
-        f"{result.worst_s:.1f} s at worst"
+        f"{found.sound} of {found.faults} sound; a fault costs {found.median_s:.1f} s, "
+        f"{found.worst_s:.1f} s at worst"
     )
-    if arguments.out:
-        arguments.out.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    sys.exit(result.sound != result.faults)
+    sys.exit(found.sound != found.faults)
 
 
 if __name__ == "__main__":
