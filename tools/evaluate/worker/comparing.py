@@ -44,6 +44,7 @@ class Comparing:
         for name in self._hardest_first():
             if (baseline := self._baseline(name, as_graph=replayed is not None)) is None:
                 continue
+            remarks = self._remarks(name)
             self._steps.candidate_runs(f"the candidate is timed beside {name}", often=True)
             self._steps.begin(f"against {name}")
             comparison = harness.compare(
@@ -51,7 +52,7 @@ class Comparing:
                 baseline,
                 replayed or call,
                 seconds=self._steps.seconds,
-                notes=notes,
+                notes=(*notes, *remarks),
                 queued=replayed is not None,
                 noise=self._request.baselines.noise if self._request.baselines else 0.0,
                 beyond=min((item.ci95_high for item in found), default=inf),
@@ -62,6 +63,15 @@ class Comparing:
             in_graphs = min(item.candidate_ms for item in found)
             self.launch_ms = max(0.0, screen.median_ms - in_graphs)
         return tuple(found)
+
+    def _remarks(self, name: str) -> tuple[str, ...]:
+        """What is to be known of a baseline's answers, where a finalist is compared with it."""
+        if self._request.effort != "certify":
+            return ()
+        self._steps.say(f"{name}'s answers are looked at", self._rules.reference_s, baseline=name)
+        self._steps.begin(f"exactness {name}")
+        found = self._station.remark(name)
+        return (found,) if found else ()
 
     def _hardest_first(self) -> list[str]:
         """Those whose times are known, the fastest first, then those that nobody has timed yet.

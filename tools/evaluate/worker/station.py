@@ -3,12 +3,14 @@
 from functools import cached_property
 
 from profiles.load import Hardware
-from tools.evaluate.clock.baselines import BaselineCalls
+from tools.evaluate.clock.baselines import MODES, BaselineCalls
 from tools.evaluate.clock.harness import Harness
 from tools.evaluate.judge.audit.findings import Findings, find, forward_s
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.dispatch import dispatched
+from tools.evaluate.judge.exactness import times_eager
 from tools.evaluate.judge.truth import UnverifiableError
+from tools.evaluate.judge.turned import may_be_coarser
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.worker.ground import no_new_processes
@@ -25,6 +27,28 @@ class Station:
     def __init__(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> None:
         self.task = task
         self.bench = Bench(task, hardware, rules, seed, no_new_processes)
+        self._remarks: dict[str, str] = {}
+
+    def remark(self, baseline: str) -> str:
+        """What a reader of ratios over a baseline should know of its answers; "" if nothing.
+
+        Raises:
+            BaselineFailedError: it cannot be made.
+        """
+        if baseline not in self._remarks:
+            asked = baseline in MODES and may_be_coarser(self.task, self.bench.device)
+            self._remarks[baseline] = self._far_off(baseline) if asked else ""
+        return self._remarks[baseline]
+
+    def _far_off(self, baseline: str) -> str:
+        seed = fresh_seed(self.bench.seed, "exactness")
+        times = times_eager(self.bench, self.baselines.get(baseline), seed)
+        bound = self.bench.rules.error_bound
+        if times is None or times <= bound:
+            return ""
+        return (
+            f"its answers are {times:.3g} times as far from the truth as eager's (bound: {bound:g})"
+        )
 
     @cached_property
     def harness(self) -> Harness:
