@@ -1,0 +1,70 @@
+"""A process that earlier tasks spoiled is replaced, and its replacement is asked once more."""
+
+from pathlib import Path
+
+import pytest
+
+from profiles.load import Hardware, hardware_profile
+from tools.evaluate.local.baselines import KnownBaselines
+from tools.evaluate.local.builder import Builder
+from tools.evaluate.local.reading import Reading
+from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.messages import Audited, AuditRequest, BaselineMeasured, Reply, Request
+from tools.evaluate.process.ended import Ended
+from tools.evaluate.rules import Rules
+from tools.nouns import Baseline, Refusal, Task
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_asked_once_more(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    asked: list[str] = []
+
+    async def known() -> Hardware:
+        return shop._known
+
+    async def full(task: Task, request: Request, limit_s: float, readable: object) -> Reply:
+        asked.append(request.kind)
+        if isinstance(request, AuditRequest):
+            refusal = Refusal(sentence="out of memory") if len(asked) == 1 else None
+            return Reply(answer=Audited(refusal=refusal), retire="full" if refusal else "")
+        failure = Baseline(name="eager", failure="out of memory")
+        return Reply(answer=BaselineMeasured(baseline=failure), retire="full")
+
+    monkeypatch.setattr(shop, "hardware", known)
+    monkeypatch.setattr(shop, "ask", full)
+    assert isinstance(await Reading(shop, Builder(shop)).audit(rows), Task)
+    refused = await KnownBaselines(shop, Builder(shop)).measured(rows, eager_only=True)
+    assert isinstance(refused, Refusal)
+    assert "out of memory" in refused.sentence
+    assert asked == ["audit", "audit", "baseline", "baseline"]
+
+
+async def test_a_process_that_falls_over_while_a_task_is_audited_is_replaced_and_asked_once_more(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    fallen = Ended(how="exited", status=-11, stage=None)
+    answers: list[Reply | Ended] = [fallen, Reply(answer=Audited(refusal=None)), fallen, fallen]
+
+    async def known() -> Hardware:
+        return shop._known
+
+    async def ask(*_: object) -> Reply | Ended:
+        return answers.pop(0)
+
+    monkeypatch.setattr(shop, "hardware", known)
+    monkeypatch.setattr(shop, "ask", ask)
+    reading = Reading(shop, Builder(shop))
+    assert isinstance(await reading.audit(rows), Task)
+    refused = await reading.audit(rows)
+    assert isinstance(refused, Refusal)
+    assert "segmentation fault" in refused.sentence
+    assert not answers
