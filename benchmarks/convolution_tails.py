@@ -13,7 +13,6 @@ files in this process: use it on files that are trusted.
 
 import argparse
 import asyncio
-import copy
 import gc
 import json
 import sys
@@ -35,11 +34,12 @@ from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.candidates import new_candidate  # noqa: E402
 from tools.candidates.run import PlanRunner  # noqa: E402
 from tools.compile import CompileFailure, compile_candidate  # noqa: E402
+from tools.evaluate.judge.truth import Argument  # noqa: E402
+from tools.evaluate.judge.turned import with_channels_last  # noqa: E402
 from tools.nouns import Candidate, Language, Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import Reference, draw, trace  # noqa: E402
 
 LONGEST_NAME, MOST_KERNELS, CALLS = 110, 9, 4
-LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
@@ -76,23 +76,17 @@ def ours(task: Task, hardware: Hardware) -> dict[str, Candidate]:
     return made
 
 
-def turned(value: object) -> object:
-    """An image or a volume with channels last; anything else as it is."""
-    layout = LAYOUTS.get(value.dim()) if isinstance(value, torch.Tensor) else None
-    return value if layout is None else value.contiguous(memory_format=layout)
-
-
-def errors(reference: Reference, args: Sequence[object], compiled: torch.Tensor) -> dict:
+def errors(
+    reference: Reference, task: Task, args: Sequence[Argument], compiled: torch.Tensor
+) -> dict[str, tuple[float, float]]:
     """Relative errors against float64, in the norm and at the worst element."""
     doubled = [a.double() if isinstance(a, torch.Tensor) else a for a in args]
     right = reference.double().forward(doubled)[0]
-    other = copy.deepcopy(reference.module)
-    for tensor in (*other.parameters(), *other.buffers()):
-        tensor.data = turned(tensor.data)
+    other, _ = with_channels_last(reference, task, args)
     answers = {
         "eager": reference.forward(args)[0],
         "compile": compiled,
-        "channels_last": other(*map(turned, args)),
+        "channels_last": other[0],
     }
     size = right.abs()
 
@@ -116,7 +110,7 @@ def measure(path: Path, hardware: Hardware, say: Callable[..., None]) -> None:
         compiled = torch.compile(reference.module)
         out = compiled(*args)
         say(who="compile", stride=str(out.stride()), k=kernels(lambda: compiled(*args)))
-        say(who="errors", **errors(reference, args, out))
+        say(who="errors", **errors(reference, task, args, out))
         del out
     torch._dynamo.reset()
     torch.cuda.empty_cache()

@@ -1,6 +1,6 @@
 """Prints the results of `kernelwright bench` as a table in Markdown, a row a file.
 
-    python benchmarks/suite_table.py results.jsonl [more.jsonl] [--files 1-53,88-100]
+    python benchmarks/suite_table.py results.jsonl [more.jsonl] [--match 1-53 --match 88-100]
 
 Of several result files a later one's row counts. Times are those of the pairs in which ratios were
 taken, in turns in one process; "ours" is the time beside the baseline that was hardest to beat.
@@ -9,13 +9,13 @@ rest of what sums up are `kernelwright bench summary`'s.
 """
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from graphs.suite.files import fits, natural  # noqa: E402
 from graphs.suite.outcome import COMPILE, EAGER, Outcome  # noqa: E402
 from graphs.suite.results import read  # noqa: E402
 
@@ -30,30 +30,13 @@ def main() -> None:
     """Print the table."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("results", nargs="+", type=Path)
-    words.add_argument("--files", default="", help="numbers that names begin with: 1-53,88-100")
+    words.add_argument("--match", action="append", default=[], help="as of `kernelwright bench`")
     asked = words.parse_args()
     known = {one.file: one for path in asked.results for one in read(path)}
-    wanted = numbers(asked.files)
-    rows = sorted(known.values(), key=lambda one: (number(one.file), one.file))
     print(HEAD)
-    for one in rows:
-        if not wanted or number(one.file) in wanted:
-            print(row(one))
-
-
-def numbers(words: str) -> set[int]:
-    """The numbers of ranges; none for ""."""
-    found: set[int] = set()
-    for part in filter(None, words.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def number(file: str) -> int:
-    """What a file's name begins with; 0 where that is no number."""
-    begins = re.match(r"\d+", file)
-    return int(begins[0]) if begins else 0
+    for path in sorted(map(Path, known), key=natural):
+        if not asked.match or any(fits(path.stem, words) for words in asked.match):
+            print(row(known[path.name]))
 
 
 def row(one: Outcome) -> str:

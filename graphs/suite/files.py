@@ -17,11 +17,12 @@ def task_files(folder: Path, match: Sequence[str] = ()) -> tuple[Path, ...]:
             of numbers as `20-29`, a pattern with `*`, or a part of the name.
     """
     found = [path for path in folder.glob("*.py") if not path.name.startswith(("_", "."))]
-    kept = [path for path in found if not match or any(_fits(path.stem, one) for one in match)]
-    return tuple(sorted(kept, key=_natural))
+    kept = [path for path in found if not match or any(fits(path.stem, one) for one in match)]
+    return tuple(sorted(kept, key=natural))
 
 
-def _fits(stem: str, wanted: str) -> bool:
+def fits(stem: str, wanted: str) -> bool:
+    """Whether a file's name is among what is wanted; see `task_files`."""
     number = re.match(r"\d+", stem)
     if wanted.isdecimal():
         return number is not None and int(number[0]) == int(wanted)
@@ -33,7 +34,7 @@ def _fits(stem: str, wanted: str) -> bool:
     return wanted.lower() in stem.lower()
 
 
-def _natural(path: Path) -> tuple[tuple[int, int, str], ...]:
-    """Digits compare as numbers."""
+def natural(path: Path) -> tuple[tuple[int, int, str], ...]:
+    """A key to sort by, in which digits compare as numbers."""
     parts = _NUMBERS.split(path.name)
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)

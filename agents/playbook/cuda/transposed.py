@@ -49,7 +49,7 @@ def strategies(case: Case) -> list[Strategy]:
             memory="tiles turned in shared memory",
             compute="fused chain",
             parallel="tile per block",
-            # As fast as a copy on an H200 (docs/benchmarks.md), where a tile's side fills a sector.
+            # What a copy takes, where a tile's side fills a sector; not timed alone as it is now.
             efficiency=round(0.97 * used, 3),
         )
     ]

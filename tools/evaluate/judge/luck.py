@@ -3,7 +3,8 @@
 PyTorch's error on one draw is a yardstick that luck can shorten to nothing: the mean of equal
 numbers may come out exact in one order of adding and not in another. Then it counts as well how
 far the truth moves when every step to it is rounded, and for a few elements every input.
-Computed only for a candidate that would be rejected without it.
+What PyTorch's own result with channels last is off by counts too, where the library may be coarser
+there (see `turned`). All of it is computed only for a candidate that would be rejected without.
 """
 
 from collections.abc import Sequence
@@ -67,7 +68,7 @@ class Luck:
             which: the number of an output or the name of a buffer.
         """
         other = None if self._turned is None else _part(self._turned, which)
-        if other is None:
+        if other is None or found.misplaced:
             return found
         far = _apart(other, truth, found.scale, self._bench.chunk_elements)
         norm, worst = max(found.own_norm, far[0]), max(found.own_worst, far[1])

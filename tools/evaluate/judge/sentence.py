@@ -106,16 +106,22 @@ class Sentence:
     ) -> None:
         found = distance(got, own, truth, self._bench.chunk_elements, self._bench.rounding)
         bound = self._bound(luck.draw, number, found)
-        if found.ratio > bound and not found.misplaced:
+        if found.ratio > bound:
             turned = luck.turned(found, truth, number)
-            if turned.ratio <= (nearer := self._bound(luck.draw, number, turned)):
-                found, bound, self.coarser = turned, nearer, True
+            found = self._as_turned(found, turned, self._bound(luck.draw, number, turned))
+            bound = self._bound(luck.draw, number, found)
         if found.ratio > bound and _may_be_luck(found):
             found = luck.taken_out(found, truth, number)
             bound = self._bound(luck.draw, number, found)
         if found.ratio > self._allowed(bound):
             self._reject(where, got, own, truth, found, bound)
         self.errors.append(_error(number, luck.draw, found))
+
+    def _as_turned(self, found: Distance, turned: Distance, bound: float) -> Distance:
+        """The distance beside PyTorch's other layout, where that excuses it, which is kept."""
+        excused = turned.ratio <= bound
+        self.coarser = self.coarser or excused
+        return turned if excused else found
 
     def _bound(self, draw: Draw, number: int, found: Distance) -> float:
         """The usual bound, or a nearer one where an answer without work comes close to that.
@@ -163,10 +169,8 @@ class Sentence:
             return
         found = distance(got, own, right, self._bench.chunk_elements, self._bench.rounding)
         bound = self._bench.rules.error_bound
-        if found.ratio > bound and not found.misplaced:
-            turned = luck.turned(found, right, name)
-            if turned.ratio <= bound:
-                found, self.coarser = turned, True
+        if found.ratio > bound:
+            found = self._as_turned(found, luck.turned(found, right, name), bound)
         if found.ratio > bound and _may_be_luck(found):
             found = luck.taken_out(found, right, name)
         if found.ratio > bound:

@@ -6,7 +6,7 @@ computed in fp32 as written, and in TF32 with channels last, which is also what 
 of it: 1,200 times the error, to four digits the same for both. So such a task has two answers that
 are PyTorch's own, and a candidate no further from the truth than the coarser one does what its
 settings allow; it is labelled `tf32`. Whoever wants fp32 switches `torch.backends.cudnn.allow_tf32`
-off in the file, which also holds for torch.compile.
+off in the file, a setting that torch.compile's library calls go by as well.
 """
 
 import copy
