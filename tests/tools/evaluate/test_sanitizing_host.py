@@ -128,6 +128,14 @@ def test_an_index_beyond_an_array_of_the_kernels_own_is_out_of_bounds() -> None:
     assert found.words == "index 4 out of bounds for type 'float [4]' (line 7)"
 
 
+def test_a_line_that_two_threads_reach_at_once_is_said_without_its_column() -> None:
+    candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
+    said = "kernel.cpp:7: runtime error: signed integer overflow: 24 + 2147483647\n"
+    found = reading(said, candidate)
+    assert found.verdict is Verdict.UNDEFINED_BEHAVIOUR
+    assert found.words == "signed integer overflow: 24 + 2147483647 (line 7)"
+
+
 def test_a_program_that_breaks_elsewhere_accuses_nobody() -> None:
     candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
     elsewhere = "==1==ERROR: AddressSanitizer: SEGV on unknown address\n    #0 0x1 in start x.c:3\n"

@@ -28,7 +28,8 @@ _OPTIONS = {
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer: ([\w-]+)")
 _ACCESS = re.compile(r"^((?:READ|WRITE) of size \d+)", re.MULTILINE)
 _FRAME = re.compile(r"^\s+#\d+ \S+ in (\w+)[^\n]*?kernel\.cpp:(\d+)", re.MULTILINE)
-_UNDEFINED = re.compile(r"kernel\.cpp:(\d+):\d+: runtime error: ([^\n]+)")
+# The column is missing where two threads reach the same line at once.
+_UNDEFINED = re.compile(r"kernel\.cpp:(\d+):(?:\d+:)? runtime error: ([^\n]+)")
 _BEYOND = re.compile(r"out of bounds|insufficient space")
 
 Record = Callable[[RecordRequest, Path], Awaitable[str]]
