@@ -157,7 +157,11 @@ class Body:
             number=one.number,
             decode=tuple(printer.walk_decode(places)),
             loads=tuple(self._loads(one, vector)),
-            lines=(*self.element_lines(one, element), *self.scattered_stores(one)),
+            lines=(
+                *printer.lane_decode(places),
+                *self.element_lines(one, element),
+                *self.scattered_stores(one),
+            ),
             computed_keeps=tuple(self._computed_keeps(one)),
             arguments=tuple(self._argument(m) for m in members),
             stores=tuple(self._store(at) for at in wide),

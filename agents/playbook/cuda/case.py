@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from agents.playbook.cuda.crossing import crossing_of
 from agents.playbook.cuda.nest import Nest, nest_of
 from agents.playbook.cuda.peeling import peeled_of
 from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
@@ -61,6 +62,11 @@ class Case:
     def along_rows(self) -> Vectors:
         """Vectors along the last walked axis."""
         return vectors_of(self.nest, "walked")
+
+    @cached_property
+    def in_space(self) -> Vectors:
+        """Vectors along the last walked axis, or across its ends where those are wider."""
+        return crossing_of(self.nest, self.along_rows) or self.along_rows
 
     @cached_property
     def peeled_rows(self) -> Vectors | None:

@@ -91,6 +91,16 @@ class Nest:
                 yield self.places[stmt.name]
         yield from (p for at, p in enumerate(self.targets) if self.is_element_store(at))
 
+    def linear(self, place: Place) -> int | None:
+        """The step of the linear position, where a place walks its axes as one; else None."""
+        steps, sizes = place.inner, self.walked
+        if not any(steps):
+            return 0
+        for axis in range(len(steps) - 1):
+            if steps[axis] != steps[axis + 1] * sizes[axis + 1]:
+                return None
+        return steps[-1]
+
     def span(self, place: Place) -> int:
         """How many different elements a place visits; an upper bound when it gathers."""
         axes = [*zip(self.kept, place.outer, strict=True)]

@@ -1,11 +1,13 @@
 """Strategies for loops that reduce nothing: every element on its own."""
 
+from agents.playbook.cuda.access import access_bytes
 from agents.playbook.cuda.body import Body
-from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.case import Case, first
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.strips import one_by_one
 from agents.playbook.cuda.transposed import across_of
+from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Emitted, Strategy
 
 TILES = "pointwise_tiles"
@@ -59,15 +61,17 @@ def strategies(case: Case) -> list[Strategy]:
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
     """Print a pointwise loop."""
-    nest, vectors = case.nest, case.along_rows
+    nest, vectors = case.nest, case.in_space
     printer = Printer(nest, vectors)
     body = Body(printer, case.schedule, prefix)
     persistent = name == PERSISTENT
     tunables = Tunables(prefix)
     tunables.add("THREADS", (256, 128, 512, 1024)).add("VECTOR", vectors.widths)
     # One vector a thread and many small blocks: 3.02 ms for a ReLU of 6.4 GB on an H200, where four
-    # a thread took 3.17 to 3.30 (round "streams", benchmarks/results/h200/strategies.jsonl).
-    tunables.add("UNROLL", (1, 2, 4, 8) if not persistent else (4, 2, 8))
+    # a thread took 3.17 to 3.30 (round "streams", benchmarks/results/h200/strategies.jsonl). Of
+    # narrower accesses as many as bring the same bytes.
+    alike = MOVED_BYTES // access_bytes(case, vectors)
+    tunables.add("UNROLL", (4, 2, 8) if persistent else first(min(8, alike), [1, 2, 4, 8]))
     if persistent:
         tunables.add("BLOCKS", (4, 8, 2, 16))
     tunables.add("LOADS", (0, 1)).add("STORES", (1, 0))

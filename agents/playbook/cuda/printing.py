@@ -92,9 +92,18 @@ class Printer:
 
     def walk_decode(self, places: Sequence[Place]) -> list[str]:
         """Lines that turn `j` into positions along walked axes, if one of `places` needs them."""
-        if all(_linear(place.inner, self.nest.walked) is not None for place in places):
+        if self.vectors.crossing or self._all_linear(places):
             return []
         return _decode("i", "j", self.nest.walked, self.index)
+
+    def lane_decode(self, places: Sequence[Place]) -> list[str]:
+        """The same for neighbour `k` alone, where a vector's elements may lie in several rows."""
+        if not self.vectors.crossing or self._all_linear(places):
+            return []
+        return _decode("i", "(j + k)", self.nest.walked, self.index)
+
+    def _all_linear(self, places: Sequence[Place]) -> bool:
+        return all(self.nest.linear(place) is not None for place in places)
 
     def base(self, place: Place) -> str:
         """The offset of a row's start."""
@@ -109,14 +118,16 @@ class Printer:
         sizes, steps = self.nest.walked, place.inner
         wide = sum((n - 1) * abs(s) for n, s in zip(sizes, steps, strict=True)) >= INT_LIMIT
         cast = "(long long)" if wide else ""
-        linear = _linear(steps, sizes)
+        linear = self.nest.linear(place)
         if linear is not None:
             return "0" if linear == 0 else _times(f"{cast}j", linear)
         terms = [_times(f"{cast}i{a}", step) for a, step in enumerate(steps) if step]
         return " + ".join(terms)
 
     def neighbour(self, place: Place) -> int:
-        """The step from one of a thread's neighbours to the next."""
+        """The step from one of a thread's neighbours to the next; 0 where each is decoded."""
+        if self.vectors.crossing and self.nest.linear(place) is None:
+            return 0
         steps = place.outer if self.columns else place.inner
         return steps[-1] if steps else 0
 
@@ -184,7 +195,7 @@ class Printer:
 
     def rises(self, name: str) -> bool:
         """Whether a computed position grows with the position along a row."""
-        step = _linear(self.nest.places[name].inner, self.nest.walked)
+        step = self.nest.linear(self.nest.places[name])
         return step is not None and step > 0
 
     def _load_one(self, stmt: Stmt, place: Place) -> str:
@@ -261,16 +272,6 @@ def _types(nest: Nest) -> dict[str, DType]:
         for name in (stmt.name, f"{stmt.name}_m2", f"{stmt.name}_sum"):
             types[name] = stmt.dtype
     return types
-
-
-def _linear(steps: Sequence[int], sizes: Sequence[int]) -> int | None:
-    """The step of the linear position, where an access walks its axes as one; else None."""
-    if not steps or not any(steps):
-        return 0
-    for axis in range(len(steps) - 1):
-        if steps[axis] != steps[axis + 1] * sizes[axis + 1]:
-            return None
-    return steps[-1]
 
 
 def _times(text: str, step: int) -> str:

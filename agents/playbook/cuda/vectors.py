@@ -17,13 +17,15 @@ class Vectors:
     `axis` is "walked" (the last walked axis) or "kept" (the last kept one). `widths` are the
     numbers of elements a thread may take at once, the best guess first. `loads` names
     the load statements and `stores` the store indices that become vectors at every width; the
-    others access element by element.
+    others access element by element. Where they are `crossing`, they follow the linear position
+    and end in another row than they begin in.
     """
 
     axis: Literal["walked", "kept"]
     widths: tuple[int, ...]
     loads: frozenset[str]
     stores: frozenset[int]
+    crossing: bool = False
 
 
 def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
@@ -50,10 +52,8 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
             width = max(1, min(width, _fitting(nest, place, axis, width)))
             narrow = min(narrow, place.dtype.itemsize_bytes)
             wide = max(wide, place.dtype.itemsize_bytes)
-    most = min(width, MOVED_BYTES // min(narrow, wide), 8)
-    best = min(most, MOVED_BYTES // wide)
-    ladder = [2**power for power in range(most.bit_length() - 1, -1, -1)]
-    widths = [best, *(n for n in ladder if n != best)]
+    widths = ladder(width, min(narrow, wide), wide)
+    most = max(widths)
     loads = {
         stmt.name
         for stmt in nest.loop.body
@@ -67,7 +67,21 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
         for at, place in enumerate(nest.targets)
         if nest.is_element_store(at) and _fitting(nest, place, axis, most) == most
     }
-    return Vectors(axis, tuple(widths), frozenset(loads), frozenset(stores))
+    return Vectors(axis, widths, frozenset(loads), frozenset(stores))
+
+
+def ladder(width: int, narrow: int, wide: int) -> tuple[int, ...]:
+    """Numbers of elements a thread may take at once, the best guess first.
+
+    Args:
+        width: The most that every access fits, a power of two.
+        narrow: Bytes of the smallest element that is moved in vectors.
+        wide: Bytes of the largest.
+    """
+    most = min(width, MOVED_BYTES // narrow, 8)
+    best = min(most, MOVED_BYTES // wide)
+    powers = [2**power for power in range(most.bit_length() - 1, -1, -1)]
+    return best, *(n for n in powers if n != best)
 
 
 def _conditional(nest: Nest) -> list[Place]:

@@ -1,0 +1,117 @@
+"""Vectors that begin in one row and end in the next: right at every element, and really wide.
+
+The emulator aborts at a vector access that is not aligned; what lies around outputs is poison.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.playbook.cuda import CudaEmitter
+from agents.playbook.cuda.case import Case
+from agents.playbook.cuda.pointwise import NAMES
+from profiles.load import hardware_profile
+from tools.candidates import new_candidate
+from tools.compile import Built, compile_candidate
+from tools.nouns import Language
+from tools.profile.code import cubin_evidence
+
+H200 = hardware_profile("H200")
+
+
+def biased(build: Any, samples: int, channels: int, plane: int, dtype: str = "float32") -> Any:
+    """What stands behind a library's convolution whose planes are of odd size."""
+    b = build({"n": samples, "c": channels, "p": plane})
+    steps = {"n": channels * plane, "c": plane, "p": 1}
+    x = b.load("x", dtype, **steps)
+    b.store("y", b.op("tanh", b.op("sub", x, b.load("bias", c=1))), dtype, **steps)
+    return b
+
+
+def mixed(build: Any) -> Any:
+    """Two widths of elements, a plane that all samples share, a value found by an index."""
+    b = build({"n": 6, "c": 5, "p": 7})
+    steps = {"n": 35, "c": 7, "p": 1}
+    x = b.load("x", "float16", **steps)
+    token = b.load("token", "int64", n=1)
+    b.highs |= {token: 9, "token": 9}
+    scaled = b.op("fma", x, b.load("plane", c=7, p=1), b.load("table", **{token: 5, "c": 1}))
+    b.store("y", scaled, **steps)
+    b.store("small", b.op("relu", scaled), "bfloat16", **steps)
+    return b
+
+
+def within(build: Any) -> Any:
+    """A value that is read only where a position allows, and a position that is computed with."""
+    b = build({"n": 4, "c": 8, "p": 9})
+    steps = {"n": 72, "c": 9, "p": 1}
+    inside = b.op("lt", b.index("p"), b.const(5, "int64"), dtype="bool")
+    edge = b.load("edge", when=inside, n=5, p=1)
+    b.store("y", b.op("add", b.load("x", **steps), edge), **steps)
+    return b
+
+
+@pytest.fixture(scope="module")
+def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
+    """All settings start with the widest vectors."""
+    made = {
+        "fours": biased(toolbox.Build, 4, 5, 333),
+        "twos": biased(toolbox.Build, 2, 3, 77),
+        "eights": biased(toolbox.Build, 8, 3, 35, "float16"),
+        "mixed": mixed(toolbox.Build),
+        "within": within(toolbox.Build),
+    }
+    variants: list[Any] = toolbox.make_variants(
+        made, H200, settings=2, most_threads=64, names=NAMES
+    )
+    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("crossing")))
+    return variants
+
+
+def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: list[Any]):
+    wide = {v.label.split("-")[0] for v in variants if "VECTOR1-" not in v.label}
+    assert wide == {"fours", "twos", "eights", "mixed", "within"}
+    for variant in variants:
+        try:
+            toolbox.check(*variant.run(), variant.loop)
+        except AssertionError as error:
+            raise AssertionError(f"{variant.label}: {error}") from error
+
+
+def widths(b: Any) -> tuple[int, ...]:
+    space = Case(b.loop("loop"), H200).in_space
+    return space.widths if space.crossing else ()
+
+
+def test_only_where_rows_would_be_narrower_and_all_that_moves_much_has_no_gaps(
+    toolbox: SimpleNamespace,
+):
+    build = toolbox.Build
+    assert widths(biased(build, 4, 5, 333)) == (4, 2, 1)
+    assert widths(biased(build, 8, 3, 35, "float16")) == (8, 4, 2, 1)
+    assert widths(biased(build, 2, 3, 77)) == (2, 1)
+    assert widths(mixed(build))[0] > 1
+    # Rows of whole vectors need it not, and an odd number of elements has no vectors at all.
+    assert widths(biased(build, 4, 5, 336)) == ()
+    assert widths(biased(build, 3, 5, 333)) == ()
+    gaps = build({"n": 8, "p": 333})
+    gaps.store("y", gaps.op("exp", gaps.load("x", n=340, p=1)), n=333, p=1)
+    assert widths(gaps) == ()
+    turned = build({"n": 64, "p": 33})
+    turned.store("y", turned.op("exp", turned.load("x", n=1, p=64)), n=33, p=1)
+    assert widths(turned) == ()
+
+
+async def test_the_machine_code_moves_sixteen_bytes_at_once(toolbox: SimpleNamespace):
+    loop = biased(toolbox.Build, 32, 64, 513 * 513).loop("odd")
+    strategy = next(s for s in CudaEmitter().strategies(loop, H200) if s.name == NAMES[0])
+    emitted = CudaEmitter().emit(loop, strategy, "k", H200)
+    text = CudaEmitter().header() + emitted.source
+    candidate = new_candidate(Language.CUDA, text, "def forward(x):\n    return x\n")
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+    assert all((report.spill_bytes or 0) == 0 for report in built.reports)
+    read = {item.name: item.value for item in await cubin_evidence(built.artifact)}
+    assert read["k_map.store_width"] > 12
