@@ -55,6 +55,13 @@ def openmp_runtime() -> list[str]:
     return ["-lgomp"]
 
 
+def known_here(flags: tuple[str, ...]) -> list[str]:
+    """The flags; on other machines without those that only compilers for x86-64 know."""
+    if platform.machine() in ("x86_64", "AMD64"):
+        return list(flags)
+    return [flag for flag in flags if not flag.startswith("-mprefer-vector-width")]
+
+
 def run_compiler(command: list[str]) -> None:
     """Run one compiler command; KernelUnavailableError carries what it said."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -72,8 +79,9 @@ def build_library(
         raise KernelUnavailableError(
             "there is no C++ compiler; install g++ (apt-get install g++) or set CXX"
         )
+    compiling = known_here(compile_flags)
     linking = [*link_flags, *openmp_runtime(), "-lm"]
-    parts = (source, header, *compile_flags, *linking, compiler, processor())
+    parts = (source, header, *compiling, *linking, compiler, processor())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     folder = cache_folder()
     library = folder / f"{key}.so"
@@ -84,7 +92,7 @@ def build_library(
         kernel, compiled, linked = (Path(scratch, f"kernel.{end}") for end in ("cpp", "o", "so"))
         kernel.write_text(source, encoding="utf-8")
         paths = ["-I", scratch, "-c", str(kernel), "-o", str(compiled)]
-        run_compiler([compiler, *compile_flags, *paths])
+        run_compiler([compiler, *compiling, *paths])
         run_compiler([compiler, str(compiled), "-o", str(linked), *linking])
         os.replace(linked, library)  # atomic: another process may build the same
     return library
