@@ -2,6 +2,7 @@
 
 All tasks share one executor, so that a worker is started, and the device measured, once. While a
 task is searched on a GPU the next file is read beside it, since reading needs only the CPU.
+Several processes may share the files of one suite, see `turns`.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from graphs.context import Listener
 from graphs.executors import opened
 from graphs.suite.one import Ground, OneFile
 from graphs.suite.outcome import Outcome, Terms
+from graphs.suite.turns import InOrder, Shared, Turns
 from profiles.load import SearchProfile
 from tools.evaluate.executor import Executor, PatientExecutor, StandingExecutor
 from tools.nouns import Refusal, Task, TracePolicy
@@ -26,6 +28,7 @@ async def run_suite(
     ground: Ground,
     *,
     begun: Begun = lambda path: None,
+    marks: Path | None = None,
 ) -> AsyncIterator[Outcome]:
     """Search every file, one after the other.
 
@@ -35,6 +38,7 @@ async def run_suite(
         terms: Stand in every outcome.
         ground: Where it is run, and by whom.
         begun: Told when a file's turn comes; gives who listens to its search.
+        marks: Where the processes that share these files mark them; without it all are done here.
 
     Raises:
         EnvironmentLacksError: When this machine lacks what the target needs; else every failure
@@ -43,11 +47,15 @@ async def run_suite(
     executor, target, rules = ground.executor, ground.target, ground.rules
     async with opened(executor, target, seed=terms.seed, rules=rules) as judge:
         ahead = await _ahead(judge, len(files), ground.ahead)
-        readings = _Readings(judge, files, ahead=ahead)
+        turns: Turns = InOrder(files) if marks is None else Shared(files, marks)
+        readings = _Readings(judge)
         try:
-            for number, path in enumerate(files):
+            while (path := turns.begin()) is not None:
                 one = OneFile(judge, path, terms, ground)
-                yield await one.run(readings.of(number), profile, begun(path))
+                reading = readings.of(path)
+                if ahead and (coming := turns.ahead()) is not None:
+                    readings.of(coming)
+                yield await one.run(reading, profile, begun(path))
         finally:
             await readings.aclose()
 
@@ -63,29 +71,23 @@ async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:
 
 
 class _Readings:
-    """Reads files, the next one beforehand where that disturbs nobody."""
+    """Readings of files, each begun when it is first asked for."""
 
-    def __init__(self, judge: Executor, files: Sequence[Path], *, ahead: bool) -> None:
-        self._judge, self._files, self._ahead = judge, files, ahead
-        self._tasks: dict[int, asyncio.Task[Task | Refusal]] = {}
+    def __init__(self, judge: Executor) -> None:
+        self._judge = judge
+        self._tasks: dict[Path, asyncio.Task[Task | Refusal]] = {}
 
-    def of(self, number: int) -> "asyncio.Task[Task | Refusal]":
-        """The reading of one file; begins that of the next."""
-        reading = self._begin(number)
-        if self._ahead and number + 1 < len(self._files):
-            self._begin(number + 1)
-        return reading
+    def of(self, path: Path) -> "asyncio.Task[Task | Refusal]":
+        """The reading of a file."""
+        if path not in self._tasks:
+            self._tasks[path] = asyncio.create_task(_read(self._judge, path))
+        return self._tasks[path]
 
     async def aclose(self) -> None:
         """End what was begun and is not wanted any more."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    def _begin(self, number: int) -> "asyncio.Task[Task | Refusal]":
-        if number not in self._tasks:
-            self._tasks[number] = asyncio.create_task(_read(self._judge, self._files[number]))
-        return self._tasks[number]
 
 
 async def _read(judge: Executor, path: Path) -> Task | Refusal:

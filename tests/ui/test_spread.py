@@ -37,27 +37,68 @@ def share_of(folder: Path, files: tuple[tuple[str, str], ...]) -> Share:
     )  # fmt: skip
 
 
-async def test_files_are_dealt_out_and_every_process_sees_its_own_gpu(tmp_path: Path) -> None:
+async def test_every_file_is_done_once_by_a_process_that_sees_its_own_gpu(tmp_path: Path) -> None:
     share, begun = share_of(tmp_path, tuple((f"{n}.py", TELLING) for n in range(3))), list[str]()
     found = [item async for item in spread(share, PLACES, lambda path: begun.append(path.name))]
-    seen = {item.file: item.words for item in found}
-    assert sorted(begun) == sorted(seen) == ["0.py", "1.py", "2.py"]
+    assert sorted(begun) == sorted(item.file for item in found) == ["0.py", "1.py", "2.py"]
     assert all(item.ended == "refused" and item.terms == share.terms for item in found)
-    assert ["sees 5" in seen[f"{n}.py"] for n in range(3)] == [True, False, True]
-    assert "sees 7" in seen["1.py"]
+    assert all("sees 5" in item.words or "sees 7" in item.words for item in found)
 
 
-def children() -> list[int]:
-    """The processes of this one that have a share."""
-    found = []
+async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is_killed(
+    tmp_path: Path,
+) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), *((f"{n}.py", TELLING) for n in range(1, 4))))
+    found: list[Outcome] = []
+    async with aclosing(spread(share, PLACES, lambda path: None)) as outcomes:
+        async for item in outcomes:
+            found.append(item)
+            if len(found) == 3:  # all that can end while the first file does not
+                seen = {words for words in ("5", "7") for o in found if f"sees {words}" in o.words}
+                (slow,) = {"5", "7"} - seen
+                os.kill(children()[slow], signal.SIGKILL)
+    assert sorted(item.file for item in found[:3]) == ["1.py", "2.py", "3.py"]
+    assert {item.ended for item in found[:3]} == {"refused"}
+    (lost,) = found[3:]
+    assert (lost.file, lost.ended) == ("0.py", "failed")
+    assert lost.words == f"the process of GPU {slow} ended with status -9"
+
+
+async def test_what_no_process_is_left_for_is_an_outcome_too(tmp_path: Path) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", TELLING)))
+    found: list[Outcome] = []
+    begun: asyncio.Queue[Path] = asyncio.Queue()
+
+    async def go() -> None:
+        found.extend([item async for item in spread(share, PLACES[:1], begun.put_nowait)])
+
+    working = asyncio.create_task(go())
+    await begun.get()
+    os.kill(children()["5"], signal.SIGKILL)
+    await working
+    assert [(item.file, item.ended, item.words) for item in found] == [
+        ("0.py", "failed", "the process of GPU 5 ended with status -9"),
+        (
+            "1.py",
+            "failed",
+            "no process was left for it: the process of GPU 5 ended with status -9",
+        ),
+    ]
+
+
+def children() -> dict[str, int]:
+    """The processes of this one that have a share, by the GPU that each of them sees."""
+    found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_text()
             parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            environment = (entry / "environ").read_text()
         except OSError:
             continue
         if parent == os.getpid() and "ui.suite.share" in words:
-            found.append(int(entry.name))
+            settings = dict(item.partition("=")[::2] for item in environment.split("\0"))
+            found[settings["CUDA_VISIBLE_DEVICES"]] = int(entry.name)
     return found
 
 
@@ -76,11 +117,11 @@ async def until_begun(share: Share, found: list[Outcome]) -> "asyncio.Task[None]
     return working
 
 
-async def test_what_a_lost_process_did_not_come_to_is_an_outcome(tmp_path: Path) -> None:
+async def test_a_file_that_a_lost_process_had_begun_is_an_outcome(tmp_path: Path) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
     found: list[Outcome] = []
     working = await until_begun(share, found)
-    for process in children():
+    for process in children().values():
         os.kill(process, signal.SIGKILL)
     await working
     assert sorted(item.file for item in found) == ["0.py", "1.py"]
@@ -108,7 +149,7 @@ async def test_whoever_leaves_early_leaves_no_process(tmp_path: Path) -> None:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert children() == []
+    assert children() == {}
     assert found == []
 
 

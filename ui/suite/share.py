@@ -1,4 +1,4 @@
-"""One GPU's share of a suite, in a process of its own: a share comes in, lines go out.
+"""A suite in a process of one GPU, which takes its share of the files: lines go out.
 
 `python -m ui.suite.share` reads a `Share` from its input and writes a `Line` for every file that
 begins or ends. It ends with whoever began it.
@@ -26,7 +26,10 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 class Share(Value):
-    """The files of a suite that one process runs, and under which terms."""
+    """The files of a suite, and under which terms they are run.
+
+    `marks` is the folder by which several processes share the files; "" where there is only one.
+    """
 
     files: tuple[str, ...]
     profile: SearchProfile | None
@@ -35,12 +38,14 @@ class Share(Value):
     home: str
     models: Models | None
     evidence: Depth
+    marks: str = ""
 
     def run(self, begun: Begun) -> AsyncIterator[Outcome]:
         """Run it in this process; see `run_suite`."""
         ground = Ground(self.target, Path(self.home), self.models, rules=Rules.of(self.evidence))
         files = [Path(file) for file in self.files]
-        return run_suite(files, self.profile, self.terms, ground, begun=begun)
+        marks = Path(self.marks) if self.marks else None
+        return run_suite(files, self.profile, self.terms, ground, begun=begun, marks=marks)
 
 
 class Line(Value):

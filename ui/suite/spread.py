@@ -1,7 +1,8 @@
 """Spreads a suite over several GPUs: a process for each, which sees no other one.
 
-Files are dealt out in turns, so that neighbours, which are often alike, lie apart. Every file is
-judged as it is on one GPU. Not covered: work taken over from a process that is done later.
+Each process takes the next file when it is done with one, so that slow files hold up nobody else.
+Every file is judged as it is on one GPU. A process that is lost costs the file that it had begun;
+the others do the rest. Not covered: another process in its place.
 """
 
 import asyncio
@@ -43,37 +44,36 @@ async def spread(
         EnvironmentLacksError: When this machine lacks what the target needs.
     """
     told: asyncio.Queue[_Told] = asyncio.Queue()
-    # With fewer files than GPUs some have nothing to do.
-    used = places[: len(share.files)]
-    working = [
-        asyncio.create_task(_part(_dealt(share, number, len(used)), place, told, begun))
-        for number, place in enumerate(used)
-    ]
-    left = len(working)
-    try:
-        while left:
-            item = await told.get()
-            if isinstance(item, EnvironmentLacksError):
-                raise item
-            left -= item is None
-            if item is not None:
-                yield item
-        await asyncio.gather(*working)
-    finally:
-        for task in working:
-            task.cancel()
-        await asyncio.gather(*working, return_exceptions=True)
-
-
-def _dealt(share: Share, number: int, count: int) -> Share:
-    return share.model_copy(update={"files": share.files[number::count]})
+    left = {Path(file).name: Path(file) for file in share.files}
+    with tempfile.TemporaryDirectory(prefix="kernelwright-suite-") as marks:
+        shared = share.model_copy(update={"marks": marks})
+        # With fewer files than GPUs some have nothing to do.
+        used = places[: len(share.files)]
+        working = [asyncio.create_task(_part(shared, place, told, begun)) for place in used]
+        running = len(working)
+        try:
+            while running:
+                item = await told.get()
+                if isinstance(item, EnvironmentLacksError):
+                    raise item
+                running -= item is None
+                if item is not None:
+                    left.pop(item.file)
+                    yield item
+            ends = await asyncio.gather(*working)
+        finally:
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+    for path in left.values():
+        yield _lost(path, share, f"no process was left for it: {'; '.join(ends)}")
 
 
 async def _part(
     share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
-) -> None:
-    """One process from its beginning to its end; what it does not come to is an outcome too."""
-    left = {Path(file).name: Path(file) for file in share.files}
+) -> str:
+    """One process from its beginning to its end, in words; what is lost with it is an outcome."""
+    present: Path | None = None
     try:
         with tempfile.TemporaryFile() as errors:
             async with _process(share, place, errors) as process:
@@ -83,14 +83,16 @@ async def _part(
                     if line.lacks:
                         await told.put(EnvironmentLacksError(line.lacks))
                     if line.began:
-                        begun(Path(line.began))
+                        present = Path(line.began)
+                        begun(present)
                     if line.outcome is not None:
-                        left.pop(line.outcome.file)
+                        present = None
                         await told.put(line.outcome)
                 status = await process.wait()
             words = f"the process of {place.name} ended with status {status}{_last(errors)}"
-        for path in left.values():
-            await told.put(_lost(path, share, words))
+        if present is not None:
+            await told.put(_lost(present, share, words))
+        return words
     finally:
         await told.put(None)
 
