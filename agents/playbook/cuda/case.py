@@ -60,13 +60,9 @@ class Case:
 
     @cached_property
     def along_rows(self) -> Vectors:
-        """Vectors along the last walked axis."""
-        return vectors_of(self.nest, "walked")
-
-    @cached_property
-    def in_space(self) -> Vectors:
-        """Vectors along the last walked axis, or across its ends where those are wider."""
-        return crossing_of(self.nest, self.along_rows) or self.along_rows
+        """Vectors along the last walked axis, or beyond its ends where those are wider."""
+        plain = vectors_of(self.nest, "walked")
+        return plain if self.has_scan else crossing_of(self.nest, plain) or plain
 
     @cached_property
     def peeled_rows(self) -> Vectors | None:

@@ -1,9 +1,10 @@
-"""Vectors of a pointwise loop that begin anywhere in a row and may end in the next.
+"""Vectors that begin in one line of a row and end in the next.
 
-A plane of 513 x 513 fills no whole vectors, and beside a bias its axes cannot be merged. But what
-walks the whole space without a gap moves in vectors of the linear position, wherever rows end.
-What does not, like the bias, goes element by element, each at positions of its own.
-Not covered: spaces whose number of elements is odd, and positions that fall.
+A plane of 513 x 513 fills no whole vectors, and beside a bias or a weight of each channel its axes
+cannot be merged. But what walks a whole row (of a pointwise loop, the whole space) without a gap
+moves in vectors of the linear position, wherever lines end. What does not, like the bias, goes
+element by element, each at positions of its own.
+Not covered: rows that begin at odd addresses (peeling.py), and positions that fall.
 """
 
 from math import gcd
@@ -18,22 +19,21 @@ def crossing_of(nest: Nest, plain: Vectors) -> Vectors | None:
     heaviest = max((_bytes(nest, place) for place in streams), default=0)
     heavy = [place for place in streams if 4 * _bytes(nest, place) >= heaviest]
     conditional = [nest.places[s.name] for s in nest.loop.body if s.op == "load" and s.args]
-    if not nest.pointwise or not heavy or any(place in conditional for place in heavy):
-        return None
-    if any(nest.linear(place) != 1 or place.gathers for place in heavy):
+    if not heavy or any(place in conditional for place in heavy):
         return None
     sizes = [place.dtype.itemsize_bytes for place in heavy]
-    width = gcd(MOVED_BYTES, nest.columns, *(place.offset for place in heavy))
-    widths = ladder(width, min(sizes), max(sizes))
+    width = min(_fitting(nest, place, MOVED_BYTES) for place in heavy)
+    widths = ladder(width, min(sizes), max(sizes)) if width else (0,)
     if widths[0] <= plain.widths[0]:
         return None
+    most = max(widths)
     loads = [stmt for stmt in nest.loop.body if stmt.op == "load" and not stmt.args]
     return Vectors(
         axis="walked",
         widths=widths,
-        loads=frozenset(s.name for s in loads if _fits(nest, nest.places[s.name], max(widths))),
+        loads=frozenset(s.name for s in loads if _fitting(nest, nest.places[s.name], most) == most),
         stores=frozenset(
-            at for at, place in enumerate(nest.targets) if _fits(nest, place, max(widths))
+            at for at, place in enumerate(nest.targets) if _fitting(nest, place, most) == most
         ),
         crossing=True,
     )
@@ -43,5 +43,8 @@ def _bytes(nest: Nest, place: Place) -> int:
     return nest.span(place) * place.dtype.itemsize_bytes
 
 
-def _fits(nest: Nest, place: Place, width: int) -> bool:
-    return nest.linear(place) == 1 and not place.gathers and place.offset % width == 0
+def _fitting(nest: Nest, place: Place, width: int) -> int:
+    """The widest vector, at most `width`, of neighbours in a row; 0 where they have gaps."""
+    if nest.linear(place) != 1 or place.gathers:
+        return 0
+    return gcd(width, nest.columns, place.offset, *place.outer)

@@ -61,7 +61,7 @@ def strategies(case: Case) -> list[Strategy]:
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
     """Print a pointwise loop."""
-    nest, vectors = case.nest, case.in_space
+    nest, vectors = case.nest, case.along_rows
     printer = Printer(nest, vectors)
     body = Body(printer, case.schedule, prefix)
     persistent = name == PERSISTENT

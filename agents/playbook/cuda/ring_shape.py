@@ -7,7 +7,7 @@ the slots that stay free for copies under way.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, gcd
+from math import ceil, gcd, prod
 
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.keeping import kept_bytes
@@ -137,7 +137,9 @@ class Ring:
         place, nest = self._place(one), self.case.nest
         if place.gathers or place.inner[-1:] != (1,) or self.run * one.bytes_each % BULK_BYTES:
             return False
-        steps = [step for step in (*place.outer, *place.inner[:-1]) if step]
+        # Where runs begin; how lines follow each other inside of one does not matter.
+        begins = [n for n in range(len(nest.walked)) if prod(nest.walked[n + 1 :]) >= self.run]
+        steps = [step for step in (*place.outer, *(place.inner[n] for n in begins)) if step]
         in_step = gcd(place.offset, *steps) * one.bytes_each % BULK_BYTES == 0
         long = self.run == nest.columns or self.run * one.bytes_each >= _FEWEST_RUN_BYTES
         return in_step and long

@@ -3,6 +3,7 @@
 The emulator aborts at a vector access that is not aligned; what lies around outputs is poison.
 """
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from tools.nouns import Language
 from tools.profile.code import cubin_evidence
 
 H200 = hardware_profile("H200")
+ROWS = ("short", "long", "many", "furthest")
 
 
 def biased(build: Any, samples: int, channels: int, plane: int, dtype: str = "float32") -> Any:
@@ -53,6 +55,28 @@ def within(build: Any) -> Any:
     return b
 
 
+def normed(build: Any, samples: int, groups: int, channels: int, plane: int) -> Any:
+    """A group norm over channels of odd planes, with a weight of each channel."""
+    b = build({"n": samples, "g": groups}, {"c": channels, "p": plane})
+    row = channels * plane
+    steps = {"n": groups * row, "g": row, "c": plane, "p": 1}
+    x = b.op("relu", b.load("x", **steps))
+    mean = b.op("div", b.reduce("sum", x), b.const(float(row)))
+    far = b.op("sub", x, mean)
+    spread = b.op("div", b.reduce("sum", b.op("square", far)), b.const(float(row)))
+    scaled = b.op("mul", far, b.op("rsqrt", b.op("add", spread, b.const(1e-3))))
+    b.store("y", b.op("mul", scaled, b.load("w", g=channels, c=1)), **steps)
+    return b
+
+
+def furthest(build: Any) -> Any:
+    """The position of a row's largest value, scaled by channel."""
+    b = build({"n": 5}, {"c": 4, "p": 51})
+    x = b.op("mul", b.load("x", n=204, c=51, p=1), b.load("w", c=1))
+    b.store("y", b.reduce("argmax", x, "int64"), "int64", n=1)
+    return b
+
+
 @pytest.fixture(scope="module")
 def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     """All settings start with the widest vectors."""
@@ -66,13 +90,33 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     variants: list[Any] = toolbox.make_variants(
         made, H200, settings=2, most_threads=64, names=NAMES
     )
+    rows = {
+        "short": normed(toolbox.Build, 3, 2, 4, 33),
+        "long": normed(toolbox.Build, 3, 1, 4, 10001),
+        "many": normed(toolbox.Build, 7, 3, 4, 4613),
+        "furthest": furthest(toolbox.Build),
+    }
+    for kib in (200, 64):
+        device = H200.model_copy(
+            update={"sm_count": 4, "cache_mib": 1.0, "shared_kib_per_block": kib}
+        )
+        variants += toolbox.make_variants(
+            rows if kib > 100 else {"many": rows["many"]},
+            device,
+            settings=1,
+            most_threads=64,
+            start=len(variants),
+        )
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("crossing")))
     return variants
 
 
 def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: list[Any]):
-    wide = {v.label.split("-")[0] for v in variants if "VECTOR1-" not in v.label}
-    assert wide == {"fours", "twos", "eights", "mixed", "within"}
+    wide = {v.label.split("-")[0] for v in variants if re.search("VECTOR[248]", v.label)}
+    assert wide == {*("fours", "twos", "eights", "mixed", "within"), *ROWS}
+    strategies = {v.strategy.name.removesuffix("_moments") for v in variants}
+    assert {"block_rows_registers", "cluster_rows_partly", "grid_rows_partly"} < strategies
+    assert {"split_rows_tiles", "wave_rows", "relay_rows", "grid_rows_ring"} < strategies
     for variant in variants:
         try:
             toolbox.check(*variant.run(), variant.loop)
@@ -81,7 +125,7 @@ def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: lis
 
 
 def widths(b: Any) -> tuple[int, ...]:
-    space = Case(b.loop("loop"), H200).in_space
+    space = Case(b.loop("loop"), H200).along_rows
     return space.widths if space.crossing else ()
 
 
@@ -96,6 +140,8 @@ def test_only_where_rows_would_be_narrower_and_all_that_moves_much_has_no_gaps(
     # Rows of whole vectors need it not, and an odd number of elements has no vectors at all.
     assert widths(biased(build, 4, 5, 336)) == ()
     assert widths(biased(build, 3, 5, 333)) == ()
+    assert widths(normed(build, 3, 2, 4, 33)) == (4, 2, 1)
+    assert widths(normed(build, 3, 2, 3, 33)) == ()
     gaps = build({"n": 8, "p": 333})
     gaps.store("y", gaps.op("exp", gaps.load("x", n=340, p=1)), n=333, p=1)
     assert widths(gaps) == ()
