@@ -226,7 +226,10 @@ async def test_settling_waits_for_what_was_begun_and_says_how_long(
 async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
-    before = set(executor.scratch.glob("built/*"))
+    def own() -> set[tuple[str, int]]:
+        return set().union(*map(graphs, executor.scratch.glob("evaluate/*/inductor")))
+
+    before, found_before = set(executor.scratch.glob("built/*")), own()
     executor.stand_by(0)
     task = await executor.read(write(SHIFTED), TracePolicy())
     assert isinstance(task, Task), task
@@ -236,12 +239,30 @@ async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_l
     compiled = found.named("compile")
     assert compiled is not None
     assert compiled.measurement is not None, compiled.failure
-    names = [phase.name for phase in executor.spent(task.path)]
-    assert "beside: build compile" in names
+    spent = {phase.name: phase.times for phase in executor.spent(task.path)}
+    assert "beside: build compile" in spent
+    # Nothing was left to compile, so it is not built once more for the workers, but looked up.
+    assert spent["baselines: build compile"] == 1
+    assert spent.get("worker: end", 0) + spent.get("beside: worker end", 0) == 1
     (built,) = set(executor.scratch.glob("built/*")) - before
     assert len(graphs(built / "compile" / "inductor")) == 1, "it was compiled once"
-    (own,) = executor.scratch.glob("evaluate/*/inductor")
-    assert graphs(built / "compile" / "inductor") <= graphs(own)
+    assert own() - found_before == graphs(built / "compile" / "inductor")
+
+
+async def test_what_was_compiled_in_part_is_built_as_a_whole_where_no_candidate_ran(
+    executor: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    before = set(executor.scratch.glob("built/*"))
+    executor.stand_by(0)
+    broken = SHIFTED.replace("return torch.tanh(", "torch._dynamo.graph_break()\n        return (")
+    task = await executor.read(write(broken), TracePolicy())
+    assert isinstance(task, Task), task
+    await executor.baselines(task)
+    spent = {phase.name: phase.times for phase in executor.spent(task.path)}
+    assert "beside: build compile" in spent
+    assert spent["baselines: build compile"] == 2  # in the process that read the file, then here
+    (built,) = set(executor.scratch.glob("built/*")) - before
+    assert graphs(built / "compile" / "inductor")
 
 
 async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_without_it(

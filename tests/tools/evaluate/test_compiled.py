@@ -3,11 +3,14 @@
 That what is made so is found later, and not made again, is seen in `test_built.py`.
 """
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch._inductor.fx_passes.pad_mm import get_alignment_size_dtype
 
-from tools.evaluate.local.builder import _compiles_on_the_host
-from tools.evaluate.worker.compiled import place
+from tools.evaluate.local.builder import _ALIGNED, _compiles_on_the_host
+from tools.evaluate.worker.compiled import compile_only, place
 from tools.nouns import Task, TracePolicy
 from tools.tasks import trace
 
@@ -20,6 +23,8 @@ class Model(torch.nn.Module):
         self.conv = torch.nn.Conv2d(3, 4, 3)
         self.turned = torch.nn.ConvTranspose2d(3, 4, 3)
         self.linear = torch.nn.Linear(8, 5)
+        self.aligned = torch.nn.Linear(8, 16)
+        self.steps = torch.nn.GRU(8, 8)
 
     def forward(self, x, y):
         return {forward}
@@ -47,18 +52,74 @@ def test_an_input_that_repeats_itself_is_not_placed() -> None:
         place(task_of("x + y", "torch.randn(1).expand(8)"), "cpu")
 
 
+def test_a_plain_number_is_placed_as_it_is() -> None:
+    x, factor = place(task_of("x * y", "2.5"), "cpu")
+    assert isinstance(x, torch.Tensor)
+    assert factor == 2.5
+
+
+@pytest.mark.parametrize(
+    ("forward", "given", "whole"),
+    [
+        (lambda x: torch.relu(x) + 1, 1, True),
+        (lambda x: (torch._dynamo.graph_break(), torch.relu(x) + 1)[1], 1, False),
+        (lambda x: [x.exp(), torch._dynamo.graph_break(), x + 1], 1, False),
+    ],
+    ids=["one graph", "a break first", "a break between"],
+)
+def test_a_compilation_says_whether_it_left_anything_to_be_compiled(
+    forward: Callable[[torch.Tensor], object], given: int, whole: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            return forward(x)
+
+    graphs: list[torch.fx.GraphModule] = []
+    name = "torch._inductor.compile_fx.compile_fx"
+    monkeypatch.setattr(name, lambda graph, inputs: graphs.append(graph))
+    assert compile_only(Model(), [torch.ones(4)]) == whole
+    assert len(graphs) == given
+
+
+def test_a_graph_that_cannot_be_compiled_is_not_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = []
+
+    def failing(graph: torch.fx.GraphModule, inputs: object) -> None:
+        given.append(graph)
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", failing)
+    assert not compile_only(torch.nn.ReLU(), [torch.ones(4)])
+    assert len(given) == 1
+
+
 @pytest.mark.parametrize(
     ("forward", "on_the_host"),
     [
-        ("torch.softmax(x, dim=-1) + y", True),
+        ("torch.softmax(x, dim=-1)", True),
         ("torch.relu(self.conv(x))", True),
         ("self.turned(x)", True),
         ("self.linear(x)", False),
         ("x @ x.transpose(-1, -2)", False),
+        ("torch.relu(self.aligned(y))", True),
+        ("y @ y.T", True),
+        ("y[:3] @ y.T", False),
+        ("y @ y.T[:, :1]", True),
+        ("torch.einsum('ik,jk->ij', y, y)", True),
+        ("self.steps(y)[0]", False),
     ],
 )
 def test_only_what_tries_nothing_on_the_device_is_compiled_beside_others_work(
     forward: str, on_the_host: bool
 ) -> None:
-    """Inductor tries whether to pad matrix products, and nothing else in its default mode."""
-    assert _compiles_on_the_host(task_of(forward)) == on_the_host
+    """Inductor tries whether to pad products' sizes, and nothing else in its default mode."""
+    second = "torch.randn(16, 8)" if "y" in forward else "torch.randn(8)"
+    assert _compiles_on_the_host(task_of(forward, second)) == on_the_host
+
+
+def test_aligned_sizes_are_padded_in_no_type() -> None:
+    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    assert all(_ALIGNED % (get_alignment_size_dtype(dtype) or 1) == 0 for dtype in types)

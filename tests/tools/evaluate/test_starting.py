@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tools.evaluate.defences import Defence
+from tools.evaluate.messages import Rehearsed, Reply
+from tools.evaluate.process import spares
 from tools.evaluate.process.starts import Starts
 from tools.evaluate.process.walled import Enclosure, start_walled
 from tools.evaluate.process.walls import standing, wall
@@ -114,3 +116,43 @@ def test_the_sandbox_is_the_wall_unless_rules_take_it_away() -> None:
     off = standing(Rules(switched_off=(Defence.SANDBOX,)), "cpu")
     assert off.kind is WallKind.NONE
     assert "switched off" in off.isolation.words
+
+
+async def test_a_spare_that_is_slow_to_start_holds_up_no_other(
+    tmp_path: Path, short_rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suite takes a process every few seconds: each is replaced for itself."""
+    started: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    class Worker:
+        alive = True
+
+        @classmethod
+        async def start(cls, *given: object, **named: object) -> "Worker":
+            go = asyncio.Event()
+            started.put_nowait(go)
+            await go.wait()
+            return cls()
+
+        async def ask(self, request: object, limit_s: float) -> Reply:
+            return Reply(answer=Rehearsed())
+
+        async def aclose(self) -> None: ...
+
+    monkeypatch.setattr(spares, "WorkerProcess", Worker)
+    kept = spares.Spares(tmp_path, short_rules, asyncio.Lock(), wanted=0)
+    kept.starts = Starts(at_once=4)
+    kept.stand_by(2)
+    slow, quick = await started.get(), await started.get()
+    quick.set()
+    while not kept.ready:  # noqa: ASYNC110 - it is rehearsed
+        await asyncio.sleep(0)
+    assert kept.take() is not None
+    third = await started.get()  # though the slow one is still under way
+    assert started.empty(), "two are wanted, and two are coming"
+    for go in (slow, third):
+        go.set()
+    while kept.ready < 2:  # noqa: ASYNC110 - they are rehearsed
+        await asyncio.sleep(0)
+    assert started.empty()
+    await kept.aclose()

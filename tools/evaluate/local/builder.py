@@ -3,7 +3,7 @@
 Inductor keeps what it compiles in a folder, and whoever can write there can make the baseline slow.
 So a candidate's worker has a folder of its own, which goes with it, and what was built cleanly lies
 in another one, which workers can read and none can write: they copy it before they compile, and
-find most of the work done. The process that read the file builds it too where it is still there.
+find the work done. The process that read the file builds it too where it is still there.
 Not covered: executors that share workers which stood ready before (the chat's): those have no such
 folder to read, and build for themselves.
 """
@@ -15,11 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.candidates.plan.operators import CONTRACTIONS
+from tools.evaluate.judge.walk import reads
 from tools.evaluate.local.workshop import Workshop, task_key
 from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerProcess
-from tools.nouns import Task
+from tools.nouns import Task, TensorSpec
 from tools.nouns.value import Value
 
 COMPILED = frozenset({"compile", "max-autotune"})
@@ -27,6 +28,9 @@ COMPILED = frozenset({"compile", "max-autotune"})
 # them even where the next file is read beside it.
 _KEPT = 2
 _CACHES = ("inductor", "triton")
+# The most elements that Inductor pads a matrix product's sizes to a multiple of.
+_ALIGNED = 8
+_RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
 
 
 class Making(Value):
@@ -44,6 +48,7 @@ class Builder:
         self._readers: dict[str, WorkerProcess] = {}
         self._made: dict[tuple[str, str], Making] = {}
         self._begun: dict[str, asyncio.Task[None]] = {}
+        self._complete: dict[str, WorkerProcess] = {}
         self._discarded: set[str] = set()
 
     async def adopt(self, path: str, reader: WorkerProcess) -> None:
@@ -61,7 +66,7 @@ class Builder:
         """Compile torch.compile's default mode of a task in the background, where work is ahead.
 
         That is host work for one processor. Its inputs are placed on the device under the lease,
-        and keep no memory there; it is run when it is built.
+        and keep no memory there; it is run by the workers alone, which find it ready.
         """
         key, reader = _digest(task), self._readers.get(task.path)
         if reader is None or key in self._begun or not self._shop.ahead:
@@ -76,6 +81,26 @@ class Builder:
             await asyncio.wait({begun})
         return time.monotonic() - start
 
+    async def finish(self, task: Task, step: str = "worker: end") -> None:
+        """Lay out what `begin` has made whole, if it has; whoever asks holds the lease.
+
+        The process that made it is ended first, so that nothing of the file's writes there. It has
+        the device open, and its end is not for times that are taken meanwhile.
+
+        Args:
+            task: whose.
+            step: the end's name in the account.
+        """
+        key = _digest(task)
+        if (worker := self._complete.pop(key, None)) is None:
+            return
+        with self._shop.noting(task.path, step):
+            await self._shop.keeper.end(worker)
+        if self._readers.get(task.path) is worker:
+            del self._readers[task.path]
+        _move(worker.scratch, self.place(task) / "compile")
+        self._made[key, "compile"] = Making()
+
     async def build(self, task: Task, name: str, readable: tuple[Path, ...]) -> Making:
         """Build one of `COMPILED`; whoever asks holds the lease.
 
@@ -84,6 +109,8 @@ class Builder:
         key = (_digest(task), name)
         if not self._shop.alone:
             return Making()
+        if name == "compile":
+            await self.finish(task)
         if key not in self._made:
             self._made[key] = await self._build(task, name, readable)
         return self._made[key]
@@ -126,6 +153,8 @@ class Builder:
             done = await worker.ask(compiling, shop.rules.baseline_s)
             if isinstance(done, Reply):
                 shop.note(task.path, *done.phases)
+                if isinstance(done.answer, BuiltElsewhere) and done.answer.complete:
+                    self._complete[_digest(task)] = worker
 
     async def _request(self, task: Task, name: str) -> BuildRequest:
         shop = self._shop
@@ -163,9 +192,23 @@ def _digest(task: Task) -> str:
 
 
 def _compiles_on_the_host(task: Task) -> bool:
-    """Compiling a matrix product may try on the device whether padding it pays."""
-    names = {node.op.split(".")[1] for node in task.graph.nodes if "." in node.op}
-    return not {name for name in names & CONTRACTIONS if not name.startswith("conv")}
+    """Compiling a matrix product may try on the device whether padding it pays.
+
+    Only sizes are padded that are not aligned, whatever products a contraction becomes.
+    """
+    specs = {node.name: node.out for node in task.graph.nodes}
+    for node in task.graph.nodes:
+        name = node.op.split(".")[1] if "." in node.op else ""
+        if name not in CONTRACTIONS or name.startswith("conv"):
+            continue
+        touched = [spec for read in (node.name, *reads(node)) for spec in specs[read]]
+        if name in _RECURRENT or not all(map(_is_aligned, touched)):
+            return False
+    return True
+
+
+def _is_aligned(spec: TensorSpec) -> bool:
+    return all(size == 1 or size % _ALIGNED == 0 for size in spec.shape)
 
 
 def _seconds(reply: Reply) -> float:

@@ -1,5 +1,6 @@
 """What a file is, and whether being right on it proves anything."""
 
+import asyncio
 from pathlib import Path
 
 from tools.evaluate.endings import refusal_of
@@ -51,7 +52,11 @@ class Reading:
             seed=shop.fresh_seed(task, "audit"),
         )
         async with shop.lease:
-            reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
+            # No time that is taken here counts: that of the process which compiled may end.
+            reply, _ = await asyncio.gather(
+                shop.ask(task, request, shop.rules.reference_s, readable(task)),
+                self._builder.finish(task, "beside: worker end"),
+            )
             if is_spent(reply) or fell(reply):
                 # What it lacked, or what ended it, may be what earlier tasks left behind in it.
                 reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))

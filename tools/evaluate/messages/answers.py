@@ -83,9 +83,13 @@ class CeilingsMeasured(Value):
 
 
 class BuiltElsewhere(Value):
-    """The answer to `BuildRequest`: what was compiled lies in the process's own folder."""
+    """The answer to `BuildRequest`: what was compiled lies in the process's own folder.
+
+    `complete` says whether nothing is left to be compiled when it is used.
+    """
 
     kind: Literal["built"] = "built"
+    complete: bool = True
 
 
 class BaselineMeasured(Value):

@@ -67,7 +67,7 @@ class BuildRequest(Value):
     """Build one of torch.compile's baselines, in a process that no candidate has been in.
 
     At once, or in steps of which the second runs nothing on the device: the module and memory for
-    its inputs are placed there, it is compiled, and then built as a whole, which is a look-up.
+    its inputs are placed there, and it is compiled. What that leaves open is built as a whole.
     """
 
     kind: Literal["build"] = "build"

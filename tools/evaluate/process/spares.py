@@ -63,7 +63,7 @@ class Spares:
         self._ready: list[WorkerProcess] = []
         self._numbers = count()
         self._at_once, self._compiler = 1, False
-        self._filling: asyncio.Task[None] | None = None
+        self._coming: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -96,38 +96,42 @@ class Spares:
         self.fill()
 
     def fill(self, after_s: float = 0.0) -> None:
-        """Start what is missing, in the background."""
-        if self._closed or (self._filling is not None and not self._filling.done()):
-            return
-        self._filling = asyncio.create_task(self._fill(after_s))
+        """Start what is missing, in the background; each is there as soon as it is ready itself."""
+        while not self._closed and len(self._coming) < min(self._at_once, self._missing):
+            coming = asyncio.create_task(self._one_more(after_s))
+            self._coming.add(coming)
+            coming.add_done_callback(self._came)
 
     async def aclose(self) -> None:
         """End them."""
         self._closed = True
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.gather(self._filling, return_exceptions=True)
+        coming = tuple(self._coming)
+        for task in coming:
+            task.cancel()
+        await asyncio.gather(*coming, return_exceptions=True)
         await asyncio.gather(*(worker.aclose() for worker in self._ready))
         self._ready = []
 
-    async def _fill(self, after_s: float) -> None:
-        await asyncio.sleep(after_s)
-        while (missing := self._wanted - self.ready) > 0 and not self._closed:
-            async with self._lease:
-                pass  # somebody who measures is let finish
-            try:
-                async with asyncio.TaskGroup() as starting:
-                    for _ in range(min(missing, self._at_once)):
-                        starting.create_task(self._one_more())
-            except ExceptionGroup as failed:
-                broken, others = failed.split(WorkerBrokenError)
-                if others is not None or broken is None:
-                    raise
-                # Whoever needs a worker starts one and is told what is wrong with it.
-                log.warning("no spare worker: %s", str(broken.exceptions[0]).splitlines()[0])
-                return
+    @property
+    def _missing(self) -> int:
+        return self._wanted - self.ready
 
-    async def _one_more(self) -> None:
+    def _came(self, coming: asyncio.Task[None]) -> None:
+        self._coming.discard(coming)
+        if coming.cancelled():
+            return
+        if (failed := coming.exception()) is None:
+            self.fill()
+        elif isinstance(failed, WorkerBrokenError):
+            # Whoever needs a worker starts one and is told what is wrong with it.
+            log.warning("no spare worker: %s", str(failed).splitlines()[0])
+        else:
+            log.error("a spare worker could not be started", exc_info=failed)
+
+    async def _one_more(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        async with self._lease:
+            pass  # somebody who measures is let finish
         folder = self._scratch / f"spare-{next(self._numbers)}"
         for place in self.readable:
             place.mkdir(parents=True, exist_ok=True)

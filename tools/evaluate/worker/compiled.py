@@ -17,6 +17,9 @@ from tools.collector import imports_out_of_sight
 from tools.evaluate.clock.baselines import keep_to_oneself
 from tools.nouns import Task
 
+# What a forward is given: a tensor, or a plain Python scalar that stays fixed.
+Placed = Tensor | bool | int | float | str | None
+
 _OWN = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
 
 # What torch imports when it compiles for the first time; a release may lack one of them.
@@ -51,7 +54,7 @@ class _NotRunError(Exception):
     """Ends a compilation before what it made is run."""
 
 
-def place(task: Task, device: str) -> list[Tensor]:
+def place(task: Task, device: str) -> list[Placed]:
     """A task's inputs without their memory: a compilation looks at nothing else of them.
 
     The device has to have room for one of them at a time, and for a moment only: the judge works
@@ -60,9 +63,12 @@ def place(task: Task, device: str) -> list[Tensor]:
     Raises:
         ValueError: an input is no plain tensor.
     """
-    placed = []
+    placed: list[Placed] = []
     for spec in task.inputs:
-        if spec.tensor is None or 0 in (spec.tensor.strides or ()):
+        if spec.tensor is None:
+            placed.append(spec.scalar)
+            continue
+        if 0 in (spec.tensor.strides or ()):
             raise ValueError(f"input {spec.name} is no plain tensor")
         dtype: torch.dtype = getattr(torch, spec.tensor.dtype.value)
         shape, strides = spec.tensor.shape, spec.tensor.strides
@@ -75,22 +81,39 @@ def place(task: Task, device: str) -> list[Tensor]:
     return placed
 
 
-def compile_only(module: nn.Module, placed: Sequence[Tensor]) -> None:
+def compile_only(module: nn.Module, placed: Sequence[Placed]) -> bool:
     """Leave torch.compile's default graph of a module in the cache, and run nothing of it.
 
     Of a forward that does not come as one graph only the first part is made.
+
+    Returns:
+        Whether that is all there is to compile.
     """
+    keep_to_oneself()
+    reached, made = _compiled(module, placed, fullgraph=True)
+    if not reached:
+        _compiled(module, placed, fullgraph=False)
+    return made
+
+
+def _compiled(module: nn.Module, placed: Sequence[Placed], *, fullgraph: bool) -> tuple[bool, bool]:
+    """Whether the compiler was given a graph, and whether it made it."""
     from torch._inductor.compile_fx import compile_fx
 
+    reached = made = False
+
     def backend(graph: fx.GraphModule, inputs: Sequence[Tensor]) -> Callable[..., object]:
+        nonlocal reached, made
+        reached = True
         compile_fx(graph, list(inputs))
+        made = True
         raise _NotRunError
 
-    keep_to_oneself()
     # Whatever went wrong is found, and said, when it is built as a whole.
     with contextlib.suppress(Exception), torch.no_grad():
-        torch.compile(module, backend=backend)(*placed)
+        torch.compile(module, backend=backend, fullgraph=fullgraph)(*placed)
     torch._dynamo.reset()
+    return reached, made
 
 
 def take_over(folders: Sequence[Path]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 import torch
-from torch import Tensor
 
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import BaselineFailedError, compiled
@@ -51,7 +50,7 @@ from tools.evaluate.messages import (
 from tools.evaluate.metering import Meter
 from tools.evaluate.rules import Rules
 from tools.evaluate.worker.baselines import timed_baseline
-from tools.evaluate.worker.compiled import compile_only, import_compiler, place, take_over
+from tools.evaluate.worker.compiled import Placed, compile_only, import_compiler, place, take_over
 from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
@@ -78,7 +77,7 @@ class Desk:
         self._full = False
         self.meter = Meter()
         self._taken: set[Path] = set()
-        self._placed: list[Tensor] = []
+        self._placed: list[Placed] = []
 
     def answer(self, request: Request) -> Answer:
         """The answer to one request. Exceptions are Kernelwright's own faults."""
@@ -156,7 +155,7 @@ class Desk:
         return DispatchSeen(kernels=kernels, needs=needs)
 
     def _build(self, request: BuildRequest) -> BuiltElsewhere | BaselineMeasured:
-        name, rules = request.name, request.rules
+        name, rules, complete = request.name, request.rules, True
         self._say(f"{name} is built", rules.baseline_s, "reference", name)
         self.meter.begin(f"{_PARTS[request.step]} {name}")
         try:
@@ -164,7 +163,7 @@ class Desk:
             if request.step == "place":
                 self._placed = place(request.task, bench.device)
             elif request.step == "compile":
-                compile_only(bench.reference.module, self._placed)
+                complete = compile_only(bench.reference.module, self._placed)
                 self._placed = []
                 torch.cuda.empty_cache()
             else:
@@ -174,7 +173,7 @@ class Desk:
             return BaselineMeasured(baseline=Baseline(name=name, failure=words))
         finally:
             self.retire = poisoned(request.hardware.kind)
-        return BuiltElsewhere()
+        return BuiltElsewhere(complete=complete)
 
     def _baseline(self, request: BaselineRequest) -> BaselineMeasured:
         self._say(f"{request.name} runs", request.rules.baseline_s, "reference", request.name)
