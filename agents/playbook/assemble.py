@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from agents.playbook.allocating import allocated_late
 from agents.playbook.emitter import Emitter
 from agents.playbook.ir import Buffer, Emitted, Loop, PlanLine, Program, Strategy
 from agents.playbook.predict import predict_ms
@@ -122,10 +123,9 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
             yield f"    {step.text}"
             made |= set(step.makes)
             continue
-        for buffer in _first_stored(program, step, made):
-            yield f"    {_allocation(buffer)}"
-            made.add(buffer.name)
-        for line in launches[step.name]:
+        stored = _first_stored(program, step, made)
+        made |= {buffer.name for buffer in stored}
+        for line in allocated_late([*map(_allocation, stored), *launches[step.name]]):
             yield f"    {line}"
     yield f"    return {_result(program)}"
 

@@ -225,7 +225,8 @@ class Program(Value):
     """A whole forward: steps in order. `parameters` are the plan's arguments, in order.
 
     `buffers` names everything that a Loop or a PlanLine reads or writes. Buffers with role
-    "temporary" or "output" that a Loop stores to are allocated by the plan before that loop.
+    "temporary" or "output" that a Loop stores to are allocated by the plan in the lines of the
+    first such loop, before the launch that takes them.
     `weights` maps plan variables to state-dict names; `returns` are the buffers returned.
     `views` gives, for a returned buffer whose returned shape differs from how it was stored,
     the plan expression to return instead.
@@ -282,7 +283,8 @@ class Emitted(Value):
     `source` holds device code with its `// tune:` and `// require:` lines; every tunable and
     every function carries the prefix it was given, so several can share one file. `plan` holds
     the plan's lines that allocate its temporaries and launch it, without indentation; outputs
-    are already allocated and bound to their buffers' names.
+    are allocated by whoever puts the plan together, under their buffers' names, and allocations
+    may be moved behind launches that do not take them.
     """
 
     source: str

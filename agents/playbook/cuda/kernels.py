@@ -1,7 +1,9 @@
 """Cuts passes into kernels, for strategies that run one kernel a pass.
 
 Each kernel completes the passes before it from their partials in memory, but only those whose
-results it uses; the last pass, if it ends in a reduction, is completed by its last block.
+results it uses; the last pass, if it ends in a reduction, is completed by its last block. Blocks
+count themselves for that, from zeros: where there is a kernel before the last it writes them, which
+costs nothing beside its pass, and else the plan fills them before the launch.
 """
 
 from collections.abc import Sequence
@@ -14,12 +16,16 @@ from agents.playbook.cuda.schedule import Pass, Schedule, uses
 
 @dataclass(frozen=True)
 class Kernel:
-    """One pass as a kernel: the passes it completes first, and whether its last block finishes."""
+    """One pass as a kernel: the passes it completes first, and whether its last block finishes.
+
+    One that `clears` writes the zeros from which the blocks of the next one count.
+    """
 
     name: str
     code: PassCode
     earlier: tuple[PassCode, ...]
     finishes: bool
+    clears: bool
     parameters: str = "@parameters@"
 
 
@@ -38,6 +44,7 @@ def kernels_of(body: Body, prefix: str) -> tuple[Kernel, ...]:
                 code=_only(body, schedule, code, None),
                 earlier=tuple(e for e in earlier if e.number < one.number),
                 finishes=last and bool(one.reductions),
+                clears=one.number == len(codes) - 1 and schedule.ends_in_reduction,
             )
         )
     return tuple(kernels)
@@ -59,7 +66,10 @@ def partial_arguments(kernels: Sequence[Kernel], prefix: str) -> list[Argument]:
 
 
 def allocations(kernels: Sequence[Kernel], prefix: str, count: str, counters: str) -> list[str]:
-    """Plan lines for partials (`count` a pass) and zeroed counters, "" where none are needed."""
+    """Plan lines for partials (`count` a pass) and counters, "" where none are needed.
+
+    Counters are zeros, unless a kernel clears them before another one counts.
+    """
     lines = [
         f"{prefix}_parts{kernel.code.number} = "
         f'empty((ceil_div({count} * {kernel.code.part_bytes}, 8),), dtype="int64")'
@@ -67,7 +77,8 @@ def allocations(kernels: Sequence[Kernel], prefix: str, count: str, counters: st
         if kernel.code.part
     ]
     if counters:
-        lines.append(f'{prefix}_counters = zeros(({counters},), dtype="int32")')
+        maker = "empty" if any(kernel.clears for kernel in kernels) else "zeros"
+        lines.append(f'{prefix}_counters = {maker}(({counters},), dtype="int32")')
     return lines
 
 
