@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.candidates import LaunchRefused
-from tools.candidates.run.folding import Folder
+from tools.candidates.run.folding import ALLOCATE, Folder
 from tools.candidates.run.guards import GUARDS, shape_of
 from tools.candidates.run.rewrite import Rewriter
 
@@ -77,10 +77,43 @@ def test_a_plan_of_settings_and_numbers_calls_nothing_but_allocations_and_launch
     tree, folder = folded(text, {"ROWS": 8})
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
-    assert sorted(called) == ["__launch_f", "empty", "zeros"]
-    assert set(folder.held.values()) == {torch.float16, torch.Size((16, 32)), torch.Size((13,))}
+    assert sorted(called) == [ALLOCATE, ALLOCATE, "__launch_f"]
+    sizes = {torch.Size((16, 32)), torch.Size((13,))}
+    assert set(folder.held.values()) == {torch.float16, torch.float32, *sizes}
     (launch,) = [node for node in calls if getattr(node.func, "id", "") == "__launch_f"]
     assert ast.literal_eval(launch.args[1]) == (64, 256)
+
+
+def test_an_allocator_is_asked_at_once_where_size_and_type_were_checked() -> None:
+    asked: list[object] = []
+
+    def allocate(shape: object, dtype: torch.dtype) -> torch.Tensor:
+        asked.append((type(shape), shape, dtype))
+        return torch.full(tuple(shape), 7, dtype=dtype)  # type: ignore[call-overload]
+
+    def checked(shape: object, dtype: object = "float32") -> torch.Tensor:
+        return allocate(torch.Size(shape_of(shape)), GUARDS["__dtype_or_value"](dtype))  # type: ignore[arg-type]
+
+    names = {
+        ALLOCATE: allocate,
+        "empty": checked,
+        "zeros": lambda *a, **k: checked(*a, **k).zero_(),
+    }
+    for line in (
+        "empty((A, 2))",
+        "empty((A, 2), 'int64')",
+        "empty((A, 2), dtype='int64')",
+        "zeros((A,), dtype='bool')",
+        "empty(x.shape)",
+        "empty((2,), dtype=x.dtype)",
+    ):
+        body = f"def forward(x):\n    return {line}\n"
+        plain = run(body, {"A": 3}, fold=False, **names)
+        folded = run(body, {"A": 3}, fold=True, **names)
+        assert isinstance(plain, torch.Tensor)
+        assert isinstance(folded, torch.Tensor)
+        assert torch.equal(plain, folded)
+        assert asked[-1] == asked[-2], line
 
 
 @pytest.mark.parametrize(

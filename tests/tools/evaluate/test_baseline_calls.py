@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from tools.evaluate.clock import baselines
 from tools.evaluate.clock.baselines import BaselineCalls, BaselineFailedError
@@ -45,6 +46,16 @@ def test_what_lay_ready_and_does_not_run_is_compiled_again_elsewhere(
     assert folders[0] == taken
     assert folders[1] != taken
     assert Path(folders[1]).is_dir()
+
+
+def test_eager_is_timed_without_autograds_records(calls: BaselineCalls) -> None:
+    module = torch.nn.Linear(3, 2)
+    calls._bench = cast(Any, SimpleNamespace(reference=SimpleNamespace(module=module)))
+    calls._harness = cast(Any, SimpleNamespace(sets=[(torch.ones(4, 3),)]))
+    y = calls.get("eager")((torch.ones(4, 3),))
+    assert isinstance(y, torch.Tensor)
+    assert not y.requires_grad
+    assert torch.is_grad_enabled()
 
 
 def test_what_cannot_be_compiled_at_all_says_why_once(

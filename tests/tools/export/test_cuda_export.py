@@ -75,25 +75,97 @@ class FakeDriver:
 
     def __init__(self):
         self.launches = []
+        self.asked_for = []
+        self.meanwhile = None
 
-    def cuLaunchKernel(self, function, *rest):  # noqa: N802
-        *geometry, stream, parameters, _ = rest
-        values = [kind.from_address(parameters[i]).value for i, kind in enumerate(KINDS)]
-        self.launches.append((geometry, stream.value, values))
+    def cuLaunchKernelEx(self, config, function, parameters, extra):  # noqa: N802
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        config = config._obj
+        addresses = (ctypes.c_void_p * len(KINDS)).from_address(parameters.value)
+        values = [k.from_address(at).value for k, at in zip(KINDS, addresses, strict=True)]
+        clusters = [tuple(a.value[:3]) for a in config.attributes[: config.attribute_count]]
+        geometry = [*config.grid, *config.block, config.shared_bytes, *clusters]
+        self.launches.append((geometry, config.stream, values))
+        return 0
+
+    def cuFuncSetAttribute(self, function, attribute, value):  # noqa: N802
+        self.asked_for.append((attribute, value))
         return 0
 
 
-def test_arguments_reach_the_driver_at_their_natural_alignment(monkeypatch):
-    monkeypatch.setattr(
-        "torch._C._cuda_getCurrentRawStream", lambda index: 77 + index, raising=False
-    )
-    driver = FakeDriver()
-    kernel = cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "P?qf", 0)
+@pytest.fixture
+def stream(monkeypatch):
+    """The number of torch's current stream on the device that is asked about, to be set."""
+    found = {0: 77}
+    monkeypatch.setattr("torch._C._cuda_getCurrentRawStream", found.get, raising=False)
+    return found
+
+
+@pytest.fixture
+def driver():
+    return FakeDriver()
+
+
+@pytest.fixture
+def kernel(driver, stream):
+    return cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "P?qf", 0)
+
+
+def test_every_argument_lies_where_its_address_says(kernel, driver):
     kernel((5, 2), 128, 1024, 1, 0xDEAD0000BEEF, True, -3, 0.5)
     geometry, stream, values = driver.launches[0]
     assert geometry == [5, 2, 1, 128, 1, 1, 1024]
     assert stream == 77
     assert values == [0xDEAD0000BEEF, True, -3, 0.5]
+
+
+def test_each_launch_has_its_own_geometry_and_stream(kernel, driver, stream):
+    for grid, block, shared, cluster in (
+        (4, 64, 0, 1),
+        (4, 64, 0, 2),
+        (8, 64, 16, 2),
+        (8, 32, 0, 1),
+    ):
+        for number in (5, 6):
+            stream[0] = number
+            kernel(grid, block, shared, cluster, 0, False, 1, 1.0)
+            wanted = [grid, 1, 1, block, 1, 1, shared]
+            wanted += [(cluster, 1, 1)] if cluster > 1 else []
+            assert driver.launches[-1] == (wanted, number, [None, False, 1, 1.0])
+
+
+def test_a_launch_amid_another_one_leaves_its_arguments_and_geometry_alone(kernel, driver):
+    driver.meanwhile = lambda: kernel(9, 32, 0, 4, 8, False, 9, 9.0)
+    kernel(4, 64, 0, 1, 16, True, 2, 2.0)
+    assert driver.launches == [
+        ([9, 1, 1, 32, 1, 1, 0, (4, 1, 1)], 77, [8, False, 9, 9.0]),
+        ([4, 1, 1, 64, 1, 1, 0], 77, [16, True, 2, 2.0]),
+    ]
+
+
+def test_more_than_a_kernel_may_have_by_default_is_asked_for_once(kernel, driver):
+    for shared, cluster in ((49_152, 8), (60_000, 8), (50_000, 16), (60_000, 16)):
+        kernel(16, 32, shared, cluster, 0, False, 0, 0.0)
+    assert driver.asked_for == [
+        (cuda_launcher.MAX_DYNAMIC_SHARED_SIZE_BYTES, 60_000),
+        (cuda_launcher.NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+    ]
+
+
+def test_a_launch_that_the_driver_refuses_is_an_error(kernel, driver):
+    driver.cuLaunchKernelEx = lambda *_: 1
+    driver.cuCtxSynchronize = lambda: 0
+    with pytest.raises(RuntimeError, match=r"refused to launch a kernel \(error 1\)"):
+        kernel(1, 32, 0, 1, 0, False, 0, 0.0)
+
+
+def test_a_kernel_without_parameters_is_launched(driver, stream):
+    seen = []
+    driver.cuLaunchKernelEx = lambda *given: seen.append(given) or 0
+    cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "", 0)(1, 32, 0, 1)
+    assert len(seen) == 1
 
 
 GPU = """

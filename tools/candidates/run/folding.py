@@ -11,11 +11,13 @@ from collections.abc import Mapping
 import torch
 
 from tools.candidates.errors import LaunchRefused
-from tools.candidates.run.guards import GUARDS, shape_of
+from tools.candidates.run.guards import GUARDS, dtype_named, shape_of
 
 # What may be called here: it depends on its arguments alone, and bounds what it makes of them.
 _PURE = GUARDS.keys() - {"__range", "__item", "__dtype", "__to"}
 _ALLOCATES = frozenset({"empty", "zeros", "full"})
+# What a runner calls its allocator's `empty`; it takes a shape and an element type as torch's.
+ALLOCATE = "__allocate"
 _FOLDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Tuple)
 _PLAIN = (int, float, str, tuple, type(None))
 _UNDECIDED = (LaunchRefused, ArithmeticError, LookupError, TypeError, ValueError)
@@ -50,6 +52,7 @@ class Folder(ast.NodeTransformer):
             node.func = self.visit(node.func)
         if name in _ALLOCATES and node.args:
             node.args[0] = self._shape(node.args[0])
+            return self._at_once(node, name)
         return self._worked_out(node) if name in _PURE else node
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -79,6 +82,32 @@ class Folder(ast.NodeTransformer):
             return self._hold(torch.Size(shape_of(node.value)), node)
         except _UNDECIDED:
             return node
+
+    def _at_once(self, node: ast.Call, name: str) -> ast.expr:
+        """Ask the allocator itself where shape and element type have been checked already."""
+        given = [*node.args[1:], *(item.value for item in node.keywords)]
+        dtype = self._dtype(given[0] if given else ast.copy_location(ast.Constant("float32"), node))
+        shape = node.args[0]
+        if name == "full" or dtype is None or not self._holds(shape):
+            return node
+        memory: ast.expr = ast.Name(ALLOCATE, ast.Load())
+        made = ast.copy_location(ast.Call(memory, [shape, dtype], []), node)
+        if name == "empty":
+            return made
+        zero = ast.copy_location(ast.Attribute(made, "zero_", ast.Load()), node)
+        return ast.copy_location(ast.Call(zero, [], []), node)
+
+    def _dtype(self, node: ast.expr) -> ast.expr | None:
+        """The name of a known element type; None where it is known only when it is called."""
+        if isinstance(node, ast.Constant):
+            try:
+                return self._hold(dtype_named(node.value), node)
+            except LaunchRefused:
+                return None
+        return node if self._holds(node) else None
+
+    def _holds(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.held
 
     def _hold(self, value: object, at: ast.expr) -> ast.expr:
         # The validator refuses names with two underscores, so that this one is nobody's.

@@ -6,6 +6,7 @@ shared between calls.
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf, nan
 from types import TracebackType
 
@@ -15,7 +16,8 @@ from tools.candidates.errors import DeviceError, LaunchRefused
 from tools.candidates.plan import ADMITTED, validate_plan
 from tools.candidates.plan.validate import parse_plan
 from tools.candidates.run.allocator import Allocator, TorchAllocator
-from tools.candidates.run.folding import Folder
+from tools.candidates.run.folding import ALLOCATE, Folder
+from tools.candidates.run.gradients import without_gradients
 from tools.candidates.run.guards import (
     GUARDS,
     dtype_named,
@@ -205,10 +207,7 @@ class PlanRunner:
     ) -> object:
         self._weights = self._namespace["weights"] = weights
         try:
-            if not torch.is_grad_enabled():
-                return function(*args)
-            with torch.no_grad():
-                return function(*args)
+            return without_gradients(function, args)
         except LaunchRefused as refused:
             raise LaunchRefused(refused.words, _plan_line(refused.__traceback__)) from None
         except _PLAN_ERRORS as error:
@@ -236,6 +235,7 @@ class PlanRunner:
     def _helpers(self) -> dict[str, Callable[..., object]]:
         return {
             "empty": self._empty,
+            ALLOCATE: partial(self._allocator.empty, device=self.device),
             "zeros": lambda shape, dtype="float32": self._empty(shape, dtype).zero_(),
             "full": self._full,
             "empty_like": self._empty_like,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from tools.candidates.run.gradients import without_gradients
 from tools.evaluate.clock.harness import Harness, Timed
 from tools.evaluate.judge.bench import Bench, Guard
 from tools.evaluate.judge.truth import Argument
@@ -30,11 +31,7 @@ def compiled(bench: Bench, name: str) -> Timed:
     keep_to_oneself()
     forward = torch.compile(bench.reference.module, mode=MODES[name])
 
-    def call(arguments: Sequence[Argument]) -> object:
-        with torch.no_grad():
-            return forward(*arguments)
-
-    return call
+    return partial(without_gradients, forward)
 
 
 def keep_to_oneself() -> None:
@@ -115,11 +112,7 @@ class BaselineCalls:
 
         first(self._harness.sets[0])
 
-        def call(arguments: Sequence[Argument]) -> object:
-            with torch.no_grad():
-                return module(*arguments)
-
-        return call
+        return partial(without_gradients, module)
 
     def _graphed(self) -> Timed:
         call = self._harness.as_graph(self.get("eager"))

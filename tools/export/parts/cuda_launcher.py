@@ -71,16 +71,17 @@ class Kernel:
         self, driver: ctypes.CDLL, function: ctypes.c_void_p, letters: str, index: int
     ) -> None:
         self._driver, self._function, self._index = driver, function, index
-        self._pack = struct.Struct("@" + letters).pack
-        # Native alignment is the device's too: an argument's offset is the size of what is before
-        # it, rounded up to its own size.
-        self._offsets = [
-            struct.calcsize("@" + letters[: i + 1]) - struct.calcsize("@" + letters[i])
-            for i in range(len(letters))
-        ]
-        self._pointers = ctypes.c_void_p * len(letters)
+        # Eight bytes an argument, whatever its width, and behind them the address of each.
+        plain = letters.replace("P", "Q")
+        slots = [f"{letter}{8 - struct.calcsize('=' + letter)}x" for letter in plain]
+        self._pack = struct.Struct(f"={''.join(slots)}{len(letters)}Q").pack_into
+        self._offsets = range(0, 8 * len(letters), 8)
+        self._memory = ctypes.c_uint64 * (2 * len(letters) or 1)
         self._shared_bytes = SHARED_WITHOUT_ASKING_BYTES
         self._cluster = PORTABLE_CLUSTER
+        # The last launch's geometry and stream, and what the driver reads of them; one value, so
+        # that threads see both or neither.
+        self._last: tuple[object, object] = (None, None)
 
     def __call__(
         self,
@@ -91,50 +92,38 @@ class Kernel:
         *values: float,
     ) -> None:
         """Launch on torch's current stream of the kernel's device."""
-        memory = ctypes.create_string_buffer(self._pack(*values))
-        base = ctypes.addressof(memory)
-        parameters = self._pointers(*[base + offset for offset in self._offsets])
-        if shared > self._shared_bytes or cluster > self._cluster:
-            self._ask_for_more(shared, cluster)
         stream = torch._C._cuda_getCurrentRawStream(self._index)
-        if cluster > 1:
-            self._launch_clusters(grid, block, shared, cluster, stream, parameters)
-            return
-        extents = (*three(grid), *three(block))
-        status = self._driver.cuLaunchKernel(
-            self._function, *extents, shared, ctypes.c_void_p(stream), parameters, None
-        )
+        known, config = self._last
+        if known != (grid, block, shared, cluster, stream):
+            config = self._configured(grid, block, shared, cluster, stream)
+            self._last = (grid, block, shared, cluster, stream), config
+        memory = self._memory()  # of this call alone: other threads may launch the same kernel
+        base = ctypes.addressof(memory)
+        self._pack(memory, 0, *values, *[base + offset for offset in self._offsets])
+        addresses = ctypes.c_void_p(base + 8 * len(values))
+        status = self._driver.cuLaunchKernelEx(config, self._function, addresses, None)
         if status:
             call_driver(self._driver, "cuCtxSynchronize")  # an older error is the better message
             raise RuntimeError(f"the driver refused to launch a kernel (error {status})")
 
-    def _launch_clusters(
+    def _configured(
         self,
         grid: int | tuple[int, ...],
         block: int | tuple[int, ...],
         shared: int,
         cluster: int,
         stream: int,
-        parameters: "ctypes.Array[ctypes.c_void_p]",
-    ) -> None:
-        attribute = LaunchAttribute(id=CLUSTER_DIMENSION)
-        attribute.value[0:3] = (cluster, 1, 1)
+    ) -> object:
+        """What the driver reads of a launch beside its arguments; nobody writes to it again."""
+        self._ask_for_more(shared, cluster)
         config = LaunchConfig(
-            grid=three(grid),
-            block=three(block),
-            shared_bytes=shared,
-            stream=stream,
-            attributes=ctypes.pointer(attribute),
-            attribute_count=1,
+            grid=three(grid), block=three(block), shared_bytes=shared, stream=stream
         )
-        call_driver(
-            self._driver,
-            "cuLaunchKernelEx",
-            ctypes.byref(config),
-            self._function,
-            parameters,
-            None,
-        )
+        if cluster > 1:
+            attribute = LaunchAttribute(id=CLUSTER_DIMENSION)
+            attribute.value[0:3] = (cluster, 1, 1)
+            config.attributes, config.attribute_count = ctypes.pointer(attribute), 1
+        return ctypes.byref(config)
 
     def _ask_for_more(self, shared: int, cluster: int) -> None:
         """More shared memory or a larger cluster than a kernel has by default."""
