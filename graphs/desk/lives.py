@@ -23,9 +23,9 @@ from graphs.desk.life import Life
 from graphs.desk.people import every_folder
 from graphs.desk.table import Table
 from graphs.desk.terms import is_going, keep_end, keep_going, keep_steering, kept_steering
-from graphs.desk.warming import import_beforehand
 from graphs.events import Event, ModelCalled, RunStarted
 from graphs.run import resume_search, start_search
+from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import RunError, Target, default_home, run_folders

@@ -10,7 +10,7 @@ from graphs.nodes.afar import evaluate_afar
 from graphs.nodes.opening import complete
 from graphs.nodes.queue import in_order, time_of, tuning_of, without_success
 from graphs.state import SearchState, Update
-from tools.evaluate.executor import FarExecutor
+from tools.evaluate.executor import FarExecutor, ForeseeingExecutor
 from tools.nouns import Candidate, Evaluation
 
 # Of the time that is left, this share may go into one round's tuning.
@@ -29,6 +29,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     judged: list[Evaluation] = []
     sure, opening = 0, not best.id
     if opening:
+        _foresee(context, state["written"])
         best, judged = await _first(context, state["written"], best, round)
         sure = _SURE if context.width > 1 else 0
     left = in_order(context, state["written"], [item.candidate for item in judged])
@@ -67,6 +68,12 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
             break
     best = await promote(context, screened, best, round)
     return {"best": best.id, "best_ms": best.ms}
+
+
+def _foresee(context: SearchContext, ids: list[str]) -> None:
+    """Let those behind the first be compiled with it, where several may be in flight."""
+    if isinstance(context.executor, ForeseeingExecutor) and context.width > 1:
+        context.executor.foresee(in_order(context, ids)[: context.width])
 
 
 async def _first(

@@ -6,7 +6,7 @@ What a task does to its worker costs that worker; what it does to us ends as an 
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ class OneFile:
 
     async def run(
         self,
-        reading: "asyncio.Task[Task | Refusal]",
+        reading: Awaitable[Task | Refusal],
         profile: SearchProfile | None,
         listener: Listener | None,
     ) -> Outcome:
@@ -85,7 +85,7 @@ class OneFile:
         except Exception as error:  # ours, and still only this task's
             return self._ended("failed", f"{type(error).__name__}: {error}".splitlines()[0])
 
-    async def _awaited(self, reading: "asyncio.Task[Task | Refusal]") -> Task | Refusal:
+    async def _awaited(self, reading: Awaitable[Task | Refusal]) -> Task | Refusal:
         """What was read, perhaps beside the file before."""
         start = time.monotonic()
         try:

@@ -1,7 +1,8 @@
 """Runs a suite: one task after another on one device, each at its own risk.
 
 All tasks share one executor, so that a worker is started, and the device measured, once. While a
-task is searched on a GPU the next file is read beside it, since reading needs only the CPU.
+task is searched on a GPU the next file is read beside it, since reading needs only the CPU. What
+takes seconds once, the judge's worker and a search's imports, is begun while the first is read.
 Several processes may share the files of one suite, see `turns`.
 """
 
@@ -14,6 +15,7 @@ from graphs.executors import opened
 from graphs.suite.one import Ground, OneFile
 from graphs.suite.outcome import Outcome, Terms
 from graphs.suite.turns import InOrder, Shared, Turns
+from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from tools.evaluate.executor import Executor, PatientExecutor, StandingExecutor
 from tools.nouns import Refusal, Task, TracePolicy
@@ -49,15 +51,34 @@ async def run_suite(
         ahead = await _ahead(judge, len(files), ground.ahead)
         turns: Turns = InOrder(files) if marks is None else Shared(files, marks)
         readings = _Readings(judge)
+        if isinstance(judge, PatientExecutor):
+            judge.warm()
+        importing = asyncio.create_task(_import(ground, wanted=profile is not None))
         try:
             while (path := turns.begin()) is not None:
                 one = OneFile(judge, path, terms, ground)
                 reading = readings.of(path)
                 if ahead and (coming := turns.ahead()) is not None:
                     readings.of(coming)
-                yield await one.run(reading, profile, begun(path))
+                yield await one.run(_ready(reading, importing), profile, begun(path))
         finally:
-            await readings.aclose()
+            importing.cancel()
+            await asyncio.gather(importing, readings.aclose(), return_exceptions=True)
+
+
+async def _ready(
+    reading: "asyncio.Task[Task | Refusal]", importing: "asyncio.Task[None]"
+) -> Task | Refusal:
+    """What was read, once a search could begin with it."""
+    read = await reading
+    await asyncio.shield(importing)  # the next file waits for it too
+    return read
+
+
+async def _import(ground: Ground, *, wanted: bool) -> None:
+    """Import what searches need where they are wanted, and not made of others' minds."""
+    if wanted and ground.make_minds is None:
+        await asyncio.to_thread(import_beforehand, ground.target, ground.models)
 
 
 async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:

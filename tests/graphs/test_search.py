@@ -1,6 +1,7 @@
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -8,6 +9,7 @@ import pytest
 
 from graphs.control import Control
 from graphs.events import EVENT, BaselinesMeasured, CandidateJudged, Critiqued, Event, IdeasProposed
+from profiles.load import Hardware
 from tools.archive import Archive, elites, list_runs
 from tools.nouns import Candidate, Verdict
 from tools.nouns.run import Summary
@@ -321,3 +323,30 @@ async def test_a_busy_host_neither_reaches_the_floor_nor_makes_a_record(
     assert best.evaluation.median_ms == min(
         item.evaluation.median_ms or 0.0 for item in archive.standings()
     )
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+async def test_where_several_may_be_in_flight_all_are_known_before_the_first_is_judged(
+    search: Search, toy: ModuleType, device: str
+) -> None:
+    @dataclass
+    class Foreseeing(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        foreseen: list[str] = field(default_factory=list)
+
+        async def hardware(self) -> Hardware:
+            found: Hardware = toy.HARDWARE
+            return found.model_copy(update={"kind": device})
+
+        def foresee(self, candidates: Sequence[Candidate]) -> None:
+            assert [what for what, _ in self.asked] == ["eager"]
+            self.foreseen += [candidate.id for candidate in candidates]
+
+    executor = Foreseeing()
+    await search(executor=executor, rounds=1)
+    _, *screened = [what for what, effort in executor.asked if effort == "screen"]
+    if device == "cpu":
+        assert executor.foreseen == []
+    else:
+        assert executor.foreseen[0] == screened[0]
+        assert 2 <= len(executor.foreseen) <= 4
+        assert set(executor.foreseen) <= set(screened)

@@ -4,6 +4,7 @@
 host without a network, a cluster) can take its place without the graph noticing.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -116,6 +117,15 @@ class StandingExecutor(Protocol):
 
     def stand_by(self, workers: int) -> None:
         """From now on let that many stand ready; they leave the device alone until asked."""
+        ...
+
+
+@runtime_checkable
+class ForeseeingExecutor(Protocol):
+    """An executor that can begin with what needs no device."""
+
+    def foresee(self, candidates: Sequence[Candidate]) -> None:
+        """These are likely to be evaluated soon."""
         ...
 
 

@@ -108,7 +108,7 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
     with imports_out_of_sight():
         import uvicorn
 
-        from graphs.desk.warming import import_beforehand
+        from graphs.warming import import_beforehand
         from ui.chat.house import quiet
         from ui.chat.server_app import build_app
         from ui.chat.server_pulse import felt

@@ -1,16 +1,17 @@
 import asyncio
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from graphs.suite import Ground, Outcome, Terms, run_suite
+from graphs.suite import Ground, Outcome, Terms, run_suite, runner
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executor import EnvironmentLacksError, Executor
 from tools.evaluate.rules import Depth, Rules
-from tools.nouns import Comparison, Phase, Refusal, TracePolicy, Verdict
+from tools.nouns import Comparison, Phase, Refusal, Task, TracePolicy, Verdict
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
@@ -165,3 +166,33 @@ async def test_a_reading_beside_the_file_before_is_accounted_for_as_such(
     assert list(spent) == ["beside: read", "read: file", "audit"]
     assert spent["read: file"] < 1.0
     assert spent["beside: read"] + spent["read: file"] == pytest.approx(7.0)
+
+
+async def test_what_a_search_imports_is_imported_while_the_first_file_is_read(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    done: list[str] = []
+    reading = threading.Event()
+
+    def importing(*what: object) -> None:
+        assert reading.wait(60), "the file is read meanwhile"
+        done.append("imported")
+
+    @dataclass
+    class Patient(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        def warm(self) -> None:
+            done.append("warmed")
+
+        async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+            reading.set()
+            return Refusal(sentence="It has no module.")
+
+        async def audit(self, task: Task) -> Task | Refusal:
+            return task
+
+    monkeypatch.setattr(runner, "import_beforehand", importing)
+    where = Ground("cpu", tmp_path, executor=Patient())
+    found = [item async for item in run_suite(files, toy.PROFILE, terms, where)]
+    assert [item.ended for item in found] == ["refused"] * 3
+    assert done == ["warmed", "imported"]

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiles.load import Hardware
-from tools.compile import CompileFailure, compile_candidate
-from tools.evaluate.defences import Defence
+from tools.compile import CompileFailure
 from tools.evaluate.endings import not_compiled
 from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.check import Courthouse
@@ -18,6 +17,7 @@ from tools.evaluate.foreign.request import Foreign, ForeignRequest
 from tools.evaluate.local.baselines import CERTIFY, STANDARD, KnownBaselines
 from tools.evaluate.local.builder import Builder
 from tools.evaluate.local.certification import Certification
+from tools.evaluate.local.compiling import Compiling
 from tools.evaluate.local.profiles import Profiles
 from tools.evaluate.local.reading import Reading
 from tools.evaluate.local.workshop import Workshop, readable
@@ -55,6 +55,7 @@ class LocalExecutor:
     ) -> None:
         self._shop = Workshop(hardware, scratch, seed=seed, rules=rules, lease=lease, spares=spares)
         self._builder = Builder(self._shop)
+        self._compiling = Compiling(self._shop)
         self._reading = Reading(self._shop, self._builder)
         self._baselines = KnownBaselines(self._shop, self._builder)
         self._certification = Certification(self._shop, self._baselines, self._builder)
@@ -165,17 +166,16 @@ class LocalExecutor:
         """Where the time of a file went since it was read; lost questions are left out."""
         return self._shop.spent(path)
 
+    def foresee(self, candidates: Sequence[Candidate]) -> None:
+        """Compile candidates that will be asked about, where that disturbs no times."""
+        self._compiling.begin(candidates)
+
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
         """Compile, verify and time one candidate; every failure of it is an evaluation."""
         hardware = await self.hardware()
         if effort != "screen":
             await self.baselines(task)
-        built = await compile_candidate(
-            candidate,
-            architecture=hardware.architecture,
-            timeout_s=self.rules.compile_s,
-            contract=self.rules.has(Defence.ALLOW_LIST),
-        )
+        built = await self._compiling.of(candidate)
         self._shop.note(task.path, Phase(name="compile: candidates", seconds=built.seconds))
         if isinstance(built, CompileFailure):
             return not_compiled(candidate, built, self.isolation)
@@ -227,6 +227,7 @@ class LocalExecutor:
         """End every process."""
         await asyncio.gather(
             self._builder.aclose(),
+            self._compiling.aclose(),
             self._shop.aclose(),
             self._profiles.aclose(),
             self._courthouse.aclose(),
