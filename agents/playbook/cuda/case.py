@@ -84,7 +84,7 @@ class Case:
         """Whether most bytes are contiguous along the walked axes rather than the kept ones."""
         walked = kept = 0
         for place in self.nest.streams():
-            moved = self.nest.span(place) * place.dtype.itemsize_bytes
+            moved = self.nest.moved_bytes(place)
             walked += moved if place.inner and abs(place.inner[-1]) == 1 else 0
             kept += moved if place.outer and abs(place.outer[-1]) == 1 else 0
         return walked >= kept
@@ -131,7 +131,7 @@ class Case:
         """Whether rows share something, like a weight, too large to stay cached for a row."""
         nest = self.nest
         shared = [p for p in nest.streams() if any(p.inner) and not any(p.outer) and not p.gathers]
-        size = sum(nest.span(place) * place.dtype.itemsize_bytes for place in shared)
+        size = sum(map(nest.moved_bytes, shared))
         long = size > 64 * KIB and size + self.row_bytes > self.cache_bytes / 4
         return nest.rows > 1 and long
 

@@ -15,9 +15,7 @@ from agents.playbook.cuda.vectors import MOVED_BYTES, Vectors, ladder
 
 def crossing_of(nest: Nest, plain: Vectors) -> Vectors | None:
     """Wider vectors than `plain` along the linear position; None where there are none."""
-    streams = list(nest.streams())
-    heaviest = max((_bytes(nest, place) for place in streams), default=0)
-    heavy = [place for place in streams if 4 * _bytes(nest, place) >= heaviest]
+    heavy = nest.heavy()
     conditional = [nest.places[s.name] for s in nest.loop.body if s.op == "load" and s.args]
     if not heavy or any(place in conditional for place in heavy):
         return None
@@ -37,10 +35,6 @@ def crossing_of(nest: Nest, plain: Vectors) -> Vectors | None:
         ),
         crossing=True,
     )
-
-
-def _bytes(nest: Nest, place: Place) -> int:
-    return nest.span(place) * place.dtype.itemsize_bytes
 
 
 def _fitting(nest: Nest, place: Place, width: int) -> int:

@@ -91,6 +91,16 @@ class Nest:
                 yield self.places[stmt.name]
         yield from (p for at, p in enumerate(self.targets) if self.is_element_store(at))
 
+    def moved_bytes(self, place: Place) -> int:
+        """Bytes of the elements that a place visits, each once."""
+        return self.span(place) * place.dtype.itemsize_bytes
+
+    def heavy(self) -> list[Place]:
+        """The streams that move at least a quarter of what the largest one moves."""
+        streams = list(self.streams())
+        most = max(map(self.moved_bytes, streams), default=0)
+        return [place for place in streams if 4 * self.moved_bytes(place) >= most]
+
     def linear(self, place: Place) -> int | None:
         """The step of the linear position, where a place walks its axes as one; else None."""
         steps, sizes = place.inner, self.walked

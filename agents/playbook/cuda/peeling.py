@@ -25,9 +25,7 @@ def peeled_of(nest: Nest, plain: Vectors) -> Vectors | None:
     """
     if len(nest.walked) != 1 or any(_in_order(stmt) for stmt in nest.loop.body):
         return None
-    streams = list(nest.streams())
-    heaviest = max((_bytes(nest, place) for place in streams), default=0)
-    heavy = [place for place in streams if 4 * _bytes(nest, place) >= heaviest]
+    heavy = nest.heavy()
     if not heavy or any(place.gathers or place.inner != (1,) for place in heavy):
         return None
     width = MOVED_BYTES // max(place.dtype.itemsize_bytes for place in heavy)
@@ -69,10 +67,6 @@ def _loads(nest: Nest) -> list[Stmt]:
     """The loads along rows."""
     body = nest.loop.body
     return [stmt for stmt in body if stmt.op == "load" and nest.levels[stmt.name] == "element"]
-
-
-def _bytes(nest: Nest, place: Place) -> int:
-    return nest.span(place) * place.dtype.itemsize_bytes
 
 
 def _in_order(stmt: Stmt) -> bool:

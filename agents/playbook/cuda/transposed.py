@@ -66,7 +66,7 @@ def across_of(case: Case) -> int | None:
     for place in _read(nest):
         axis = _fastest(place)
         if axis is not None:
-            moved[axis] = max(moved.get(axis, 0), _moved(nest, place))
+            moved[axis] = max(moved.get(axis, 0), nest.moved_bytes(place))
     last = len(nest.walked) - 1
     best = max(moved, key=lambda axis: moved[axis], default=last)
     blocks = prod(nest.walked)
@@ -79,10 +79,6 @@ def across_of(case: Case) -> int | None:
 
 def _read(nest: Nest) -> list[Place]:
     return [nest.places[stmt.name] for stmt in nest.loop.body if stmt.op == "load"]
-
-
-def _moved(nest: Nest, place: Place) -> int:
-    return nest.span(place) * place.dtype.itemsize_bytes
 
 
 def _fastest(place: Place) -> int | None:
@@ -98,7 +94,7 @@ def runs(nest: Nest, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     group, and groups), or a tile would read or write less than a line at a place.
     """
     last = len(nest.walked) - 1
-    most = max((p for p in _read(nest) if _fastest(p) == across), key=lambda p: _moved(nest, p))
+    most = max((p for p in _read(nest) if _fastest(p) == across), key=nest.moved_bytes)
     first_run = _run(nest, across, [most], {last})
     return first_run, _run(nest, last, list(nest.targets), set(first_run))
 

@@ -38,12 +38,12 @@ def vectors_of(nest: Nest, axis: Literal["walked", "kept"]) -> Vectors:
     streams = list(nest.streams())
     # Of a buffer that is read at several places most reads are a cache's; they narrow nothing.
     windows = {name for name, count in Counter(p.buffer for p in streams).items() if count > 1}
-    heavy = max((nest.span(p) * p.dtype.itemsize_bytes for p in streams), default=0)
+    heavy = max(map(nest.moved_bytes, streams), default=0)
     width = gcd(sizes[-1], MOVED_BYTES) if sizes else 1
     narrow, wide = MOVED_BYTES, 1
     scattered = _conditional(nest) if _writes_along(nest, axis, heavy) else []
     for place in streams:
-        if place.buffer in windows or 4 * nest.span(place) * place.dtype.itemsize_bytes < heavy:
+        if place.buffer in windows or 4 * nest.moved_bytes(place) < heavy:
             continue
         if any(place is other for other in scattered):
             continue
@@ -92,8 +92,7 @@ def _conditional(nest: Nest) -> list[Place]:
 def _writes_along(nest: Nest, axis: str, heavy: int) -> bool:
     """Whether much is written to neighbours along an axis."""
     return any(
-        4 * nest.span(place) * place.dtype.itemsize_bytes >= heavy
-        and _steps(place, axis)[-1:] in ((1,), (-1,))
+        4 * nest.moved_bytes(place) >= heavy and _steps(place, axis)[-1:] in ((1,), (-1,))
         for place in nest.targets
     )
 
