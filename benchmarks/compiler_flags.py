@@ -3,7 +3,8 @@
 For each example, every strategy of its heaviest loop under its default setting is compiled twice,
 without and with the flags, checked against float64, and timed in turns with eager. `gain` is the
 median of paired ratios: without over with. The intervals between order statistics say how sure it
-is. For deciding on a flag, on the machine at hand.
+is. For deciding on a flag, on the machine at hand. The flags come last, so that they also undo one
+that the project gives by itself.
 
     python benchmarks/compiler_flags.py --flags=-mprefer-vector-width=512 --only softmax
 """
@@ -12,7 +13,9 @@ import argparse
 import asyncio
 import os
 import statistics
+import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 from cpu_strategies import candidates, error, paired, runners
 from torch import Tensor
@@ -25,16 +28,14 @@ from tools.tasks import Reference, draw, trace
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def built(task, made, weights, compiler: str):
-    """The candidates as callables, made by this compiler's command."""
-    before = os.environ.get("CXX")
-    os.environ["CXX"] = compiler
-    try:
-        return asyncio.run(runners(task, made, weights))
-    finally:
-        os.environ.pop("CXX")
-        if before is not None:
-            os.environ["CXX"] = before
+def built(task, made, weights, flags: str):
+    """The candidates as callables, compiled with these flags behind all others."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = Path(folder, "g++")
+        command.write_text(f'#!/bin/sh\nexec {os.environ.get("CXX", "g++")} "$@" {flags}\n')
+        command.chmod(0o755)
+        with patch.dict(os.environ, CXX=str(command)):
+            return asyncio.run(runners(task, made, weights))
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -56,10 +57,9 @@ def compare(path: Path, flags: str, settings: int, seconds: float) -> None:
     wide = [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
     truth = reference.double().forward(wide)
     made = candidates(lower(task.graph), settings)
-    compiler = os.environ.get("CXX", "g++")
     jobs = {"eager": lambda: reference.forward(args)}
-    for kind, command in (("without", compiler), ("with", f"{compiler} {flags}")):
-        for label, runner in built(task, made, weights, command):
+    for kind, added in (("without", ""), ("with", flags)):
+        for label, runner in built(task, made, weights, added):
             assert error(runner(args, weights), truth) < 1e-4, label
             jobs[f"{label} {kind}"] = lambda runner=runner: runner(args, weights)
     times = paired(jobs, seconds)

@@ -36,9 +36,9 @@ _CODE_WORDS = (
 )
 # Without the start files, the only code that runs when the object is loaded would be the kernel's.
 _LINK_WORDS = "-shared -nostartfiles -Wl,-z,now -Wl,--as-needed"
-# Where there are 512 bits g++ takes 256 by itself, which older processors ran faster: here, up to a
-# quarter slower (docs/benchmarks.md). Other processors do not know the word.
-_WIDE = ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
+# Where there are 512 bits g++ takes 256 by itself, which was up to a quarter slower on the one such
+# processor that was tried (docs/benchmarks.md). Compilers for other families do not know the flag.
+_WIDE = ["-mprefer-vector-width=512"] if platform.machine() == "x86_64" else []
 _CODE, _LINK = [*_CODE_WORDS.split(), *_WIDE], _LINK_WORDS.split()
 _ERROR = re.compile(r"^.*(?:\berror|undefined reference)\b.*$", re.MULTILINE)
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")

@@ -57,7 +57,7 @@ def openmp_runtime() -> list[str]:
 
 def known_here(flags: tuple[str, ...]) -> list[str]:
     """The flags; on other machines without those that only compilers for x86-64 know."""
-    if platform.machine() in ("x86_64", "AMD64"):
+    if platform.machine() == "x86_64":
         return list(flags)
     return [flag for flag in flags if not flag.startswith("-mprefer-vector-width")]
 
