@@ -43,7 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage of tests, and nothing else is looked through for it."""
+    """From here on there is garbage of tests, and nothing else is looked through for it.
+
+    References run in the tests' own processes too, where their first calls must be exact.
+    """
+    from tools.evaluate.vector_math import resolve_vector_math
+
+    resolve_vector_math()
     gc.freeze()
     gc.enable()
 

@@ -93,7 +93,8 @@ class GuestRunner:
         self._settle()
         done = running.report()
         self._afterwards(before, done, outputs, taken)
-        seat.link.ask(Store(weights=seat.named(tuple(weights.items()))), limit_s)
+        stored = seat.link.ask(Store(weights=seat.named(tuple(weights.items()))), limit_s)
+        self._no_threads(stored)
         return taken
 
     def _settle(self) -> None:
@@ -121,11 +122,7 @@ class GuestRunner:
                 Verdict.CHEATING,
                 f"a call left {late.processes - before.processes} processes running ({names})",
             )
-        if done.python_threads:
-            names = ", ".join(done.python_threads[:4])
-            raise RejectedError(
-                Verdict.CHEATING, f"threads of the candidate outlive its calls ({names})"
-            )
+        self._no_threads(done)
         if self._calls > 2 and late.threads > before.threads:
             raise RejectedError(
                 Verdict.CHEATING,
@@ -137,6 +134,13 @@ class GuestRunner:
                 Verdict.CHEATING,
                 f"after it said that it was done the guest went on to compute: {used:.0f} ms of "
                 f"processor time in a pause of {_PAUSE_S * 1e3:.0f} ms",
+            )
+
+    def _no_threads(self, done: Done) -> None:
+        if done.python_threads and self._rules.has(Defence.COMPANIONS):
+            names = ", ".join(done.python_threads[:4])
+            raise RejectedError(
+                Verdict.CHEATING, f"threads of the candidate outlive its calls ({names})"
             )
 
 

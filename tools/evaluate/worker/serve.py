@@ -17,12 +17,14 @@ from tools.evaluate.messages import (
     Reply,
     Request,
 )
+from tools.evaluate.vector_math import resolve_vector_math
 from tools.evaluate.wire import UNASKED, frame, opened, receive_blocking
 from tools.evaluate.worker.desk import Desk
 
 
 def serve(connection: socket.socket) -> None:
     """Answer requests until the parent closes the connection."""
+    resolve_vector_math()
     process, token = os.getpid(), UNASKED
 
     def send(message: Message) -> None:

@@ -206,6 +206,9 @@ def verify(pair: Pair) -> bool:
         "ten times them": lambda x: x * 10,
     }
     fine = True
+    if pair.device == "cpu":
+        # PyTorch's first call of a function there can be less exact than all others (issue 188792).
+        worst_ratio(pair, pair.inputs(0, lambda x: x))
     for seed, (name, change) in enumerate(kinds.items(), start=1):
         ratio, wrong = worst_ratio(pair, pair.inputs(seed, change))
         verdict = f"  WRONG: {wrong}" if wrong else ""

@@ -1,9 +1,11 @@
 """What a guest does under the judge's clock, and what it has done before."""
 
+import threading
+
 import torch
 
 from tools.evaluate.foreign.guest.steps import Steps
-from tools.evaluate.foreign.messages import Arrange, Call, Done, Failed, Go, Place, Rehearse
+from tools.evaluate.foreign.messages import Arrange, Call, Done, Failed, Go, Place, Rehearse, Store
 
 _FLOATS = 64
 
@@ -19,3 +21,22 @@ def test_a_call_that_does_no_work_delivers_what_lay_ready_and_makes_nothing() ->
     assert isinstance(steps.take(Rehearse()), Done)
     assert isinstance(steps.take(empty), Done)
     assert not raw.any()
+
+
+def test_a_thread_that_python_learns_of_when_a_call_is_over_is_seen_then() -> None:
+    steps = Steps(torch.zeros(4, dtype=torch.uint8), "cpu")
+
+    def seen() -> tuple[str, ...]:
+        stored = steps.take(Store(weights=()))
+        assert isinstance(stored, Done)
+        return stored.python_threads  # and other tests' threads
+
+    assert "comes late" not in seen()
+    stop = threading.Event()
+    works = threading.Thread(target=stop.wait, name="comes late")
+    works.start()
+    try:
+        assert "comes late" in seen()
+    finally:
+        stop.set()
+        works.join()

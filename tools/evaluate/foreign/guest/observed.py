@@ -31,11 +31,11 @@ def observations(usual: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[st
     """Python's threads besides the main one, and settings that are not what they were."""
     now = settings()
     changed = tuple(f"{name}: {now[name]}" for name in now if now[name] != usual[name])
-    return _companions(), changed
+    return companions(), changed
 
 
-def _companions() -> tuple[str, ...]:
-    """Threads that do not end within a moment.
+def companions() -> tuple[str, ...]:
+    """Python's threads besides the main one that do not end within a moment.
 
     One that is just ending has a frame and no name any more. The judge's clock still runs, so
     whoever ends by then had no time that is not counted.

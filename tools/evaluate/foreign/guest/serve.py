@@ -6,11 +6,13 @@ import socket
 from tools.evaluate.foreign.guest.shared import opened
 from tools.evaluate.foreign.guest.steps import Steps
 from tools.evaluate.foreign.messages import ORDER, Memory
+from tools.evaluate.vector_math import resolve_vector_math
 from tools.evaluate.wire import frame, receive_blocking
 
 
 def serve(connection: socket.socket) -> None:
     """Carry out orders until the judge closes the connection."""
+    resolve_vector_math()
     process = os.getpid()
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
     memory = ORDER.validate_json(receive_blocking(connection))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
 from tools.evaluate.foreign.guest.deliver import AnswerError, deliver
-from tools.evaluate.foreign.guest.observed import observations, settings
+from tools.evaluate.foreign.guest.observed import companions, observations, settings
 from tools.evaluate.foreign.messages import (
     Arrange,
     Constant,
@@ -141,7 +141,8 @@ class Steps:
             if item.name in live and live[item.name].shape == target.shape:
                 target.copy_(live[item.name])
         self._drain()
-        return Done(names=tuple(live))
+        # One that the system started may only reach Python when a call is over.
+        return Done(names=tuple(live), python_threads=companions())
 
     def _arrange(self, order: Arrange) -> Done:
         self._arguments = [arguments_at(self._raw, slots) for slots in order.arguments]

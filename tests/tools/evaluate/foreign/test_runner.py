@@ -1,0 +1,42 @@
+"""What a call's runner makes of what its guest reports, told by a guest that follows a script."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tools.evaluate.defences import Defence
+from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.foreign.messages import Done, Make
+from tools.evaluate.foreign.runner import GuestRunner
+from tools.evaluate.judge.failures import RejectedError
+from tools.evaluate.rules import Rules
+
+_QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
+_RULES = Rules()
+
+
+def runner(rules: Rules = _RULES, **reports: Done) -> GuestRunner:
+    """Its guest answers every order with `Done`, or as `reports` say by the order's kind."""
+    running = SimpleNamespace(wait=lambda: None, report=lambda: reports.get("go", Done()))
+    link = SimpleNamespace(
+        ask=lambda order, _: reports.get(order.kind, Done()),
+        started=lambda *_: running,
+        books=lambda: _QUIET,
+    )
+    seat = SimpleNamespace(link=link, arena=None, outputs=lambda _: (), named=lambda _: ())
+    bench = SimpleNamespace(device="cpu", rules=rules)
+    make = Make(source="", entry="ModelNew", arguments=None, seed=0)
+    return GuestRunner(bench, seat, make, lambda: 1.0, lambda: 1.0)
+
+
+def test_a_guest_with_nothing_to_hide_is_called():
+    assert runner()((), {}) == ()
+
+
+@pytest.mark.parametrize("when", ["go", "store"])
+def test_a_thread_is_found_in_the_call_and_when_it_is_over(when):
+    late = {when: Done(python_threads=("late",))}
+    with pytest.raises(RejectedError, match=r"threads of the candidate outlive its calls \(late\)"):
+        runner(**late)((), {})
+    without = Rules(switched_off=(Defence.COMPANIONS,))
+    assert runner(without, **late)((), {}) == ()
