@@ -1,0 +1,175 @@
+"""What lies between a candidate's time by the judge's clock and its kernels' own durations.
+
+    python benchmarks/clock_gap.py FILE [--hardware h200 | cpu] [--strategies L0=split_rows]
+        [--seconds 1] [--out figures.jsonl]
+
+The candidate of the strategies that are predicted fastest is timed on the judge's own inputs, in
+turns among all of these ways, so that drift meets them alike:
+
+  judged     inputs in turns, cache flushed by writing, the device idle before: a judge's sample
+  queued     the same, issued while the device still flushes, so without the host's part
+  one set    as judged, on the same inputs each time
+  read       as judged, the cache flushed by reading, which leaves nothing to be written back
+  warm       as judged, nothing flushed
+  poisoned   as judged, and the memory of its answers overwritten before, as the judge does
+
+On a GPU a profile of judged samples follows: when each kernel began and ended, from the first
+kernel's begin on, in microseconds; medians. Not covered: what happens before the first kernel's
+begin, which is `judged` less the profile's whole, and new values in inputs before every sample. It
+runs the file in this process: use it on files that are trusted.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
+
+from agents.playbook.repertoire import repertoire_for  # noqa: E402
+from profiles.load import Hardware, hardware_profile  # noqa: E402
+from tools.candidates import new_candidate  # noqa: E402
+from tools.candidates.run import PlanRunner  # noqa: E402
+from tools.compile import Built, compile_candidate  # noqa: E402
+from tools.evaluate.clock.cold import Flush  # noqa: E402
+from tools.evaluate.clock.harness import Harness  # noqa: E402
+from tools.evaluate.clock.stopwatch import stopwatch  # noqa: E402
+from tools.evaluate.judge.bench import Bench  # noqa: E402
+from tools.evaluate.judge.memory import SpoiltMemory  # noqa: E402
+from tools.evaluate.judge.truth import Argument  # noqa: E402
+from tools.evaluate.rules import Rules  # noqa: E402
+from tools.hardware import detect  # noqa: E402
+from tools.nouns import Candidate, Language, Refusal, Task, TracePolicy  # noqa: E402
+from tools.tasks import trace  # noqa: E402
+
+PROFILED = 20
+Timed = Callable[[Sequence[Argument]], object]
+
+
+class Ways:
+    """One candidate and the ways to time it.
+
+    Args:
+        task: what it is a candidate for.
+        hardware: the device.
+        candidate: it.
+        built: its kernels.
+    """
+
+    def __init__(self, task: Task, hardware: Hardware, candidate: Candidate, built: Built) -> None:
+        bench = Bench(task, hardware, Rules(), 0, nullcontext)
+        self.device = bench.device
+        self._sets = Harness(bench).sets
+        self._memory = SpoiltMemory(bench.device)
+        runner = PlanRunner(candidate, built, bench.device, allocator=self._memory)
+        weights = dict(bench.reference.weights())
+        runner.prepare(weights)
+        self.call: Timed = lambda arguments: runner(arguments, weights)
+        self._watch = stopwatch(bench.device)
+        cache = int(hardware.cache_mib * 2**20)
+        self._flush = Flush(bench.device, cache, needed=True, settle_s=Rules().settle_s)
+        self._read = torch.zeros(2 * cache // 4, dtype=torch.int32, device=bench.device)
+        self._turn = 0
+
+    def each(self) -> Mapping[str, Callable[[], float]]:
+        """Every way, as what takes one sample in milliseconds."""
+        return {
+            "judged": lambda: self.sample(self._flush),
+            "queued": lambda: self.sample(self._flush, queued=True),
+            "one set": lambda: self.sample(self._flush, rotates=False),
+            "read": lambda: self.sample(self._read.max),
+            "warm": lambda: self.sample(lambda: None, rotates=False),
+            "poisoned": self._poisoned,
+        }
+
+    def sample(
+        self, flush: Callable[[], object], *, queued: bool = False, rotates: bool = True
+    ) -> float:
+        """One call's milliseconds."""
+        self._turn += rotates
+        inputs = self._sets[self._turn % len(self._sets) if rotates else 0]
+        flush()
+        return self._watch.time_ms(lambda: self.call(inputs), queued=queued)
+
+    def _poisoned(self) -> float:
+        self._memory.spoil()
+        return self.sample(self._flush)
+
+    def kernels(self) -> list[tuple[str, float, float]]:
+        """Each kernel of a judged sample: its name, its begin and its end in microseconds."""
+        seen: list[list[tuple[str, float, float]]] = []
+        for _ in range(PROFILED):
+            inputs = self._sets[0]
+            self._flush()
+            torch.cuda.synchronize()
+            with profile(activities=[ProfilerActivity.CUDA]) as run:
+                self.call(inputs)
+                torch.cuda.synchronize()
+            ours = [e for e in run.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+            ours.sort(key=lambda event: event.time_range.start)
+            first = ours[0].time_range.start
+            spans = [(e.name, e.time_range.start - first, e.time_range.end - first) for e in ours]
+            seen.append(spans)
+        usual = max(seen, key=lambda spans: sum(len(other) == len(spans) for other in seen))
+        alike = [spans for spans in seen if len(spans) == len(usual)]
+        return [
+            (usual[n][0][:60], *(round(median(s[n][k] for s in alike), 1) for k in (1, 2)))
+            for n in range(len(usual))
+        ]
+
+
+def main() -> None:
+    """Time, profile, print."""
+    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    words.add_argument("file", type=Path)
+    words.add_argument("--hardware", default="h200", help="a profile's name, or cpu for this one")
+    words.add_argument("--strategies", nargs="*", default=[], metavar="LOOP=NAME")
+    words.add_argument("--seconds", type=float, default=1.0)
+    words.add_argument("--out", type=Path)
+    asked = words.parse_args()
+    hardware = detect("cpu") if asked.hardware == "cpu" else hardware_profile(asked.hardware)
+    ways = _ways(asked.file, hardware, dict(item.split("=", 1) for item in asked.strategies))
+    taken: dict[str, list[float]] = {name: [] for name in ways.each()}
+    for take in ways.each().values():  # warm-up
+        take()
+    end = time.monotonic() + asked.seconds
+    while time.monotonic() < end:
+        for name, take in ways.each().items():
+            taken[name].append(take())
+    figures: dict[str, object] = {
+        name: round(median(samples), 4) for name, samples in taken.items()
+    }
+    row = {"file": asked.file.stem, "samples": len(taken["judged"]), **figures}
+    if ways.device == "cuda":
+        row["kernels"] = ways.kernels()
+    print(json.dumps(row, indent=1))
+    if asked.out is not None:
+        with asked.out.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+
+def _ways(path: Path, hardware: Hardware, chosen: dict[str, str]) -> Ways:
+    task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy())
+    if isinstance(task, Refusal):
+        raise SystemExit(task.sentence)
+    draft = repertoire_for(task, hardware).draft(chosen)
+    language = Language.CUDA if hardware.kind == "cuda" else Language.CPP
+    candidate = new_candidate(language, draft.kernel, draft.plan)
+    compiling = compile_candidate(candidate, architecture=hardware.architecture, timeout_s=120)
+    built = asyncio.run(compiling)
+    if not isinstance(built, Built):
+        raise SystemExit(built.message)
+    return Ways(task, hardware, candidate, built)
+
+
+if __name__ == "__main__":
+    main()
