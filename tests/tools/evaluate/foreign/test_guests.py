@@ -156,7 +156,7 @@ async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tm
         ),
         (
             "import threading, time\n        y = torch.empty_like(x)\n        "
-            "def late(): time.sleep(0.05); y.copy_(torch.softmax(x, 1) * self.weight)\n        "
+            "def late(): time.sleep(0.4); y.copy_(torch.softmax(x, 1) * self.weight)\n        "
             "threading.Thread(target=late).start()\n        return y",
             Verdict.CHEATING,
             "outlive its calls",
