@@ -210,6 +210,15 @@ def test_a_library_that_adds_in_changing_order_is_no_race(
     assert not torch.backends.cudnn.deterministic
 
 
+def test_each_of_two_answers_that_are_excused_has_to_be_right(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tools.evaluate.judge.trials.order_may_change", lambda task, device: True)
+    with pytest.raises(RejectedError) as found:
+        judge(Convolution(0, off_by=(1e-2, 0.0)))  # the second one is off
+    assert found.value.verdict is Verdict.WRONG_RESULT
+
+
 def test_a_race_beside_the_library_is_still_one(judge: Judge, monkeypatch: pytest.MonkeyPatch):
     class Racing(Convolution):
         def __call__(

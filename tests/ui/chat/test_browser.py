@@ -142,6 +142,7 @@ async def test_the_whole_story(page, small, tmp_path):
     await button(page, "Continue").click()
     await expect(page.get_by_role("button", name="Pause")).to_have_count(0, timeout=PATIENCE_MS)
 
+    await shows(page, "Round 1: best")  # paused early, it had none
     await say(page, "why is the best one fast?")
     await answers(page, "why is the best one fast", "floor|bound|idea|baseline")
 

@@ -16,7 +16,7 @@ from tools.evaluate.foreign.audit import Findings, audited
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.elsewhere import Elsewhere
 from tools.evaluate.foreign.lacking import LackingError, lacking
-from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Make
 from tools.evaluate.foreign.precision import label, named
 from tools.evaluate.foreign.reading import Reading, read
@@ -144,7 +144,7 @@ class ForeignLadder:
         seed, bench = self._secret, self._bench
         seat = self._seat = self._court.candidate(bench)
         self._runner = GuestRunner(bench, seat, self._order(), self._limit_s, self._first_s)
-        trials = ForeignTrials(bench, seat.memory, self._runner, lambda _: None)
+        trials = ForeignTrials(bench, seat, self._runner)
         trials.prepare()
         self._made = True
         self._eager()
@@ -194,10 +194,15 @@ class ForeignLadder:
             raise RejectedError(Verdict.CHEATING, words)
 
     def _time(self, evaluation: Evaluation) -> Evaluation:
-        timing = Timing(self._bench, self._request, self._seat, self._verify_timed, self._secret)
+        timing = Timing(
+            self._bench, self._request, self._seat, self._court, self._verify_timed, self._secret
+        )
         start = time.perf_counter()
         try:
-            found = timing.against(self._court.reference(self._bench), evaluation)
+            found = timing.against(evaluation)
+        except BaselineTroubleError as trouble:
+            self._court.dismiss()
+            found = _not_timed(evaluation, f"its times: PyTorch could not be timed: {trouble}")
         except Exception as error:
             self._court.dismiss()
             failed = rejection(error)
@@ -282,6 +287,13 @@ class ForeignLadder:
             distributions=tuple(dict.fromkeys(sentence.distributions)),
             not_verified=tuple(dict.fromkeys((*self._not_verified, *remarks))),
         )
+
+
+def _not_timed(evaluation: Evaluation, words: str) -> Evaluation:
+    """The same evaluation, which says why it has no times."""
+    told = (*evaluation.verification.not_verified, words)
+    verification = evaluation.verification.model_copy(update={"not_verified": told})
+    return evaluation.model_copy(update={"verification": verification})
 
 
 def _nothing() -> None:

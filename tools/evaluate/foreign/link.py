@@ -1,7 +1,8 @@
 """The judge's end of the conversation with one guest.
 
 Questions block: nothing else happens in the judge while a guest is at work. A guest that does not
-come back in time, or ends, raises `GuestLostError` with the program's account of how.
+come back in time, or ends, raises `GuestLostError` with the program's account of how. Trouble with
+the reference's guest has a name of its own, as no candidate is to blame for it.
 """
 
 import socket
@@ -33,6 +34,14 @@ class GuestFailedError(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.words)
         self.failed = failed
+
+
+class BaselineTroubleError(Exception):
+    """The reference failed in its guest, or (`lost`) that will not answer any more."""
+
+    def __init__(self, words: str, *, lost: bool) -> None:
+        super().__init__(words)
+        self.lost = lost
 
 
 class Usher:
@@ -97,6 +106,7 @@ class Link:
         Raises:
             GuestFailedError: the foreign code failed.
             GuestLostError: no answer within the limit, or the guest ended.
+            BaselineTroubleError: either, in the reference's guest.
         """
         return self._report(self._exchange(frame(order.model_dump_json().encode()), limit_s))
 
@@ -117,10 +127,14 @@ class Link:
             ended = self._usher.ended(self._name, timed_out=True, limit_s=limit_s)
         except (EOFError, ConnectionError):
             ended = self._usher.ended(self._name, timed_out=False, limit_s=limit_s)
+        if self._name == "reference":
+            raise BaselineTroubleError(f"its process {ended.words}", lost=True)
         raise GuestLostError(ended)
 
     def _report(self, payload: bytes) -> Done:
         report = _understood(payload)
+        if isinstance(report, Failed) and self._name == "reference":
+            raise BaselineTroubleError(report.words, lost=False)
         if isinstance(report, Failed):
             raise GuestFailedError(report)
         return report

@@ -110,13 +110,15 @@ class Go(Value):
     """Make these calls, in this order; the clock runs.
 
     `null` delivers what was rehearsed, `audit` watches which library operators run,
-    `profile` adds up the durations of kernels. With `exact` an answer must be plain tensors.
+    `profile` adds up the durations of kernels. With `exact` an answer must be plain tensors. With
+    `one_order` plain calls are made under the library's deterministic algorithms.
     """
 
     kind: Literal["go"] = "go"
     calls: tuple[Call, ...]
     way: Way = "call"
     exact: bool = True
+    one_order: bool = False
 
 
 class Done(Value):

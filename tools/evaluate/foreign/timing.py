@@ -11,8 +11,9 @@ from tools.evaluate.clock.paired import Pairs, take_pairs
 from tools.evaluate.clock.statistics import median, percentile
 from tools.evaluate.defences import Defence
 from tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
+from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.duel import Duel, Stand, Verify
-from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Call, MakeReference
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.seat import Seat
@@ -21,6 +22,7 @@ from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.room import io_bytes
 from tools.evaluate.judge.speed_of_light import impossible
+from tools.evaluate.judge.truth import Argument
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Clocks, Comparison, Evaluation, Measurement, Verdict
 
@@ -35,44 +37,69 @@ class Timing:
         bench: the task.
         request: what was asked.
         seat: the candidate's.
+        court: has the reference's guest.
         verify: compares a timed answer with the truth.
         seed: of the draws, which no guest knows.
     """
 
     def __init__(
-        self, bench: Bench, request: ForeignRequest, seat: Seat, verify: Verify, seed: int
+        self,
+        bench: Bench,
+        request: ForeignRequest,
+        seat: Seat,
+        court: Court,
+        verify: Verify,
+        seed: int,
     ) -> None:
         self._bench, self._request, self._seat, self._verify = bench, request, seat, verify
-        self._seed = seed
+        self._court, self._seed = court, seed
+        self._sets: list[list[Argument]] = []
+        self._theirs: Stand | None = None
         self._rules = bench.rules
         self._failures: list[str] = []
 
-    def against(self, reference: Seat, evaluation: Evaluation) -> Evaluation:
+    def against(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with a comparison for each baseline that can be made.
 
         Raises:
             RejectedError: the candidate failed, or the clocks disagree.
+            BaselineTroubleError: there is not even an eager baseline.
         """
-        self._make(reference, "eager")
-        most = self._calls(reference)
-        sets = [
+        most = self._calls(self._reference())
+        self._sets = [
             self._bench.draw(Draw("task", fresh_seed(self._seed, "stand", i))) for i in range(most)
         ]
-        ours = Stand(self._bench, self._seat, sets)
-        theirs = Stand(self._bench, reference, sets)
+        ours = Stand(self._bench, self._seat, self._sets)
         ours.arrange(self._rules.reference_s)
-        theirs.arrange(self._rules.reference_s)
         for name in self._request.compare_to:
-            evaluation = self._beside(name, ours, theirs, most, evaluation)
+            try:
+                evaluation = self._beside(name, ours, self._opposite(), most, evaluation)
+            except BaselineTroubleError as trouble:
+                self._failures.append(f"its time beside {name}, which failed: {trouble}")
+                if trouble.lost:
+                    self._theirs = None
+                    self._court.dismiss()
         told = (*evaluation.verification.not_verified, *self._failures)
         verification = evaluation.verification.model_copy(update={"not_verified": told})
         return evaluation.model_copy(update={"verification": verification})
 
+    def _reference(self) -> Seat:
+        """The reference's seat, where eager can be called."""
+        seat = self._court.reference(self._bench)
+        self._make(seat, "eager")
+        return seat
+
+    def _opposite(self) -> Stand:
+        """The baselines' stand; another one after its guest was lost."""
+        if self._theirs is None:
+            self._theirs = Stand(self._bench, self._reference(), self._sets)
+            self._theirs.arrange(self._rules.reference_s)
+        return self._theirs
+
     def _beside(
         self, name: str, ours: Stand, theirs: Stand, most: int, evaluation: Evaluation
     ) -> Evaluation:
-        if not self._made(theirs.seat, name):
-            return evaluation
+        self._make(theirs.seat, name)
         duel = Duel(
             self._bench,
             ours,
@@ -131,15 +158,6 @@ class Timing:
         calls = [Call(arguments=i, outputs=i) for i in range(most)]
         _, done = ours.go(calls, "profile", self._rules.reference_s, exact=True)
         return done.work_ms / most if done.work_ms is not None else None
-
-    def _made(self, seat: Seat, name: str) -> bool:
-        """Whether the baseline can be made; why not is remembered."""
-        try:
-            self._make(seat, name)
-        except (GuestFailedError, GuestLostError) as error:
-            self._failures.append(f"{name} could not be made: {error}")
-            return False
-        return True
 
     def _make(self, seat: Seat, name: str) -> None:
         order = MakeReference(task=self._request.task, seed=self._request.seed, way=name)

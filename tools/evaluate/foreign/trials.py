@@ -5,10 +5,13 @@ one element is changed in the same memory, and the weights are drawn anew in a m
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
+from tools.evaluate.foreign.runner import GuestRunner
+from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.judge.bench import Bench, Draw, tensors
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.memory import refill
@@ -23,7 +26,15 @@ Settle = Callable[[], None]
 
 
 class ForeignTrials(Trials):
-    """Trials of a runner that calls foreign code."""
+    """Trials of a runner that calls foreign code in its seat."""
+
+    def __init__(self, bench: Bench, seat: Seat, runner: GuestRunner) -> None:
+        super().__init__(bench, seat.memory, runner, lambda _: None)
+        self._guest = runner
+
+    def _in_one_order(self) -> AbstractContextManager[None]:
+        """In the guest's process, whose library it is."""
+        return self._guest.in_one_order()
 
     def one_element(self, draw: Draw, sentence: Sentence, settle: Settle) -> None:
         """The same values but for one element of each input, in the same memory.

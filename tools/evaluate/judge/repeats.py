@@ -2,7 +2,8 @@
 
 Some of the library's convolutions add up in whatever order threads come (transposed ones above
 all), so a candidate that calls one may differ from itself for no reason of its own. It then has
-to agree with itself under the library's deterministic algorithms.
+to agree with itself under the library's deterministic algorithms, and each of its answers to be
+right.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.judge.repeats import ORDER_CHANGED
 from tools.evaluate.local import LocalExecutor
 from tools.nouns import Task, TracePolicy, Verdict
 
@@ -67,8 +68,36 @@ SIDE_STREAM = f"""{HEAD}
 """
 
 
-async def judged(folder: Path, source: str, *, timed: bool):
-    (folder / "task.py").write_text(TASK)
+CONVOLUTION = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(8, 8, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+def get_inputs():
+    return [torch.randn(4, 8, 64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+# Other bits in every second call, as a library's that adds up in changing order.
+RESTLESS = CONVOLUTION.replace("class Model", "class ModelNew").replace(
+    "        return torch.relu(self.conv(x))",
+    """        y = torch.relu(self.conv(x))
+        self.calls = 1 - getattr(self, "calls", 0)
+        return torch.where(y > 0, torch.nextafter(y, 2 * y), y) if self.calls and ELSE else y""",
+)
+
+
+async def judged(folder: Path, source: str, *, timed: bool, task_source: str = TASK):
+    (folder / "task.py").write_text(task_source)
     executor = LocalExecutor.create("cuda", folder / "scratch")
     try:
         task = await executor.read(folder / "task.py", TracePolicy())
@@ -91,3 +120,20 @@ async def test_a_side_stream_is_seen_by_what_is_not_there(tmp_path):
     found = await judged(tmp_path, SIDE_STREAM, timed=False)
     assert found.verdict is Verdict.CHEATING, found.verification.reason
     assert "a stream of its own" in found.verification.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "verdict"),
+    [
+        ("not torch.backends.cudnn.deterministic", Verdict.CORRECT),
+        ("True", Verdict.NONDETERMINISTIC),
+    ],
+)
+async def test_a_library_that_adds_in_changing_order_is_no_race_and_a_race_is(
+    tmp_path, condition, verdict
+):
+    source = RESTLESS.replace("ELSE", condition)
+    found = await judged(tmp_path, source, timed=False, task_source=CONVOLUTION)
+    assert found.verdict is verdict, found.verification.reason
+    excused = verdict is Verdict.CORRECT
+    assert (ORDER_CHANGED in found.verification.not_verified) is excused

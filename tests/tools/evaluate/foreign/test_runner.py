@@ -15,6 +15,9 @@ _QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
 _RULES = Rules()
 
 
+_MAKE = Make(source="", entry="ModelNew", arguments=None, seed=0)
+
+
 def runner(rules: Rules = _RULES, **reports: Done) -> GuestRunner:
     """Its guest answers every order with `Done`, or as `reports` say by the order's kind."""
     running = SimpleNamespace(wait=lambda: None, report=lambda: reports.get("go", Done()))
@@ -25,8 +28,7 @@ def runner(rules: Rules = _RULES, **reports: Done) -> GuestRunner:
     )
     seat = SimpleNamespace(link=link, arena=None, outputs=lambda _: (), named=lambda _: ())
     bench = SimpleNamespace(device="cpu", rules=rules)
-    make = Make(source="", entry="ModelNew", arguments=None, seed=0)
-    return GuestRunner(bench, seat, make, lambda: 1.0, lambda: 1.0)
+    return GuestRunner(bench, seat, _MAKE, lambda: 1.0, lambda: 1.0)
 
 
 def test_a_guest_with_nothing_to_hide_is_called():
@@ -40,3 +42,16 @@ def test_a_thread_is_found_in_the_call_and_when_it_is_over(when):
         runner(**late)((), {})
     without = Rules(switched_off=(Defence.COMPANIONS,))
     assert runner(without, **late)((), {}) == ()
+
+
+def test_a_guest_is_told_when_its_library_has_to_add_up_in_one_order():
+    called = runner()
+    orders = []
+    link = called._seat.link
+    begun = link.started
+    link.started = lambda order, _: orders.append(order.one_order) or begun()
+    called((), {})
+    with called.in_one_order():
+        called((), {})
+    called((), {})
+    assert orders == [False, True, False]

@@ -1,11 +1,23 @@
 """What a guest does under the judge's clock, and what it has done before."""
 
 import threading
+from pathlib import Path
 
+import pytest
 import torch
 
 from tools.evaluate.foreign.guest.steps import Steps
-from tools.evaluate.foreign.messages import Arrange, Call, Done, Failed, Go, Place, Rehearse, Store
+from tools.evaluate.foreign.messages import (
+    Arrange,
+    Call,
+    Done,
+    Failed,
+    Go,
+    Make,
+    Place,
+    Rehearse,
+    Store,
+)
 
 _FLOATS = 64
 
@@ -40,3 +52,28 @@ def test_a_thread_that_python_learns_of_when_a_call_is_over_is_seen_then() -> No
     finally:
         stop.set()
         works.join()
+
+
+def test_a_call_in_one_order_is_made_under_the_librarys_deterministic_algorithms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a guest writes the source where it runs
+    source = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self):
+        return torch.full((), torch.backends.cudnn.deterministic, dtype=torch.uint8)
+"""
+    raw = torch.zeros(1, dtype=torch.uint8)
+    steps = Steps(raw, "cpu")
+    made = steps.take(Make(source=source, entry="ModelNew", arguments="[]", seed=0))
+    assert isinstance(made, Done), made
+    place = Place(offset=0, shape=(), strides=(), dtype="uint8")
+    steps.take(Arrange(arguments=((),), outputs=((place,),)))
+    seen = []
+    for one_order in (False, True, False):
+        order = Go(calls=(Call(arguments=0, outputs=0),), one_order=one_order)
+        assert isinstance(steps.take(order), Done)
+        seen.append(bool(raw))
+    assert seen == [False, True, False]

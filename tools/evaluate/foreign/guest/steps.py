@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -28,6 +29,7 @@ from tools.evaluate.foreign.messages import (
 )
 from tools.evaluate.foreign.places import arguments_at, tensor_at
 from tools.evaluate.judge.coverage import LibraryClock
+from tools.evaluate.judge.repeats import one_order
 from tools.tasks.build import adopt_plain_tensors
 from tools.tasks.complaints import why_not_built
 from tools.tasks.load import load_module
@@ -169,7 +171,8 @@ class Steps:
             return self._audit(forward, calls)
         if order.way == "profile":
             return self._profile(forward, calls)
-        own_ms = self._clock.time_ms(lambda: _all(forward, calls, exact=order.exact))
+        with one_order() if order.one_order else nullcontext():
+            own_ms = self._clock.time_ms(lambda: _all(forward, calls, exact=order.exact))
         names, changed = observations(self._usual)
         return Done(own_ms=own_ms, python_threads=names, settings=changed)
 
