@@ -14,7 +14,8 @@ from agents.playbook.lower.convolution import Users, read_by_loops, users_of, wi
 from agents.playbook.lower.expr import NARROW, computed
 from agents.playbook.lower.indexing import INDEXING, store
 from agents.playbook.lower.library import call
-from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
+from agents.playbook.lower.meaning import PointwiseCall
+from agents.playbook.lower.pointwise import POINTWISE, TO_FLOAT
 from agents.playbook.lower.products import PRODUCTS
 from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.resampling import RESAMPLING
