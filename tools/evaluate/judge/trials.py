@@ -20,8 +20,14 @@ from tools.candidates import ContractError, DeviceError, LaunchRefused
 from tools.candidates.run import PlanRunner
 from tools.compile import Built
 from tools.evaluate.defences import Defence
+from tools.evaluate.judge.aftermath import (
+    at_rest,
+    inputs_unchanged,
+    shaped,
+    untouched,
+    weights_unchanged,
+)
 from tools.evaluate.judge.bench import Bench, Draw, Result, tensors
-from tools.evaluate.judge.bits import first_difference, same_bits
 from tools.evaluate.judge.errors import finite
 from tools.evaluate.judge.failures import RejectedError, rejection
 from tools.evaluate.judge.fingerprints import Fingerprints, numbered
@@ -237,11 +243,14 @@ class Trials:
             if self._has(Defence.GUARD_BANDS) and (damage := self._memory.damage()) is not None:
                 raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
             if far is not None:
-                self._unchanged(self._placed, pristine, live)
-                _untouched(far)
+                inputs_unchanged(self._placed, pristine)
+                weights_unchanged(self._weights, live, self._bench.mutated)
+                untouched(far)
             if self._has(Defence.EXACT_RESULT):
-                self._shaped(outputs)
-            self._at_rest(outputs, returned)
+                shaped(outputs, self._bench.task.outputs)
+            if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
+                time.sleep(_REST_S)
+            at_rest(outputs, returned)
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
         if self._keeps:
             self._memory.retire()
@@ -258,19 +267,6 @@ class Trials:
             return outputs, outputs
         return outputs, tuple(self._shelve(output).clone() for output in outputs)
 
-    def _at_rest(self, outputs: Sequence[Tensor], returned: Sequence[Tensor]) -> None:
-        """What was returned must still be there when nothing should be running any more."""
-        if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
-            time.sleep(_REST_S)
-        for number, (now, then) in enumerate(zip(outputs, returned, strict=True)):
-            if not same_bits(now, then):
-                index = list(first_difference(now, then))
-                raise RejectedError(
-                    Verdict.CHEATING,
-                    f"output {number} changed after it was returned, first at {index}: something "
-                    "works on behind the call",
-                )
-
     def _attempt(self, call: Callable[[], Answered]) -> Answered:
         try:
             answer = call()
@@ -280,50 +276,9 @@ class Trials:
             raise rejection(error) from error
         return answer
 
-    def _unchanged(
-        self, placed: Sequence[Argument], pristine: Sequence[Argument], live: Mapping[str, Tensor]
-    ) -> None:
-        """Inputs and weights must be what they were."""
-        for number, (now, then) in enumerate(zip(tensors(placed), tensors(pristine), strict=True)):
-            if not same_bits(now, then):
-                index = list(first_difference(now, then))
-                raise RejectedError(
-                    Verdict.INPUT_MUTATED, f"input {number} was changed, first at {index}"
-                )
-        for name, then in live.items():
-            if name not in self._bench.mutated and not same_bits(self._weights[name], then):
-                index = list(first_difference(self._weights[name], then))
-                raise RejectedError(
-                    Verdict.INPUT_MUTATED, f"weight {name!r} was changed, first at {index}"
-                )
-
-    def _shaped(self, outputs: Sequence[Tensor]) -> None:
-        """As many outputs as the reference has, with its shapes and types."""
-        wanted = self._bench.task.outputs
-        if len(outputs) != len(wanted):
-            raise RejectedError(
-                Verdict.WRONG_SHAPE, f"{len(outputs)} outputs, expected {len(wanted)}"
-            )
-        for number, (got, spec) in enumerate(zip(outputs, wanted, strict=True)):
-            shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
-            if (shape, dtype) != (spec.shape, spec.dtype.value):
-                raise RejectedError(
-                    Verdict.WRONG_SHAPE,
-                    f"output {number} is {dtype}{list(shape)}, "
-                    f"expected {spec.dtype.value}{list(spec.shape)}",
-                )
-
     def _shelve(self, value: Shelved) -> Shelved:
         """The value, on the host when the device is short of room."""
         return value.cpu() if self._tight and isinstance(value, Tensor) else value
-
-
-def _untouched(far: Fingerprints) -> None:
-    """What the judge keeps for itself must be what it was; a kernel can reach all memory."""
-    if changed := far.changed():
-        raise RejectedError(
-            Verdict.CHEATING, f"the judge's own copy of {changed[0]} was written to, far outside"
-        )
 
 
 def _fits(placed: Argument, new: Argument) -> bool:
