@@ -1,10 +1,14 @@
 """A candidate timed beside PyTorch, in turns; a finalist under other loads as well."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import get_args
 
+import torch
+
 from tools.evaluate.clock.baselines import BaselineFailedError
 from tools.evaluate.clock.harness import Timed
+from tools.evaluate.judge.truth import Argument
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.worker.station import Station
 from tools.evaluate.worker.steps import Steps
@@ -22,12 +26,14 @@ class Comparing:
 
     Attributes:
         launch_ms: The host's share of a call, once it was seen in graphs too.
+        failed: What could not be compared because a baseline failed meanwhile.
     """
 
     def __init__(self, station: Station, request: JudgeRequest, steps: Steps) -> None:
         self._station, self._request, self._steps = station, request, steps
         self._rules = request.rules
         self.launch_ms: float | None = None
+        self.failed: list[str] = []
 
     def compare(self, call: Timed, screen: Measurement) -> tuple[Comparison, ...]:
         """Against every baseline that can be made here, in turns."""
@@ -47,16 +53,20 @@ class Comparing:
             remarks = self._remarks(name)
             self._steps.candidate_runs(f"the candidate is timed beside {name}", often=True)
             self._steps.begin(f"against {name}")
-            comparison = harness.compare(
-                name,
-                baseline,
-                replayed or call,
-                seconds=self._steps.seconds,
-                notes=(*notes, *remarks),
-                queued=replayed is not None,
-                noise=self._request.baselines.noise if self._request.baselines else 0.0,
-                beyond=min((item.ci95_high for item in found), default=inf),
-            )
+            try:
+                comparison = harness.compare(
+                    name,
+                    _answerable(baseline),
+                    replayed or call,
+                    seconds=self._steps.seconds,
+                    notes=(*notes, *remarks),
+                    queued=replayed is not None,
+                    noise=self._request.baselines.noise if self._request.baselines else 0.0,
+                    beyond=min((item.ci95_high for item in found), default=inf),
+                )
+            except BaselineFailedError as error:
+                self.failed.append(f"its time beside {name}, which failed: {error}")
+                continue
             found.append(comparison)
         found.sort(key=lambda item: self._request.compare_to.index(item.baseline))
         if replayed is not None and found:
@@ -98,9 +108,13 @@ class Comparing:
             self._steps.candidate_runs(f"the candidate is timed in {mode} mode", often=True)
             self._steps.begin(f"{mode} mode")
             seconds, noise = self._rules.mode_s, known.noise
-            compared = self._station.harness.compare(
-                name, baseline, call, seconds=seconds, noise=noise, mode=mode
-            )
+            try:
+                compared = self._station.harness.compare(
+                    name, _answerable(baseline), call, seconds=seconds, noise=noise, mode=mode
+                )
+            except BaselineFailedError as error:
+                self.failed.append(f"its times in {mode} mode beside {name}, which failed: {error}")
+                continue
             found.append(ModeTiming(mode=mode, comparison=compared))
         return tuple(found)
 
@@ -120,5 +134,15 @@ class Comparing:
             return self._station.harness.as_graph(call) or call
         return call
 
-    def _seconds(self) -> float:
-        return self._rules.certify_s if self._request.effort == "certify" else self._rules.precise_s
+
+def _answerable(call: Timed) -> Timed:
+    """The same call, whose lack of memory is its own and not the candidate's beside it."""
+
+    def called(arguments: Sequence[Argument]) -> object:
+        try:
+            return call(arguments)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            words = str(error).split(". ")[0]
+            raise BaselineFailedError(f"it ran out of memory: {words}") from error
+
+    return called

@@ -143,8 +143,11 @@ class Ladder:
         start = time.perf_counter()
         comparisons = self._comparing.compare(call, screen)
         modes = self._comparing.modes(call)
+        told = (*evaluation.verification.not_verified, *self._comparing.failed)
+        verification = evaluation.verification.model_copy(update={"not_verified": told})
         return evaluation.model_copy(
             update={
+                "verification": verification,
                 "comparisons": comparisons,
                 "modes": modes,
                 "launch_ms": self._comparing.launch_ms,
