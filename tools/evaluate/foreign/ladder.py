@@ -203,6 +203,11 @@ class ForeignLadder:
         except BaselineTroubleError as trouble:
             self._court.dismiss()
             found = _not_timed(evaluation, f"its times: PyTorch could not be timed: {trouble}")
+        except (torch.OutOfMemoryError, MemoryError, UnverifiableError) as error:
+            # A guest's own lack of memory comes as its failure; this is the judge's.
+            self._court.dismiss()
+            words = f"its times: there is no room to verify timed answers beside it: {error}"
+            found = _not_timed(evaluation, words)
         except Exception as error:
             self._court.dismiss()
             failed = rejection(error)
