@@ -19,8 +19,8 @@ from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Make, Store
 from tools.evaluate.foreign.places import place_of, slots_of
 from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.foreign.verdicts import rejected
+from tools.evaluate.judge.aftermath import at_rest
 from tools.evaluate.judge.bench import Bench
-from tools.evaluate.judge.bits import first_difference, same_bits
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.truth import Argument
 from tools.nouns import Verdict
@@ -158,11 +158,4 @@ class GuestRunner:
 
 def unchanged(outputs: Sequence[Tensor], taken: Sequence[Tensor]) -> None:
     """RejectedError when an output is not what it was when the guest said that it was done."""
-    for number, (now, then) in enumerate(zip(outputs, taken, strict=True)):
-        if not same_bits(now, then):
-            index = list(first_difference(now, then))
-            raise RejectedError(
-                Verdict.CHEATING,
-                f"output {number} changed after it was returned, first at {index}: the work was "
-                "still going on when the candidate said that it was done",
-            )
+    at_rest(outputs, taken, "the work was still going on when the candidate said that it was done")

@@ -56,13 +56,18 @@ def shaped(outputs: Sequence[Tensor], wanted: Sequence[TensorSpec]) -> None:
             )
 
 
-def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor]) -> None:
-    """What was returned must still be there when nothing should be running any more."""
+def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor], means: str) -> None:
+    """What was returned must still be there when nothing should be running any more.
+
+    Args:
+        outputs: as they are now.
+        returned: copies that were made when they were returned.
+        means: what a change means, for the reason.
+    """
     for number, (now, then) in enumerate(zip(outputs, returned, strict=True)):
         if not same_bits(now, then):
             index = list(first_difference(now, then))
             raise RejectedError(
                 Verdict.CHEATING,
-                f"output {number} changed after it was returned, first at {index}: something "
-                "works on behind the call",
+                f"output {number} changed after it was returned, first at {index}: {means}",
             )

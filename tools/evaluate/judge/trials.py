@@ -250,7 +250,7 @@ class Trials:
                 shaped(outputs, self._bench.task.outputs)
             if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
                 time.sleep(_REST_S)
-            at_rest(outputs, returned)
+            at_rest(outputs, returned, "something works on behind the call")
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
         if self._keeps:
             self._memory.retire()
