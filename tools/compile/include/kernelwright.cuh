@@ -184,6 +184,10 @@ template <class T, int N> struct Slots {
 };
 
 #ifdef __CUDACC__
+// A block has so many threads along x: what a compiler is not told it does not use, and decodes
+// positions of threads that are not there.
+template <int THREADS> __device__ __forceinline__ void block_of() { __builtin_assume(threadIdx.x < THREADS); }
+
 // The block's dynamic shared memory.
 __device__ __forceinline__ unsigned char* dynamic_shared() {
     extern __shared__ __align__(128) unsigned char kw_dynamic_shared[];

@@ -281,6 +281,7 @@ inline float __int_as_float(int bits) { float out; memcpy(&out, &bits, 4); retur
 
 namespace kw {
 
+template <int> void block_of() {}
 inline unsigned char* dynamic_shared() { return emulator::block->memory.get(); }
 template <int BYTES> inline void copy_async(void* shared, const void* global) {
     struct alignas(BYTES) Word { char bytes[BYTES]; };
