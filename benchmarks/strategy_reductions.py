@@ -40,6 +40,28 @@ def middle(name: str, kind: str, dtype: str, call: Callable) -> Problem:
     )
 
 
+def channel_moments() -> Problem:
+    """Means and sums of squared distances of channels that lie last."""
+    channels, n = 64, 128 * 126 * 126
+    w = Writer({"c": channels}, {"n": n})
+    mean = w.reduce("moments", w.load("x", n=channels, c=1))
+    w.store("mean", mean, c=1)
+    w.store("squares", f"{mean}_m2", c=1)
+
+    def truth(data):
+        x = data["x"].view(n, channels)
+        columns = [x[:, at].double() for at in range(channels)]
+        yield "mean", 0, torch.stack([one.mean() for one in columns])
+        yield "squares", 0, torch.stack([one.var(unbiased=False) * n for one in columns])
+
+    return Problem(
+        "channel_moments",
+        w.program("channel_moments"),
+        truth,
+        lambda d: torch.var_mean(d["x"].view(n, channels), 0),
+    )
+
+
 def total(rows: int = 1 << 30) -> Problem:
     """The sum of everything."""
     w = Writer({}, {"n": rows})

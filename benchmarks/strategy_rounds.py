@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import strategy_norms as norms
 import strategy_reductions as reductions
+import strategy_waves as waves
 import strategy_windows as windows
 import torch
 from strategy_loops import Problem
@@ -38,6 +39,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         "softmax_medium": lambda: norms.softmax(1 << 15, 16384),
         "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
         **windows.PROBLEMS,
+        **waves.PROBLEMS,
     }
 
 
@@ -85,6 +87,11 @@ ROUNDS = {
         problems=tuple(TILED),
         seconds=40,
         chosen=tuple((name, *one) for name, each in TILED.items() for one in each),
+    ),
+    "waves": Round(
+        problems=tuple(waves.WAVES),
+        seconds=60,
+        chosen=tuple((name, *one) for name, each in waves.WAVES.items() for one in each),
     ),
     "scans": Round(
         problems=("cumsum", "cumsum_exclusive"),
