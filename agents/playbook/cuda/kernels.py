@@ -1,124 +1,114 @@
 """Cuts passes into kernels, for strategies that run one kernel a pass.
 
-Each kernel completes the passes before it from their partials in memory, but only those whose
-results it uses; the last pass, if it ends in a reduction, is completed by its last block. Blocks
-count themselves for that, from zeros: where there is a kernel before the last it writes them, which
-costs nothing beside its pass, and else the plan fills them before the launch.
+A pass that reduces leaves partials in memory, and a small kernel behind it joins those of each row:
+nothing has to be zero before the first kernel, as a count of blocks would, and the host issues it
+while the pass runs. What comes after reads one finished partial a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agents.playbook.cuda.body import Body, PassCode
 from agents.playbook.cuda.rendering import Argument
-from agents.playbook.cuda.schedule import Pass, Schedule, uses
+from agents.playbook.cuda.schedule import Pass, uses
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One pass as a kernel: the passes it completes first, and whether its last block finishes.
+    """A pass as a kernel, or what joins its partials and stores what it makes of each row.
 
-    One that `clears` writes the zeros from which the blocks of the next one count.
+    `earlier` are the passes before whose results it uses.
     """
 
     name: str
     code: PassCode
     earlier: tuple[PassCode, ...]
-    finishes: bool
-    clears: bool
+    joins: bool
     parameters: str = "@parameters@"
 
 
 def kernels_of(body: Body, prefix: str) -> tuple[Kernel, ...]:
-    """A kernel for each pass."""
-    schedule = body.schedule
-    codes = body.passes()
+    """A kernel for each pass, and one behind each that leaves partials."""
     kernels = []
-    for one, code in zip(schedule.passes, codes, strict=True):
-        last = one is schedule.passes[-1]
-        needed = _needed(body, one, finishes=last and bool(one.reductions))
-        earlier = [_only(body, schedule, codes[p - 1], needed) for p in _passes(schedule, needed)]
-        kernels.append(
-            Kernel(
-                name=f"{prefix}_pass{one.number}",
-                code=_only(body, schedule, code, None),
-                earlier=tuple(e for e in earlier if e.number < one.number),
-                finishes=last and bool(one.reductions),
-                clears=one.number == len(codes) - 1 and schedule.ends_in_reduction,
-            )
-        )
+    for one, code in zip(body.schedule.passes, body.passes(), strict=True):
+        earlier = _earlier(body, one, _streamed(body, one))
+        kernels.append(Kernel(f"{prefix}_pass{one.number}", code, earlier, joins=False))
+        if one.reductions:
+            needed = _stored(body, one.row_stores)
+            earlier = _earlier(body, one, needed)
+            joined = _only(body, one, code, _behind(body, needed))
+            kernels.append(Kernel(f"{prefix}_join{one.number}", joined, earlier, joins=True))
     return tuple(kernels)
 
 
 def partial_arguments(kernels: Sequence[Kernel], prefix: str) -> list[Argument]:
-    """A parameter for the partials of each pass, and one for the counters of a last block."""
-    arguments = [
+    """A parameter for the partials of each pass."""
+    return [
         Argument(
             f"parts{kernel.code.number}",
             f"long long* parts{kernel.code.number}",
             f"{prefix}_parts{kernel.code.number}",
         )
         for kernel in kernels
-        if kernel.code.part
+        if kernel.joins
     ]
-    counters = Argument("counters", "unsigned int* counters", f"{prefix}_counters")
-    return [*arguments, counters]
 
 
-def allocations(kernels: Sequence[Kernel], prefix: str, count: str, counters: str) -> list[str]:
-    """Plan lines for partials (`count` a pass) and counters, "" where none are needed.
-
-    Counters are zeros, unless a kernel clears them before another one counts.
-    """
-    lines = [
+def allocations(kernels: Sequence[Kernel], prefix: str, rows: int, splits: str) -> list[str]:
+    """Plan lines for the partials of each pass: `splits` a row, and the joined one."""
+    count = f"{rows} * ({splits} + 1)"
+    return [
         f"{prefix}_parts{kernel.code.number} = "
         f'empty((ceil_div({count} * {kernel.code.part_bytes}, 8),), dtype="int64")'
         for kernel in kernels
-        if kernel.code.part
+        if kernel.joins
     ]
-    if counters:
-        maker = "empty" if any(kernel.clears for kernel in kernels) else "zeros"
-        lines.append(f'{prefix}_counters = {maker}(({counters},), dtype="int32")')
-    return lines
 
 
-def _needed(body: Body, one: Pass, *, finishes: bool) -> set[str]:
-    """Row-level values that the kernel of a pass uses."""
-    nest, schedule = body.printer.nest, body.schedule
-    waiting = [name for stmt in one.element for name in uses(stmt, nest)]
-    waiting += [stmt.args[0] for stmt in one.reductions]
-    stores = [*one.stores, *(one.row_stores if finishes else ())]
-    if one.number > 1:
-        stores += schedule.passes[one.number - 2].row_stores
-    else:
-        stores += schedule.before_stores
-    for at in stores:
-        waiting += [nest.loop.stores[at].value, *(n for n, _ in nest.targets[at].gathers)]
-    found: set[str] = set()
+def _streamed(body: Body, one: Pass) -> list[str]:
+    """What a pass uses of rows: while it walks, and the first one to store what needs no pass."""
+    nest = body.printer.nest
+    walked = [name for stmt in one.element for name in uses(stmt, nest)]
+    walked += [stmt.args[0] for stmt in one.reductions]
+    first = body.schedule.before_stores if one.number == 1 else ()
+    return [*walked, *_stored(body, [*one.stores, *first])]
+
+
+def _stored(body: Body, stores: Iterable[int]) -> list[str]:
+    nest = body.printer.nest
+    return [
+        name
+        for at in stores
+        for name in (nest.loop.stores[at].value, *(n for n, _ in nest.targets[at].gathers))
+    ]
+
+
+def _earlier(body: Body, one: Pass, names: Iterable[str]) -> tuple[PassCode, ...]:
+    """The passes before this one that such values come from, with no other results."""
+    needed, codes = _behind(body, names), body.passes()
+    return tuple(
+        _only(body, other, codes[other.number - 1], needed)
+        for other in body.schedule.passes[: one.number - 1]
+        if any(stmt.name in needed for stmt in (*other.reductions, *other.after))
+    )
+
+
+def _behind(body: Body, names: Iterable[str]) -> set[str]:
+    """These values and what they are made of, as far as the next reduction."""
+    nest, waiting, found = body.printer.nest, list(names), set[str]()
     while waiting:
         stmt = nest.loop.stmt(waiting.pop())
         if stmt.name in found:
             continue
         found.add(stmt.name)
-        # What is behind a reduction belongs to the kernel that made its partials.
+        # What is behind a reduction belongs to the pass that made its partials.
         if stmt.op != "reduce":
             waiting += uses(stmt, nest)
     return found
 
 
-def _passes(schedule: Schedule, needed: set[str]) -> list[int]:
-    return [
-        one.number
-        for one in schedule.passes
-        if any(stmt.name in needed for stmt in (*one.reductions, *one.after))
-    ]
-
-
-def _only(body: Body, schedule: Schedule, code: PassCode, needed: set[str] | None) -> PassCode:
+def _only(body: Body, one: Pass, code: PassCode, needed: Collection[str]) -> PassCode:
     """The pass with only those row-level lines afterwards that are needed."""
-    if needed is None:
-        return code
-    one = schedule.passes[code.number - 1]
     after = [stmt for stmt in one.after if stmt.name in needed]
     results = body.results(one, code.partial) if code.part else []
     return replace(code, after=(*results, *body.row_lines(after)))

@@ -21,6 +21,8 @@ _LARGE_SHARE_BYTES = 256 * 1024
 # Of a copy's bandwidth over all passes, measured on one H200: 0.935 of a batch norm's and a
 # Frobenius norm's where a block writes a large share, 0.99 and 1.02 where it writes a small tile.
 _SHARED, _TILED = 0.93, 0.99
+# Blocks of 256 threads that a multiprocessor runs together whatever registers they take.
+_AT_ONCE = 4
 # Where rows are many and short, shares of them leave little to a block.
 _SHORT = 0.6
 
@@ -30,16 +32,12 @@ def strategies(case: Case) -> list[Strategy]:
     if not case.schedule.passes or max(_splits(case)) < 2 or _rows_suffice(case):
         return []
     passes, ends = len(case.schedule.passes), case.schedule.ends_in_reduction
-    finish = (
-        "the last block to finish a row combines its partials in the same launch"
-        if ends
-        else "each kernel combines the partials of its row before it starts"
-    )
     plain = Strategy(
         name=SPLIT,
         title=_TITLES[SPLIT],
-        mechanism=f"Several blocks take a share of a row each and leave their partials in "
-        f"memory; {finish}. Later passes run in reverse, so that they meet the L2's tail.",
+        mechanism="Several blocks take a share of a row each and leave their partials in memory; "
+        "a small kernel joins those of each row. Later passes run in reverse, so that they meet "
+        "the L2's tail.",
         reason="Few or very long rows leave most multiprocessors idle when a block has a "
         "whole row; shares of rows fill the device whatever the shape.",
         category="parallelism",
@@ -49,8 +47,7 @@ def strategies(case: Case) -> list[Strategy]:
         parallel="many blocks per row",
         bytes_read_factor=_reads(case, passes),
         efficiency=_SHARED if _long(case) else _SHORT,
-        # One pass that ends in a reduction has no kernel before it to clear its counters.
-        launches=passes + int(ends and passes == 1),
+        launches=passes + len(case.schedule.reducing),
     )
     return [plain] if ends or passes < 2 else [plain, _tiled(plain, case)]
 
@@ -61,8 +58,8 @@ def _tiled(plain: Strategy, case: Case) -> Strategy:
             "name": TILES,
             "title": _TITLES[TILES],
             "mechanism": "Several blocks take a share of a row each and leave their partials in "
-            "memory; the last of a row combines them. The last pass has a block for every small "
-            "tile, which reads, writes and ends; it runs in reverse to meet the L2's tail.",
+            "memory; a small kernel joins those of each row. The last pass has a block for every "
+            "small tile, which reads, writes and ends; it runs in reverse to meet the L2's tail.",
             "reason": f"{plain.reason} Many small blocks that only stream keep more of the "
             "memory's bandwidth than blocks that walk over a share.",
             "metric": "dram throughput",
@@ -103,24 +100,21 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         before=body.before,
         before_stores=body.before_stores,
     )
-    blocks = tunables.named(f"{nest.rows} * {{SPLITS}}")
-    launches = [Launch(kernel.name, blocks, tunables.named("{THREADS}")) for kernel in kernels]
-    partials, counters = blocks, 0
+    splits, threads = tunables.named("{SPLITS}"), tunables.named("{THREADS}")
+    launches = [
+        Launch(kernel.name, str(nest.rows) if kernel.joins else f"{nest.rows} * {splits}", threads)
+        for kernel in kernels
+    ]
     if tiles:
-        # The completed partial of each row stands behind those of its shares.
-        partials = tunables.named(f"{nest.rows} * ({{SPLITS}} + 1)")
-        counters = nest.rows * (len(kernels) - 1)
         tile = tunables.named("{THREADS} * {VECTOR} * {DEPTH}")
         rows = str(nest.rows)
         if case.shares_columns:
             rows = tunables.named(f"ceil_div({nest.rows}, {{ROWS}})")
         grid = f"{rows} * ceil_div({nest.columns}, {tile})"
         launches[-1] = replace(launches[-1], grid=grid)
-    elif kernels[-1].finishes:
-        counters = nest.rows
     arguments = [*buffer_arguments(nest), *partial_arguments(kernels, prefix)]
     text, plan = complete(source, arguments, launches)
-    lines = allocations(kernels, prefix, partials, str(counters) if counters else "")
+    lines = allocations(kernels, prefix, nest.rows, splits)
     return Emitted(source=text, plan=(*lines, *plan))
 
 
@@ -146,12 +140,22 @@ def _rows_suffice(case: Case) -> bool:
 
 
 def _splits(case: Case) -> list[int]:
-    """Blocks a row: a few waves of the device, and no share too small to be worth a block."""
+    """Blocks a row, none of them too small to be worth a block."""
     most = max(1, case.row_bytes // _SMALLEST_SHARE_BYTES)
+    return list(dict.fromkeys(max(1, min(most, n)) for n in _wanted_splits(case)))
+
+
+def _wanted_splits(case: Case) -> tuple[int, ...]:
+    """Where rows read the same columns, all blocks at once and no more; else a few waves of them.
+
+    A last wave that fills a part of the device takes as long as a full one.
+    """
+    rows, once = case.nest.rows, _AT_ONCE * case.multiprocessors
+    if case.shares_columns and once >= 2 * rows:
+        return (once // rows, once // 2 // rows, 2 * once // rows)
     # Where rows alone fill the device, a share is what a block works on for a few microseconds.
-    base = max(8 * case.multiprocessors // case.nest.rows, case.row_bytes // _LARGE_SHARE_BYTES, 2)
-    wanted = (base, base // 2, 2 * base, 4 * base, base // 4)
-    return list(dict.fromkeys(max(1, min(most, n)) for n in wanted))
+    base = max(8 * case.multiprocessors // rows, case.row_bytes // _LARGE_SHARE_BYTES, 2)
+    return (base, base // 2, 2 * base, 4 * base, base // 4)
 
 
 def _reads(case: Case, passes: int) -> float:

@@ -93,9 +93,9 @@ def test_only_what_the_first_launch_takes_comes_before_it(check: Check) -> None:
     assert choices
     made = assemble(program, CudaEmitter(), choices, hardware_profile("H200"))
     kinds = [allocates(line) or line.split("(")[0] for line in body(made.plan)[2:]]
-    # The fill first: the device is busy with it while the host allocates the rest.
+    # The device is busy with what was launched while the host allocates the rest.
     output = program.returns[0]
-    assert kinds == ["L0_counters", "L0_parts1", "launch", output, "launch", f"return {output}"]
+    assert kinds == ["L0_parts1", "launch", "launch", output, "launch", f"return {output}"]
 
 
 def test_launches_keep_their_order_and_work_memory_of_two_loops_is_their_own(recorder: Any) -> None:
@@ -108,12 +108,12 @@ def test_launches_keep_their_order_and_work_memory_of_two_loops_is_their_own(rec
     lines = body(made.plan)
     # One kernel for both, so that the second loop's work memory takes the name of the first's.
     launches = [line for line in lines if line.startswith("launch(")]
-    once = ["L0_pass1", "L0_pass2", "L0_pass3"]
-    assert [re.findall(r"L\d_pass\d", line)[0] for line in launches] == 2 * once
+    once = ["L0_pass1", "L0_join1", "L0_pass2", "L0_join2", "L0_pass3"]
+    assert [re.findall(r"L\d_(?:pass|join)\d", line)[0] for line in launches] == 2 * once
     starts = [at for at, line in enumerate(lines) if "L0_pass1" in line]
     for begin, end in pairwise([0, *(at + 1 for at in starts)]):
-        fills = [line for line in lines[begin:end] if line.startswith("L0_counters = zeros(")]
-        assert len(fills) == 1
+        asked = [line for line in lines[begin:end] if line.startswith("L0_parts1 = empty(")]
+        assert len(asked) == 1
 
 
 def test_a_size_is_read_where_it_was() -> None:

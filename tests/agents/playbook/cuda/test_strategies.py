@@ -1,5 +1,6 @@
 """Which strategies are offered, on which device, and what they print."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,9 +143,44 @@ def test_rows_that_are_read_twice_whatever_is_done_are_written_by_small_tiles(
     known = {strategy.name: strategy for strategy in EMITTER.strategies(few, H200)}
     assert list(known).index("split_rows_tiles") < list(known).index("split_rows")
     text = EMITTER.emit(few, known["split_rows_tiles"], "k", H200)
-    first, last = (line for line in text.plan if line.startswith("launch"))
+    first, joined, last = (line for line in text.plan if line.startswith("launch"))
     assert "16 * K_SPLITS," in first
+    assert "grid=16," in joined
     assert "16 * ceil_div(4194304, K_THREADS * K_VECTOR * K_DEPTH)" in last
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 1 << 22), (5, 1 << 24), (64, 1 << 20)])
+def test_shares_of_rows_that_read_the_same_columns_run_all_at_once(
+    toolbox: SimpleNamespace, rows: int, columns: int
+):
+    """A last wave that fills a part of the device takes as long as a full one."""
+    b = toolbox.Build({"n": rows}, {"c": columns})
+    x = b.load("x", n=columns, c=1)
+    y = b.op("mul", b.op("sub", x, b.reduce("sum", x)), b.load("w", c=1))
+    b.store("y", y, n=columns, c=1)
+    loop = b.loop("scaled")
+    known = {strategy.name: strategy for strategy in EMITTER.strategies(loop, H200)}
+    text = EMITTER.emit(loop, known["split_rows_tiles"], "k", H200)
+    splits = re.search(r"// tune: K_SPLITS in (\d+)", text.source)
+    assert splits is not None
+    at_once = 4 * (H200.sm_count or 0)
+    assert 0.9 * at_once <= rows * int(splits[1]) <= at_once
+
+
+def test_few_columns_are_cut_into_blocks_that_run_all_at_once(toolbox: SimpleNamespace):
+    for rows, columns in ((64, 2_000_003), (16, 1 << 24), (4096, 1 << 14)):
+        b = toolbox.Build({"c": rows}, {"n": columns})
+        b.store("y", b.reduce("moments", b.load("x", n=rows, c=1)), c=1)
+        loop = b.loop("columns")
+        known = {strategy.name: strategy for strategy in EMITTER.strategies(loop, H200)}
+        text = EMITTER.emit(loop, known["columns_split"], "k", H200)
+        found = re.findall(r"// tune: K_(\w+) in (\d+)", text.source)
+        chosen = {name: int(value) for name, value in found}
+        block = chosen["TX"] * chosen["TY"]
+        tiles = -(-rows // (chosen["TX"] * chosen["VECTOR"]))
+        threads = tiles * chosen["SPLITS"] * block / (H200.sm_count or 0)
+        assert block == 256
+        assert 0.9 * 768 <= threads <= 1024, (rows, threads)
 
 
 def test_a_loop_that_writes_nothing_along_its_rows_has_no_tiles_to_write(builds: dict[str, Any]):
