@@ -52,6 +52,12 @@ class StoreCode:
     value: str
     chunk: int
     step: int
+    itemsize: int
+
+    @property
+    def widest(self) -> int:
+        """Elements of the widest access."""
+        return MOVED_BYTES // self.itemsize
 
 
 class StripCode:
@@ -284,4 +290,5 @@ class StripCode:
             else f"kw::to<{stored}>({name})",
             chunk=chunk,
             step=place.inner[-1],
+            itemsize=place.dtype.itemsize_bytes,
         )

@@ -22,6 +22,7 @@ from agents.playbook.ir import Emitted, Strategy
 NAMES = ("pointwise_transposed",)
 TITLE = "Tiles turned in shared memory between reading and writing"
 _ROOM = 48 * KIB
+_FILLED = 36 * KIB  # of it, by a tile without the gaps between lines
 _THREADS = 256
 # Bytes that a thread has under way, at most where several operands stream by, and a tile's side
 # that is long enough: 64 lines of 256 bytes on either side.
@@ -129,7 +130,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     tunables = Tunables(prefix)
     shape(code, tunables)
     # Whole vectors fill sectors; of sectors that two warps write in parts the cache makes one.
-    whole = all(store.chunk > 1 for store in code.stores)
+    whole = code.slides or all(store.chunk > 1 for store in code.stores)
     tunables.add("STORES", (1, 0) if whole else (0, 1))
     source = render(
         "transposed",
@@ -142,7 +143,10 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         code=code,
     )
     outer = prod(nest.walked) // (code.across_size * code.along_size)
-    sides = ((code.across_size, "{ACROSS}"), (code.along_size, "{ALONG}"))
+    along = (code.along_size, "{ALONG}")
+    if code.slides:
+        along = (code.along_size + code.slide - 1, f"({{ALONG}} - {code.slide})")
+    sides = ((code.across_size, "{ACROSS}"), along)
     parts = [f"ceil_div({size}, {tunables.named(by)})" for size, by in sides]
     grid = " * ".join([str(outer), *parts] if outer > 1 else parts)
     launch = Launch(f"{prefix}_transposed", grid, tunables.named("{THREADS}"))
@@ -159,17 +163,23 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     nest, width = code.nest, code.width
     sizes = [place.dtype.itemsize_bytes for place in nest.targets]
     widest = max(*sizes, code.widest)
-    area = _THREADS * _UNDER_WAY // widest
+    # Of a larger tile the positions that it computes besides its own are a smaller part.
+    threads = 2 * _THREADS if code.slides else _THREADS
+    area = min(threads * _UNDER_WAY // widest, _FILLED // sum(sizes))
     wide, tall = code.along_size, code.across_size
     step = max(_SMALLEST, SECTOR_BYTES // min(*sizes, widest))
     high, along = part(tall, _SIDE, step), part(wide, _SIDE, step)
-    if wide > _SIDE:
+    if code.slides:
+        along = window(wide, area // high, step, code.slide)
+    elif wide > _SIDE:
         along = part(wide, area // high, step)
     elif tall > _SIDE:
         high = part(tall, area // along, step)
     turns = -(-along * high // width)
-    tunables.add("THREADS", first(min(_THREADS, turns), [256, 128, 64, 512]))
+    tunables.add("THREADS", first(min(threads, turns), [256, 128, 64, 512]))
     tunables.add("ACROSS", _sides(high, tall)).add("ALONG", _sides(along, wide))
+    if code.slides:
+        tunables.require(f"{{ALONG}} >= {2 * code.slide}")
     tunables.add("VECTOR", (width, max(1, width // 2)))
     read = max(1, code.read_bytes)
     best = min(_UNDER_WAY // (width * widest), _MOST_UNDER_WAY // (width * read))
@@ -194,6 +204,14 @@ def part(size: int, most: int, step: int) -> int:
     most = max(step, most // step * step)
     parts = -(-size // most)
     return min(most, -(-size // (parts * step)) * step)
+
+
+def window(size: int, most: int, step: int, slide: int) -> int:
+    """A tile's side with `slide` positions besides its own, cut like `part`."""
+    reach = size + slide - 1
+    most = max(2 * step, most // step * step)
+    parts = -(-reach // (most - slide))
+    return min(most, -(-(-(-reach // parts) + slide) // step) * step)
 
 
 def _sides(best: int, size: int) -> list[int]:

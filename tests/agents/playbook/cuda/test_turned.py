@@ -12,7 +12,7 @@ import pytest
 
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.cuda.case import Case
-from agents.playbook.cuda.transposed import NAMES, across_of, part, runs
+from agents.playbook.cuda.transposed import NAMES, across_of, part, runs, window
 from agents.playbook.cuda.turned_code import TurnedCode
 from profiles.load import hardware_profile
 from tools.candidates import new_candidate
@@ -55,14 +55,14 @@ def grouped(build: Any, groups: int, each: int, s: int) -> Any:
     return b
 
 
-def several(build: Any) -> Any:
+def several(build: Any, s: int = 70) -> Any:
     """Two types out, a read on a condition and one at a pool's steps."""
-    b = build({"c": 40, "s": 70})
+    b = build({"c": 40, "s": s})
     near = b.op("lt", b.index("c"), b.const(33, "int64"), dtype="bool")
     x = b.op("add", b.load("x", c=1, s=48), b.load("z", when=near, c=1, s=33))
-    b.store("y", x, c=70, s=1)
+    b.store("y", x, c=s, s=1)
     x = b.op("maximum", x, b.load("p", c=2, s=80))
-    b.store("h", x, "float16", c=70, s=1)
+    b.store("h", x, "float16", c=s, s=1)
     return b
 
 
@@ -96,6 +96,11 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
         "groups": grouped(build, 4, 4, 9),
         "odd groups": grouped(build, 5, 3, 6),
         "several": several(build),
+        "several, long and odd": several(build, 151),
+        "long odd halves": turned(build, 2, 199, 36, "float16", "float16"),
+        "long odd doubles": turned(build, 1, 331, 34, "float64", "float64"),
+        "long odd tail": tail(build, 2, 531, 40),
+        "rows of rows, odd": grouped(build, 4, 4, 17),
         "aside by 2": aside(build, 2),
         "aside by 1": aside(build, 1),
     }
@@ -217,5 +222,15 @@ async def test_rows_of_odd_length_are_read_in_vectors_all_the_same(
 ):
     text = await machine_code(tail(toolbox.Build, 32, 263169, 64), architecture)
     before = text[: text.index("STS")]
-    assert before.count("LDG.E.128") >= 4 * (2 + 2)
-    assert "STG.E.128" not in text
+    assert before.count("LDG.E.128") >= 6
+    assert "STG.E.EF.128" in text
+
+
+def test_windows_of_lines_leave_little_to_compute_twice(toolbox: SimpleNamespace):
+    for along in (65, 77, 151, 961, 15876, 263169):
+        one = code(turned(toolbox.Build, 2, along, 64))
+        assert one.slides is (along % 4 != 0)
+        side = window(along, 128, 8, one.slide)
+        tiles = -(-(along + one.slide - 1) // (side - one.slide))
+        assert side % 8 == 0
+        assert tiles * side <= 1.35 * along + 2 * one.slide
