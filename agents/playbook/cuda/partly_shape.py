@@ -39,12 +39,14 @@ _WHOLE_BATCHES = 0.96
 # By what power of two the sizes that are tried differ.
 _UNLIKE = 0.2
 # What a meeting takes while it hides behind nothing, as bytes of a share that could have moved, and
-# what each round loses where few rows are under way. Fitted to rows of 0.5, 1, 1.5 and 8 MiB shared
-# by 4 to 88 blocks (one H200, round `groups` of benchmarks/gpu_strategies.py).
-_MEETING_BYTES, _FEW = 20 * KIB, 1.25
-# Of a group's share, the part that may be read again: what is more would come from memory; and of
-# the cache, what all shares together may leave to it.
-_MOST_AGAIN, _MOST_OF_CACHE = 0.6, 0.5
+# what each round loses where few rows are under way: a part of it, as these only read or only write
+# together, and more the smaller shares are. Fitted to rows of 0.5, 1, 1.5, 8 and 64 MiB shared by 4
+# to 132 blocks (H200s, round `groups` of benchmarks/gpu_strategies.py).
+_MEETING_BYTES, _FEW, _FEW_BYTES = 20 * KIB, 0.31, 151 * KIB
+# Of a group's share, the part that may be read again (of a batch norm's rows of 64 MiB 0.77, which
+# was still 3 to 5 % faster than reading all twice); and of the cache, what all shares together may
+# leave to it.
+_MOST_AGAIN, _MOST_OF_CACHE = 0.8, 0.5
 # Rows under way that are few for hints of caching.
 _FEW_ROWS = 8
 # Of shared memory, besides the row: the system's, and what the blocks of a row exchange.
@@ -152,7 +154,8 @@ class Partly:
         (share, _), rows = self.share(members), min(self.rows(members), self.case.nest.rows)
         # The first rows only read, while the last only write.
         waits = 1 + rows / self.case.nest.rows
-        return 1 / (1 + _MEETING_BYTES / share) / (1 + _FEW / rows) / waits
+        few = (_FEW + _FEW_BYTES / share) / rows
+        return 1 / (1 + _MEETING_BYTES / share) / (1 + few) / waits
 
     @property
     def resident(self) -> int:

@@ -127,7 +127,8 @@ def test_groups_share_rows_that_are_too_long_for_clusters_and_too_short_to_be_re
 
     assert GRID not in offered(1 << 14)
     assert GRID in offered(1 << 22)
-    assert GRID not in offered(1 << 24)
+    assert GRID in offered(1 << 24)
+    assert GRID not in offered(1 << 25)
 
 
 def test_weights_that_every_row_reads_out_of_the_cache_are_counted(toolbox: SimpleNamespace):
