@@ -110,13 +110,13 @@ class Build:
     def buffers(self, seed: int = 0, device: str = "cpu") -> Buffers:
         """Random contents of every buffer; outputs are poisoned."""
         torch.manual_seed(seed)
-        made: Buffers = {}
         reads = [s.access for s in self.body if s.access is not None]
+        sizes: dict[str, tuple[Access, int]] = {}
         for access in (*reads, *(s.access for s in self.stores)):
             size = 1 + max(access.offset, self._last(access))
-            before = made.get(access.buffer)
-            if before is None or before.numel() < size:
-                made[access.buffer] = self._filled(access, size)
+            first, most = sizes.get(access.buffer, (access, 0))
+            sizes[access.buffer] = (first, max(most, size))
+        made: Buffers = {name: self._filled(access, size) for name, (access, size) in sizes.items()}
         for name, fill in self.fills.items():
             fill(made[name])
         for store in self.stores:

@@ -62,7 +62,9 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
     return made
 
 
-def candidates(build: Any, name: str, hardware: Hardware, count: int) -> list[tuple[str, Any, Any]]:
+def candidates(
+    build: Any, name: str, hardware: Hardware, buffers: dict[str, torch.Tensor], count: int
+) -> list[tuple[str, Any, Any]]:
     """(label, loop, candidate) for every strategy under `count` settings spread over its space."""
     made = []
     for strategy in EMITTER.strategies(build.loop(name), hardware):
@@ -70,7 +72,6 @@ def candidates(build: Any, name: str, hardware: Hardware, count: int) -> list[tu
         if strategy.rewrite:
             loop = rewrite(loop, strategy.rewrite)
         emitted = EMITTER.emit(loop, strategy, "k", hardware)
-        buffers = build.buffers()
         outputs = list(dict.fromkeys(s.access.buffer for s in loop.stores))
         inputs = [n for n in buffers if n not in outputs]
         lines = [f"def forward({', '.join(inputs)}):"]
@@ -95,7 +96,7 @@ async def wrong_ones(toolbox: SimpleNamespace, builds: dict[str, Any], count: in
     for name, build in builds.items():
         buffers = build.buffers(seed=3, device="cuda")
         wanted = toolbox.truth(build.loop(name), buffers)
-        made = candidates(build, name, hardware, count)
+        made = candidates(build, name, hardware, buffers, count)
         # Together, as there are hundreds and a compiler uses one core.
         compiled = await asyncio.gather(
             *(
