@@ -84,6 +84,8 @@ class Desk:
         try:
             return self._answer(request)
         finally:
+            if self._station is not None:
+                gc.collect()  # plans stand in cycles, and hold the memory they were judged in
             leave_the_device_to_others()
 
     def _answer(self, request: Request) -> Answer:
@@ -260,7 +262,8 @@ class Desk:
         known = self._station
         if known is None or known.task != task or known.bench.rules != rules:
             self._station = known = None  # its memory is free before the next one asks for any,
-            gc.collect()  # and so is what stood in cycles
+            gc.collect()  # and so is what stood in cycles;
+            gc.freeze()  # what is left are modules, which need not be looked through every time
             self._station = known = Station(task, hardware, rules, seed)
         return known
 
