@@ -44,12 +44,14 @@ async def certify_afar(
     context: SearchContext, far: FarExecutor, finalists: list[Candidate], rivals: int
 ) -> None:
     """Have finalists certified in one trip; the far host ends where the search would."""
+    screened = [context.archive.evaluation(item.id, "screen") for item in finalists]
     known = (
         context.archive.evaluation(item.id, "certify") or far.known(item.id, "certify")
         for item in finalists
     )
     if finalists and not any(known):
-        errand = Errand(certify=tuple(finalists), rivals=rivals)
+        taken_ms = tuple(item.median_ms if item is not None else None for item in screened)
+        errand = Errand(certify=tuple(finalists), screened_ms=taken_ms, rivals=rivals)
         await patiently(context, lambda: far.fetch(context.task, errand))
 
 

@@ -14,7 +14,7 @@ from graphs.summary import summarise
 from tools.archive import Archive, Standing, ranked
 from tools.archive.ranking import YARDSTICK
 from tools.evaluate.executor import Executor, FarExecutor, RuledExecutor
-from tools.evaluate.selection import is_decided, rivals
+from tools.evaluate.selection import rivals, settles
 from tools.nouns import Evaluation, Verdict
 
 _TERM, _FIRST = "certification", "first"
@@ -24,9 +24,9 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """Certify finalists, the fastest first, until one is decided; its rivals in any case.
 
     One that is faster than every baseline ends it, and one that is clearly slower does too, as
-    those behind it are slower still; only where nothing could be distinguished the next one has a
-    try. Rivals are those that the precise look could not tell from the first: the summary then
-    chooses among figures that were taken alike.
+    those behind it are slower still; where nothing could be distinguished, or its screened time had
+    been far off, the next one has a try. Rivals are those that the precise look could not tell from
+    the first: the summary then chooses among figures that were taken alike.
     """
     context, round = runtime.context, state["round"]
     await complete(context)
@@ -46,7 +46,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
         else:
-            decided = decided or is_decided(evaluation)
+            decided = decided or settles(evaluation, _screened_ms(context, finalist))
     return {}
 
 
@@ -64,6 +64,11 @@ def keep_rule(archive: Archive, judge: Executor) -> None:
     """Say whether this run certifies rivals too; those that were recorded before do not."""
     timing = isinstance(judge, RuledExecutor) and judge.rules.evidence == "timing"
     archive.record_term(_TERM, _FIRST if timing else "rivals")
+
+
+def _screened_ms(context: SearchContext, finalist: Standing) -> float | None:
+    screened = context.archive.evaluation(finalist.candidate.id, "screen")
+    return screened.median_ms if screened is not None else None
 
 
 def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:

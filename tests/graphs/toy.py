@@ -125,7 +125,10 @@ class Hold:
 
 @dataclass
 class ToyExecutor:
-    """Times are a formula of strategies and settings; `wrong` says who fails at which effort."""
+    """Times are a formula of strategies and settings; `wrong` says who fails at which effort.
+
+    A time at some effort may be `off` by a factor.
+    """
 
     loops: Mapping[str, Mapping[str, tuple[str, float, float]]] = field(
         default_factory=lambda: LOOPS
@@ -135,6 +138,7 @@ class ToyExecutor:
     pause_s: float = 0.0
     takes: Callable[[str], None] = lambda what: None
     wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
+    off: Callable[[Candidate, Effort], float] = lambda candidate, effort: 1.0
     log: Path | None = None
     asked: list[tuple[str, Effort]] = field(default_factory=list)
     profiled: list[str] = field(default_factory=list)
@@ -173,7 +177,7 @@ class ToyExecutor:
         if verdict is not None:
             found = Verification(verdict=verdict, reason="the toy says so")
             return Evaluation(candidate=candidate.id, verification=found)
-        ms = self.cost(candidate)
+        ms = self.cost(candidate) * self.off(candidate, effort)
         return Evaluation(
             candidate=candidate.id,
             verification=Verification(verdict=Verdict.CORRECT, reason="", error_ratio=1.0),

@@ -34,7 +34,8 @@ class Errand(Value):
             `selection.promising`; 0 for none.
         to_beat_ms: The screened time of the best candidate so far; None when there is none.
         precise: Judge each of these precisely, whatever they did before.
-        certify: Certify these in order until one is decided.
+        certify: Certify these in order until one settles the rest (`selection.settles`).
+        screened_ms: Of each of those, the screened time, where there is one.
         rivals: How many of the first are certified even after one is decided.
     """
 
@@ -46,10 +47,13 @@ class Errand(Value):
     to_beat_ms: float | None = None
     precise: tuple[Candidate, ...] = ()
     certify: tuple[Candidate, ...] = ()
+    screened_ms: tuple[float | None, ...] = ()
     rivals: int = 1
 
     @model_validator(mode="after")
     def _names(self) -> "Errand":
+        if self.screened_ms and len(self.screened_ms) != len(self.certify):
+            raise ValueError("a screened time, or none, for each candidate that is certified")
         for candidate in self.candidates():
             if not _PLAIN.fullmatch(candidate.id):
                 raise ValueError(f"{candidate.id!r} is no candidate's id")

@@ -10,6 +10,8 @@ from tools.nouns import Evaluation, Verdict
 
 # Screening is short: what comes within 5 % of the best screened time is worth a precise look.
 SCREEN_MARGIN = 1.05
+# A screened time that is off by more than this says little of who is faster.
+_ASTRAY = 1.25
 
 
 def fastest(screened: Iterable[Evaluation]) -> list[Evaluation]:
@@ -66,6 +68,22 @@ def is_decided(evaluation: Evaluation) -> bool:
     if evaluation.verdict is not Verdict.CORRECT or not evaluation.comparisons:
         return False
     return min(evaluation.comparisons, key=lambda item: item.ratio).distinguishable
+
+
+def settles(certified: Evaluation, screened_ms: float | None) -> bool:
+    """Whether the finalists behind a certified one need no try.
+
+    They are no faster, as they were ranked by their screened times. Where one's own was far from
+    what it takes (of short calls most is the host's, which other programs disturb) and it is behind
+    a baseline, that is no reason.
+    """
+    if not is_decided(certified):
+        return False
+    ahead = min(item.ratio for item in certified.comparisons) >= 1.0
+    if ahead or screened_ms is None or certified.median_ms is None:
+        return True
+    off = screened_ms / certified.median_ms
+    return max(off, 1 / off) <= _ASTRAY
 
 
 def _is_timed(evaluation: Evaluation) -> bool:

@@ -13,7 +13,7 @@ from tools.compile import compile_candidate
 from tools.evaluate.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
 from tools.evaluate.executor import Effort, EnvironmentLacksError
 from tools.evaluate.local import LocalExecutor
-from tools.evaluate.selection import fastest, is_decided, promising
+from tools.evaluate.selection import fastest, promising, settles
 from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, Verdict, Verification
 
 Say = Callable[[str], None]
@@ -74,11 +74,12 @@ class _Work:
         for candidate in errand.precise:
             await self._judge(candidate.id, "precise")
         decided = False
-        for number, candidate in enumerate(errand.certify):
+        screened_ms = errand.screened_ms or (None,) * len(errand.certify)
+        for number, (candidate, ms) in enumerate(zip(errand.certify, screened_ms, strict=True)):
             if decided and number >= errand.rivals:
                 break
             certified = await self._judge(candidate.id, "certify")
-            decided = decided or is_decided(certified)
+            decided = decided or settles(certified, ms)
 
     async def _judge(self, id: str, effort: Effort) -> Evaluation:
         job, task = job_name(id, effort), self._bundle.manifest.task
