@@ -64,8 +64,8 @@ async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is
     assert lost.words == f"the process of GPU {slow} ended with status -9"
 
 
-async def test_what_no_process_is_left_for_is_an_outcome_too(tmp_path: Path) -> None:
-    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", TELLING)))
+async def test_another_process_takes_the_place_of_one_that_was_lost(tmp_path: Path) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", TELLING), ("2.py", TELLING)))
     found: list[Outcome] = []
     begun: asyncio.Queue[Path] = asyncio.Queue()
 
@@ -76,13 +76,23 @@ async def test_what_no_process_is_left_for_is_an_outcome_too(tmp_path: Path) -> 
     await begun.get()
     os.kill(children()["5"], signal.SIGKILL)
     await working
+    lost, *others = found
+    words = "the process of GPU 5 ended with status -9"
+    assert (lost.file, lost.ended, lost.words) == ("0.py", "failed", words)
+    assert [item.file for item in others] == ["1.py", "2.py"]
+    assert all(item.ended == "refused" and "sees 5" in item.words for item in others)
+
+
+async def test_what_no_process_is_left_for_is_an_outcome_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = share_of(tmp_path, (("0.py", TELLING), ("1.py", TELLING)))
+    monkeypatch.setattr("ui.suite.spread.sys.executable", "/bin/false")
+    found = [item async for item in spread(share, PLACES[:1], lambda path: None)]
+    words = "no process was left for it: the process of GPU 5 ended with status 1"
     assert [(item.file, item.ended, item.words) for item in found] == [
-        ("0.py", "failed", "the process of GPU 5 ended with status -9"),
-        (
-            "1.py",
-            "failed",
-            "no process was left for it: the process of GPU 5 ended with status -9",
-        ),
+        ("0.py", "failed", words),
+        ("1.py", "failed", words),
     ]
 
 

@@ -1,8 +1,9 @@
 """Spreads a suite over several GPUs: a process for each, which sees no other one.
 
 Each process takes the next file when it is done with one, so that slow files hold up nobody else.
-Every file is judged as it is on one GPU. A process that is lost costs the file that it had begun;
-the others do the rest. Not covered: another process in its place.
+Every file is judged as it is on one GPU. A process that is lost costs the file that it had begun,
+and another takes its place; one that is lost before it began any is not replaced, as the next one
+would fare no better.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,29 +74,54 @@ async def spread(
 async def _part(
     share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
 ) -> str:
-    """One process from its beginning to its end, in words; what is lost with it is an outcome."""
-    present: Path | None = None
+    """What one GPU does, process after process; how the last one ended, in words."""
     try:
-        with tempfile.TemporaryFile() as errors:
-            async with _process(share, place, errors) as process:
-                assert process.stdout is not None
-                async for text in process.stdout:
-                    line = Line.model_validate_json(text)
-                    if line.lacks:
-                        await told.put(EnvironmentLacksError(line.lacks))
-                    if line.began:
-                        present = Path(line.began)
-                        begun(present)
-                    if line.outcome is not None:
-                        present = None
-                        await told.put(line.outcome)
-                status = await process.wait()
-            words = f"the process of {place.name} ended with status {status}{_last(errors)}"
-        if present is not None:
-            await told.put(_lost(present, share, words))
-        return words
+        while True:
+            ended = await _follow(share, place, told, begun)
+            if not ended.lost or not ended.began or _all_taken(share):
+                return ended.words
     finally:
         await told.put(None)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a process ended, whether that was a loss, and whether it had begun any file."""
+
+    words: str
+    lost: bool
+    began: bool
+
+
+async def _follow(
+    share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
+) -> _Ended:
+    """One process from its beginning to its end; what is lost with it is an outcome."""
+    present: Path | None = None
+    began = False
+    with tempfile.TemporaryFile() as errors:
+        async with _process(share, place, errors) as process:
+            assert process.stdout is not None
+            async for text in process.stdout:
+                line = Line.model_validate_json(text)
+                if line.lacks:
+                    await told.put(EnvironmentLacksError(line.lacks))
+                if line.began:
+                    present, began = Path(line.began), True
+                    begun(present)
+                if line.outcome is not None:
+                    present = None
+                    await told.put(line.outcome)
+            status = await process.wait()
+        words = f"the process of {place.name} ended with status {status}{_last(errors)}"
+    if present is not None:
+        await told.put(_lost(present, share, words))
+    return _Ended(words, lost=status != 0, began=began)
+
+
+def _all_taken(share: Share) -> bool:
+    """Whether every file has its mark, so that another process would find nothing to do."""
+    return len(os.listdir(share.marks)) >= len(share.files)
 
 
 @contextlib.asynccontextmanager
