@@ -102,6 +102,12 @@ async def promote(
     return best
 
 
+def screened_ms(context: SearchContext, candidate: Candidate) -> float | None:
+    """What a candidate took when it was screened; None where it was not, or not timed."""
+    screened = context.archive.evaluation(candidate.id, "screen")
+    return screened.median_ms if screened is not None else None
+
+
 def promising(
     context: SearchContext, screened: Iterable[Evaluation], best: Best
 ) -> list[Evaluation]:

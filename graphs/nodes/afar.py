@@ -9,7 +9,7 @@ import asyncio
 from agents.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten
-from graphs.judging import Best, judge, promote
+from graphs.judging import Best, judge, promote, screened_ms
 from graphs.nodes.queue import in_order, tuning_of, without_success
 from graphs.state import SearchState, Update
 from graphs.trips import round_errand
@@ -44,13 +44,12 @@ async def certify_afar(
     context: SearchContext, far: FarExecutor, finalists: list[Candidate], rivals: int
 ) -> None:
     """Have finalists certified in one trip; the far host ends where the search would."""
-    screened = [context.archive.evaluation(item.id, "screen") for item in finalists]
     known = (
         context.archive.evaluation(item.id, "certify") or far.known(item.id, "certify")
         for item in finalists
     )
     if finalists and not any(known):
-        taken_ms = tuple(item.median_ms if item is not None else None for item in screened)
+        taken_ms = tuple(screened_ms(context, item) for item in finalists)
         errand = Errand(certify=tuple(finalists), screened_ms=taken_ms, rivals=rivals)
         await patiently(context, lambda: far.fetch(context.task, errand))
 

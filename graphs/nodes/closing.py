@@ -6,7 +6,7 @@ from langgraph.runtime import Runtime
 
 from graphs.context import SearchContext
 from graphs.events import Noted, RunFinished
-from graphs.judging import judge
+from graphs.judging import judge, screened_ms
 from graphs.nodes.afar import certify_afar
 from graphs.nodes.opening import complete
 from graphs.state import SearchState, Update
@@ -46,7 +46,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
         else:
-            decided = decided or settles(evaluation, _screened_ms(context, finalist))
+            decided = decided or settles(evaluation, screened_ms(context, finalist.candidate))
     return {}
 
 
@@ -64,11 +64,6 @@ def keep_rule(archive: Archive, judge: Executor) -> None:
     """Say whether this run certifies rivals too; those that were recorded before do not."""
     timing = isinstance(judge, RuledExecutor) and judge.rules.evidence == "timing"
     archive.record_term(_TERM, _FIRST if timing else "rivals")
-
-
-def _screened_ms(context: SearchContext, finalist: Standing) -> float | None:
-    screened = context.archive.evaluation(finalist.candidate.id, "screen")
-    return screened.median_ms if screened is not None else None
 
 
 def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:

@@ -141,43 +141,6 @@ async def test_a_failed_idea_is_repaired_a_bounded_number_of_times(
     assert all("the toy says so" in candidate.note for candidate in repairs)
 
 
-async def test_a_finalist_that_fails_certification_gives_way_to_the_next(
-    search: Search, toy: ModuleType, tmp_path: Path
-) -> None:
-    fallen: list[str] = []
-
-    def wrong(candidate: Candidate, effort: str) -> Verdict | None:
-        if effort == "certify" and not fallen:
-            fallen.append(candidate.id)
-        return Verdict.NONDETERMINISTIC if effort == "certify" and candidate.id in fallen else None
-
-    events: list[Event] = []
-    summary = await search(executor=toy.ToyExecutor(wrong=wrong), events=events)
-    assert summary.status == "improved"
-    assert summary.best is not None
-    assert summary.best.candidate not in fallen
-    assert any(event.kind == "noted" and fallen[0] in event.words for event in events)
-
-
-async def test_where_screened_times_were_far_off_the_next_finalist_has_a_try(
-    search: Search, toy: ModuleType
-) -> None:
-    """Other programs had the processors meanwhile, and longer when the fastest was screened."""
-    loops = {"rows": {name: toy.LOOPS["rows"][name] for name in ("once", "tiled")}}
-    first: dict[tuple[str, ...], str] = {}
-
-    def off(candidate: Candidate, effort: str) -> float:
-        tuned = first.setdefault(candidate.strategies, candidate.id) != candidate.id
-        fastest = "rows=tiled" in candidate.strategies
-        return 9.0 if tuned else (3.0 if fastest else 1.6) if effort == "screen" else 1.0
-
-    executor = toy.ToyExecutor(loops=loops, off=off, compile_ms=1.65)
-    summary = await search(loops=loops, executor=executor)
-    assert summary.best is not None
-    assert summary.best.candidate in [id for key, id in first.items() if "rows=tiled" in key]
-    assert summary.status == "improved"
-
-
 @pytest.mark.parametrize(
     ("eager_ms", "compile_ms", "status"),
     [

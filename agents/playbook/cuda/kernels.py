@@ -29,13 +29,14 @@ class Kernel:
 
 def kernels_of(body: Body, prefix: str) -> tuple[Kernel, ...]:
     """A kernel for each pass, and one behind each that leaves partials."""
-    kernels = []
-    for one, code in zip(body.schedule.passes, body.passes(), strict=True):
-        earlier = _earlier(body, one, _streamed(body, one))
+    codes, kernels = body.passes(), []
+    for one, code in zip(body.schedule.passes, codes, strict=True):
+        before = codes[: one.number - 1]
+        earlier = _earlier(body, before, _streamed(body, one))
         kernels.append(Kernel(f"{prefix}_pass{one.number}", code, earlier, joins=False))
         if one.reductions:
             needed = _stored(body, one.row_stores)
-            earlier = _earlier(body, one, needed)
+            earlier = _earlier(body, before, needed)
             joined = _only(body, one, code, _behind(body, needed))
             kernels.append(Kernel(f"{prefix}_join{one.number}", joined, earlier, joins=True))
     return tuple(kernels)
@@ -83,13 +84,13 @@ def _stored(body: Body, stores: Iterable[int]) -> list[str]:
     ]
 
 
-def _earlier(body: Body, one: Pass, names: Iterable[str]) -> tuple[PassCode, ...]:
-    """The passes before this one that such values come from, with no other results."""
-    needed, codes = _behind(body, names), body.passes()
+def _earlier(body: Body, before: Sequence[PassCode], names: Iterable[str]) -> tuple[PassCode, ...]:
+    """Of the passes before, those that such values come from, with no other results."""
+    needed = _behind(body, names)
     return tuple(
-        _only(body, other, codes[other.number - 1], needed)
-        for other in body.schedule.passes[: one.number - 1]
-        if any(stmt.name in needed for stmt in (*other.reductions, *other.after))
+        _only(body, one, code, needed)
+        for one, code in zip(body.schedule.passes, before, strict=False)
+        if any(stmt.name in needed for stmt in (*one.reductions, *one.after))
     )
 
 

@@ -92,7 +92,7 @@ class TurnedCode(StripCode):
         """Whether lines are stored that begin at odd places, and are long enough for windows.
 
         A sector that two tiles store in parts costs the cache two requests: planes of 513 x 513
-        took 1.44 ms where those of 512 x 512 took 1.06 (an H200, benchmarks/convolution_tails.py).
+        took 1.46 ms where those of 512 x 512 took 1.06 (an H200, benchmarks/convolution_tails.py).
         """
         odd = any(store.chunk < store.widest for store in self.stores)
         return odd and self.along_size > 8 * self.slide

@@ -262,8 +262,9 @@ class Desk:
         known = self._station
         if known is None or known.task != task or known.bench.rules != rules:
             self._station = known = None  # its memory is free before the next one asks for any,
+            gc.unfreeze()
             gc.collect()  # and so is what stood in cycles;
-            gc.freeze()  # what is left are modules, which need not be looked through every time
+            gc.freeze()  # what is left, modules above all, is looked through at the next task only
             self._station = known = Station(task, hardware, rules, seed)
         return known
 
