@@ -2,14 +2,15 @@
 
     python benchmarks/emulated_suite.py FOLDER_OR_FILE... --out FILE [--match TEXT] [--share 0/1]
         [--kinds even,odd,one,float16,bfloat16,transposed] [--real]
-        [--written]
+        [--written] [--channels-last]
 
 Every file's sizes are made small, it is traced and lowered as `kernelwright` does, every strategy
 that CUDA offers for its loops is written under its first setting and another one, and the kernels
 run in the emulator under their plan, each held against PyTorch in float64 by the judge's error
 ratio. With `--real` the sizes stay: then nothing runs, and every strategy is compiled with NVRTC
-for sm_90a and sm_80 instead; with `--written` they stay and nothing is compiled either. One line
-of JSON a file and kind; what fails stands in it.
+for sm_90a and sm_80 instead; with `--written` they stay and nothing is compiled either. With
+`--channels-last` files are put as the library convolves faster. One line of JSON a file and kind;
+what fails stands in it.
 """
 
 import argparse
@@ -49,6 +50,7 @@ CAPS = (1536, 384, 96, 48, 24, 16, 12, 8, 6)
 MOST_ELEMENTS = 30_000
 MOST_THREADS = 256
 BOUND = 4.0
+LAST = "channels last, "
 _INDEX = re.compile(r"constexpr (int|long long) (?:END|ROWS|COLUMNS)")
 Line = dict[str, object]
 
@@ -63,11 +65,14 @@ def main() -> None:
     words.add_argument("--kinds", default="even,odd")
     words.add_argument("--real", action="store_true")
     words.add_argument("--written", action="store_true")
+    words.add_argument("--channels-last", action="store_true")
     words.add_argument("--seconds", type=int, default=240, help="the most one file may take")
     asked = words.parse_args()
     index, count = map(int, asked.share.split("/"))
     own = [name for name in ("real", "written") if getattr(asked, name)]
     kinds = own or asked.kinds.split(",")
+    if asked.channels_last:
+        kinds = [LAST + kind for kind in kinds]
     torch.set_num_threads(1)
     rehearse()  # half of torch is imported at the first export; children inherit it
     with tempfile.TemporaryDirectory() as folder, asked.out.open("a", encoding="utf-8") as out:
@@ -127,17 +132,18 @@ def _child(sender: Connection, path: Path, kind: str, folder: str) -> None:
 def checked(path: Path, kind: str, folder: Path) -> Line:
     """One file's line."""
     source = path.read_text(encoding="utf-8")
+    last, kind = kind.startswith(LAST), kind.removeprefix(LAST)
     if kind in ("real", "written"):
         task = trace(source, str(path), TracePolicy())
         if isinstance(task, Refusal):
             return {"error": task.sentence}
-        return asyncio.run(_compiled(task, compiles=kind == "real"))
+        return asyncio.run(_compiled(task, last, compiles=kind == "real"))
     found = _traced(source, path, kind)
     if isinstance(found, str) and kind == "odd":  # groups and factors may not admit odd sizes
         found = _traced(source, path, "even")
     if isinstance(found, str):
         return {"error": found}
-    return _emulated(*found, folder)
+    return _emulated(*found, last, folder)
 
 
 def _traced(source: str, path: Path, kind: str) -> tuple[Task, int] | str:
@@ -165,8 +171,8 @@ def _largest(task: Task) -> int:
     return max(spec.numel for node in task.graph.nodes for spec in node.out)
 
 
-def _lowered(task: Task) -> Program:
-    return lower(task.graph, tuple(spec.name for spec in task.inputs))
+def _lowered(task: Task, last: bool) -> Program:
+    return lower(task.graph, tuple(spec.name for spec in task.inputs), channels_last=last)
 
 
 def _about(program: Program) -> Line:
@@ -177,8 +183,8 @@ def _about(program: Program) -> Line:
     }
 
 
-def _emulated(task: Task, cap: int, folder: Path) -> Line:
-    program = _lowered(task)
+def _emulated(task: Task, cap: int, last: bool, folder: Path) -> Line:
+    program = _lowered(task, last)
     line = {"cap": cap, **_about(program)}
     candidates = list(_candidates(program, SMALL, 2))
     line["candidates"] = len(candidates)
@@ -285,9 +291,9 @@ def _threads(setting: Sequence[Setting]) -> int:
     return values.get("THREADS") or values.get("TX", 1) * values.get("TY", 1)
 
 
-async def _compiled(task: Task, *, compiles: bool) -> Line:
+async def _compiled(task: Task, last: bool, *, compiles: bool) -> Line:
     """The program at its real sizes: what every strategy compiles to on two architectures."""
-    program = _lowered(task)
+    program = _lowered(task, last)
     line: Line = _about(program)
     failures: list[str] = []
     kinds: set[str] = set()

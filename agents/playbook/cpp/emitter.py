@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping
 from agents.playbook.cpp.columns import columns_kernel, turned
 from agents.playbook.cpp.flat import flat_kernel, flattened
 from agents.playbook.cpp.frame import Frame
-from agents.playbook.cpp.layout import contiguous_inside, walks_from_memory, written_bytes
+from agents.playbook.cpp.layout import (
+    contiguous_inside,
+    stored_across,
+    walks_from_memory,
+    written_bytes,
+)
 from agents.playbook.cpp.partials import halved
 from agents.playbook.cpp.rows import rows_kernel
 from agents.playbook.cpp.split import MOST_ROWS, split_kernel
@@ -21,6 +26,7 @@ from agents.playbook.cpp.strategies import (
     ROWS_KEPT,
     SPLIT,
     rewritten,
+    scattered,
     walking,
 )
 from agents.playbook.cpp.sweep import Knobs
@@ -102,6 +108,8 @@ def _ordered(loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
         narrow = loop.rows < 2 * cores * _WIDTHS[0]
         shared = (COLUMNS_SPLIT, *across) if narrow else (*across, COLUMNS_SPLIT)
         return (*shared, *along, *split)
+    if stored_across(loop):
+        return (*across, *map(scattered, (*along, *split)))
     if loop.columns < _SHORT_ROW:
         return (*across, *along)
     if _is_small(loop):

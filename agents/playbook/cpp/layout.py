@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from agents.playbook.ir import Access, Loop
+from agents.playbook.ir import Access, Axis, Loop
 from profiles.load import Hardware
 
 _FAR = 1 << 62
@@ -19,12 +19,26 @@ def contiguous_inside(loop: Loop) -> bool:
     """Whether most of the loop's elements lie along inner axes."""
     votes = 0
     for access in accesses(loop):
-        inside = min((abs(access.step(a.name)) or _FAR for a in loop.inner), default=_FAR)
-        outside = min((abs(access.step(a.name)) or _FAR for a in loop.outer), default=_FAR)
+        inside, outside = _nearest(access, loop.inner), _nearest(access, loop.outer)
         if inside != outside:
             touched = _touched(loop, access)
             votes += touched if inside < outside else -touched
     return votes >= 0
+
+
+def stored_across(loop: Loop) -> bool:
+    """Whether most of what is stored along rows lies beside what the next row stores."""
+    votes = 0
+    for access in (store.access for store in loop.stores):
+        inside, outside = _nearest(access, loop.inner), _nearest(access, loop.outer)
+        if inside != _FAR:
+            votes += _touched(loop, access) * (1 if outside < inside else -1)
+    return votes > 0
+
+
+def _nearest(access: Access, axes: tuple[Axis, ...]) -> int:
+    """The smallest step along some axes; far where the access stays."""
+    return min((abs(access.step(axis.name)) or _FAR for axis in axes), default=_FAR)
 
 
 def walks_from_memory(loop: Loop, hardware: Hardware) -> float:

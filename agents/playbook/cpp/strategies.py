@@ -98,9 +98,17 @@ FEWER_WALKS = {
 }
 
 
+_SCATTERED = 0.15
+
+
 def walking(strategy: Strategy, walks: float) -> Strategy:
     """The strategy for a loop whose rows are read from memory so many times."""
     return strategy.model_copy(update={"bytes_read_factor": walks}) if walks > 1 else strategy
+
+
+def scattered(strategy: Strategy) -> Strategy:
+    """The strategy for rows whose results lie across them: each element in a line of its own."""
+    return strategy.model_copy(update={"efficiency": round(_SCATTERED * strategy.efficiency, 3)})
 
 
 def rewritten(strategy: Strategy, name: str) -> Strategy:

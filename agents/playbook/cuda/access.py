@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import log
 
 from agents.playbook.cuda.case import Case
-from agents.playbook.cuda.row_shapes import WARP
+from agents.playbook.cuda.row_shapes import WARP, WARP_TURNED
 from agents.playbook.cuda.vectors import MOVED_BYTES, Vectors
 
 _MEASURED_BYTES = 4
@@ -45,7 +45,8 @@ def gathered(case: Case, name: str, *, along_rows: bool) -> float:
     Args:
         case: Whose elements are moved.
         name: The strategy's. Warps of a block take neighbouring rows: what they need of a sector
-            they find in their multiprocessor's cache.
+            they find in their multiprocessor's cache, but what they write goes on to the next one;
+            tiles of rows are written as they lie.
         along_rows: Whether threads lie along rows, else across them.
     """
     nest = case.nest
@@ -53,12 +54,20 @@ def gathered(case: Case, name: str, *, along_rows: bool) -> float:
     for place in nest.streams():
         steps, sizes = (place.inner, nest.walked) if along_rows else (place.outer, nest.kept)
         itemsize = place.dtype.itemsize_bytes
-        together = name.startswith(WARP) and _is_near(place.outer, itemsize)
+        strategy = WARP_TURNED if place in nest.targets else WARP
+        together = name.startswith(strategy) and _is_near(place.outer, itemsize)
         dear = 1.0 if place.gathers or together else _sectors(steps, sizes, itemsize)
+        if name.startswith(WARP) and _is_near(place.outer, itemsize):
+            dear = max(1.0, dear * _lanes(case) / 32)
         size, least = moved.get(place.buffer, (0, dear))
         moved[place.buffer] = max(size, nest.span(place) * itemsize), min(dear, least)
     total = sum(size for size, _ in moved.values())
     return total / sum(size * dear for size, dear in moved.values()) if total else 1.0
+
+
+def _lanes(case: Case) -> int:
+    """Lanes of a warp that share a row: the others write to the same sectors."""
+    return min(32, max(1, case.nest.columns // case.along_rows.widths[0] // 2))
 
 
 def _sectors(steps: Sequence[int], sizes: Sequence[int], itemsize: int) -> float:

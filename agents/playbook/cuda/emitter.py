@@ -13,6 +13,7 @@ from agents.playbook.cuda import (
     ring,
     row_shapes,
     rows,
+    rows_turned,
     scans,
     split,
     staged,
@@ -53,6 +54,7 @@ _SCANS = _Family(scans.NAMES, scans.strategies, scans.emit)
 _COLUMNS = _Family(columns.NAMES, columns.strategies, columns.emit)
 _ROWS = (
     _Family(row_shapes.NAMES, rows.strategies, rows.emit),
+    _Family(rows_turned.NAMES, rows_turned.strategies, rows_turned.emit),
     _Family(partly.NAMES, partly.strategies, partly.emit),
     _Family(ring.NAMES, ring.strategies, ring.emit),
     _Family(relay.NAMES, relay.strategies, relay.emit),

@@ -85,7 +85,7 @@ class Printer:
     def row_decode(self) -> tuple[str, ...]:
         """Lines that turn `row` (in column mode `block`) into positions along kept axes."""
         sizes = self.nest.kept[:-1] if self.columns else self.nest.kept
-        lines = _decode("o", "block" if self.columns else "row", sizes, self.row_index)
+        lines = decoded("o", "block" if self.columns else "row", sizes, self.row_index)
         if self.columns:
             lines.append(f"const {self.row_index} o{len(sizes)} = c;")
         return tuple(lines)
@@ -94,13 +94,13 @@ class Printer:
         """Lines that turn `j` into positions along walked axes, if one of `places` needs them."""
         if self.vectors.crossing or self._all_linear(places):
             return []
-        return _decode("i", "j", self.nest.walked, self.index)
+        return decoded("i", "j", self.nest.walked, self.index)
 
     def lane_decode(self, places: Sequence[Place]) -> list[str]:
         """The same for neighbour `k` alone, where a vector's elements may lie in several rows."""
         if not self.vectors.crossing or self._all_linear(places):
             return []
-        return _decode("i", "(j + k)", self.nest.walked, self.index)
+        return decoded("i", "(j + k)", self.nest.walked, self.index)
 
     def _all_linear(self, places: Sequence[Place]) -> bool:
         return all(self.nest.linear(place) is not None for place in places)
@@ -278,7 +278,7 @@ def _times(text: str, step: int) -> str:
     return text if step == 1 else f"{text} * {step}"
 
 
-def _decode(letter: str, source: str, sizes: Sequence[int], index: str) -> list[str]:
+def decoded(letter: str, source: str, sizes: Sequence[int], index: str) -> list[str]:
     """Positions along axes from a linear one; divisors are constants, so this is cheap."""
     if len(sizes) < 2:
         return [f"const {index} {letter}0 = {source};"] if sizes else []

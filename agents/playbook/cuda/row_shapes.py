@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from agents.playbook.cuda.case import KIB
 
 WARP = "warp_rows"
+WARP_TURNED = "warp_rows_turned"
 BLOCK_REGISTERS = "block_rows_registers"
 BLOCK_SHARED = "block_rows_shared"
 BLOCK_STREAM = "block_rows_stream"

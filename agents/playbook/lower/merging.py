@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from agents.playbook.lower.context import Context, Step
 from agents.playbook.lower.merge import merged, shares
@@ -16,6 +17,8 @@ from agents.playbook.lower.traffic import fastest, footprint
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
 MERGE_LIMIT = 480
+# Elements of a row of which a tile is turned on chip: with 8 rows of single precision, 32 KiB.
+MOST_TURNED = 1024
 
 Candidates = Callable[[], Iterator[tuple[Step, Step]]]
 
@@ -114,8 +117,9 @@ class Merging:
     def _turns(self, nest: Nest) -> bool:
         """Whether rows of a channels-last tensor would be written along another axis than read.
 
-        One of both would move a sector for each element. Two loops read twice and move what
-        they need: one reduces as the tensor lies, the other turns tiles of it.
+        One of both would move a sector for each element, unless a tile of whole rows fits on chip
+        and is turned there. Two loops read longer rows twice and move what they need: one reduces
+        as the tensor lies, the other turns tiles of it.
         """
         if not self.context.channels_last:
             return False
@@ -125,6 +129,9 @@ class Merging:
         if not read or not written:
             return False
         first, second = max(read, key=footprint), max(written, key=footprint)
+        if fastest(first) in inner and fastest(second) not in inner:
+            sizes = self.context.pool.sizes
+            return prod(sizes[axis] for axis in inner) > MOST_TURNED
         return 2 * footprint(first) >= footprint(second) and fastest(first) != fastest(second)
 
 

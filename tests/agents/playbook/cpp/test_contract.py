@@ -58,6 +58,10 @@ def test_strategies_follow_the_layout(build: Any, cpu: Hardware):
     total.store("y", total.reduce("sum", total.load("x", k=1)))
     chain = build({"n": 1 << 20}, {})
     chain.store("y", chain.op("tanh", chain.load("x", n=1)), n=1)
+    turned = build({"n": 4096}, {"c": 256})
+    x = turned.load("x", n=256, c=1)
+    turned.store("y", turned.op("sub", x, turned.reduce("max", x)), n=1, c=4096)
+    assert first(turned.loop("turned")).startswith("columns")
     assert first(softmax(build, 4096, 4096)) == "rows_kept"
     assert first(softmax(build, 2, 1 << 20)).startswith("split")
     assert first(across.loop("across")) in ("columns", "columns_split")

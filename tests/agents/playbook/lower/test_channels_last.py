@@ -74,6 +74,20 @@ def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Ch
     assert not stored.inner
 
 
+@pytest.mark.parametrize(("channels", "loops"), [(1024, 1), (1025, 2)])
+def test_rows_of_which_a_tile_fits_on_chip_are_reduced_and_turned_at_once(
+    check: Check, channels: int, loops: int
+) -> None:
+    module = nn.Sequential(nn.Conv2d(3, channels, 1), nn.Softmax(1))
+    program = lower(check(module, torch.randn(1, 3, 6, 5)).graph, channels_last=True)
+    (made,) = (name for s in program.steps if isinstance(s, PlanLine) for name in s.makes[:1]
+               if s.operator == "aten.convolution.default")  # fmt: skip
+    read = [
+        loop for loop in program.loops if made in {s.access.buffer for s in loop.body if s.access}
+    ]
+    assert len(read) == loops
+
+
 def _stored(loop: Loop) -> set[str]:
     return {store.access.buffer for store in loop.stores}
 

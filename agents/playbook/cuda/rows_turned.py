@@ -1,0 +1,145 @@
+"""Strategy for rows that are read as they lie and stored beside each other.
+
+A softmax over channels that lie last, of what a library convolved so, is returned channels first:
+of such a row either the reads or the writes are scattered, unless a block turns a tile of rows in
+its shared memory. Groups of lanes reduce the tile's rows in registers, as `warp_rows` does, and
+leave what they store in shared memory; the block writes it line for line.
+
+Not here: rows that are read along the kept axes (`columns`), and those too long for a warp.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from agents.playbook.cuda.access import SECTOR_BYTES
+from agents.playbook.cuda.body import Body
+from agents.playbook.cuda.case import KIB, LANE_WORDS, Case, first, powers
+from agents.playbook.cuda.keeping import offsets
+from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.row_shapes import WARP_TURNED
+from agents.playbook.cuda.transposed import part, window
+from agents.playbook.cuda.turned_rows_code import TurnedRowsCode, across_rows
+from agents.playbook.ir import Emitted, Strategy
+
+NAMES = (WARP_TURNED,)
+TITLE = "Tiles of rows, each within one warp, turned in shared memory before they are stored"
+_THREADS = 256
+# Vectors of a row that a lane reads at once, and bytes of a tile: six blocks a multiprocessor.
+_HELD, _TILE = 4, 36 * KIB
+_MOST_ROWS, _FEWEST_ROWS = 128, 8
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """The strategy, where rows are stored across and a warp can hold them."""
+    if _tunables(case, _code(case), "x") is None:
+        return []
+    tiles = case.nest.rows / 64
+    filled = min(1.0, tiles / (2 * case.multiprocessors))
+    return [
+        Strategy(
+            name=WARP_TURNED,
+            title=TITLE,
+            mechanism="A few lanes hold a row in registers and reduce it by shuffles; a block "
+            "leaves a tile of such rows in shared memory and writes it along the axis in which "
+            "the results lie.",
+            reason="Rows are read once and written in whole sectors, though they are stored "
+            "across; two loops, one that reduces and one that turns, read them twice.",
+            category="memory",
+            metric="dram bytes read",
+            memory="tiles of rows turned in shared memory",
+            compute=f"{len(case.schedule.passes)} passes",
+            parallel="tile of rows per block",
+            efficiency=round(0.85 * max(filled, 0.02), 3),
+        )
+    ]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a loop over rows that are stored across.
+
+    Raises:
+        ValueError: When the strategy does not fit.
+    """
+    code = _code(case)
+    tunables = _tunables(case, code, prefix)
+    if tunables is None:
+        raise ValueError(f"{case.loop.name}: {name} does not fit")
+    nest = case.nest
+    body = Body(code, case.schedule, prefix, case.keeps(case.along_rows))
+    source = render(
+        "rows_turned",
+        title=TITLE,
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        columns=nest.columns,
+        others=[],
+        code=code,
+        keeps=offsets(body.kept),
+        before=body.before,
+        before_stores=body.before_stores,
+        passes=body.passes(),
+    )
+    along = f"ceil_div({code.along_size}, {{ROWS}})"
+    if code.slides:
+        along = f"ceil_div({code.along_size + code.slide - 1}, {{ROWS}} - {code.slide})"
+    outer = prod(nest.kept[:-1])
+    grid = tunables.named(f"{outer} * {along}" if outer > 1 else along)
+    shared = tunables.named(_shared_text(code))
+    launch = Launch(f"{prefix}_rows", grid, tunables.named("{THREADS}"), shared)
+    text, plan = complete(source, buffer_arguments(nest), [launch])
+    return Emitted(source=text, plan=plan)
+
+
+def _code(case: Case) -> TurnedRowsCode:
+    return TurnedRowsCode(case.nest, case.along_rows)
+
+
+def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
+    """The tunables; None where nothing is stored across, or a warp cannot hold a row."""
+    nest = case.nest
+    if not nest.kept or not across_rows(nest) or nest.rows >> 31:
+        return None
+    if nest.kept[-1] * code.stores[0].itemsize < SECTOR_BYTES:
+        return None
+    widths = case.along_rows.widths
+    lanes = [n for n in powers(1, 32) if -(-nest.columns // n) * case.row_words <= LANE_WORDS]
+    if not lanes:
+        return None
+    threads = first(_THREADS, [128, 256, 512])
+    best_lanes = first(max(1, nest.columns // widths[0] // _HELD), lanes)
+    fewest = max(_FEWEST_ROWS, code.slide)
+    step = max(fewest, _THREADS // best_lanes[0])
+    each = nest.columns * sum(store.itemsize for store in code.stores)
+    most = min(_MOST_ROWS, _TILE // each)
+    rows = part(code.along_size, most, step)
+    if code.slides:
+        rows = window(code.along_size, most, step, code.slide)
+    rows = -(-rows // step) * step
+    tunables = Tunables(prefix).add("THREADS", threads).add("LANES", best_lanes)
+    tunables.add("VECTOR", widths)
+    tunables.add("ROWS", [rows, *(n for n in (2 * rows, rows // 2) if n % fewest == 0)])
+    tunables.require("{ROWS} % ({THREADS} // {LANES}) == 0")
+    step_text = "({LANES} * {VECTOR})"
+    held = f"({nest.columns} + {step_text} - 1) // {step_text} * {{VECTOR}}"
+    tunables.require(f"{held} * {case.row_words} <= {LANE_WORDS}")
+    if code.slides:
+        tunables.require(f"{{ROWS}} >= {2 * code.slide}")
+    tunables.require(f"{_shared_text(code)} <= {case.shared_bytes}")
+    whole = code.slides or all(store.chunk > 1 for store in code.stores)
+    return tunables.add("LOADS", (0, 1)).add("STORES", (1, 0) if whole else (0, 1))
+
+
+def _shared_text(code: TurnedRowsCode) -> str:
+    """Shared memory of a block in bytes, over tunables in braces.
+
+    A chunk more a line, and a few besides, are at least as much as the gaps between lines take.
+    """
+    columns, spare = code.across_size, "{THREADS}" if code.slides else "0"
+    rooms = (
+        f"16 * ({columns} * (({{ROWS}} * {store.itemsize} + 15) // 16 + 1) + 16)"
+        + (f" + {spare} * {store.itemsize}" if code.slides else "")
+        for store in code.stores
+    )
+    return " + ".join(rooms)
