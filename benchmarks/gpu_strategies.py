@@ -16,7 +16,7 @@ pooling and depthwise convolutions can be made of (a tile a thread, lines staged
 by output), in 75 seconds too; `streams` what a plain stream of reads and writes depends on; `rows`
 looks at what row strategies try first, and at what may be better, in 40 seconds; `scans` what reads
 that are shifted by one element cost a scan, in 30; `waves` looks at blocks that run all at once, in
-60. To see the bytes that moved:
+60; `turned` at rows that are stored beside each other, in 60. To see the bytes that moved:
 
     ncu --clock-control none --profile-from-start off --csv \
         --metrics dram__bytes_read.sum,dram__bytes_write.sum,gpu__time_duration.sum \

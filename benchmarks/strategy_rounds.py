@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import strategy_norms as norms
 import strategy_reductions as reductions
+import strategy_turned as turned
 import strategy_waves as waves
 import strategy_windows as windows
 import torch
@@ -40,6 +41,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
         **windows.PROBLEMS,
         **waves.PROBLEMS,
+        **turned.PROBLEMS,
     }
 
 
@@ -92,6 +94,11 @@ ROUNDS = {
         problems=tuple(waves.WAVES),
         seconds=60,
         chosen=tuple((name, *one) for name, each in waves.WAVES.items() for one in each),
+    ),
+    "turned": Round(
+        problems=tuple(turned.TURNED),
+        seconds=60,
+        chosen=tuple((name, *one) for name, each in turned.TURNED.items() for one in each),
     ),
     "scans": Round(
         problems=("cumsum", "cumsum_exclusive"),
