@@ -24,10 +24,12 @@ from agents.playbook.ir import Emitted, Strategy
 
 NAMES = (WARP_TURNED,)
 TITLE = "Tiles of rows, each within one warp, turned in shared memory before they are stored"
-_THREADS = 256
-# Vectors of a row that a lane reads at once, and bytes of a tile: six blocks a multiprocessor.
+_THREADS = 512
+# Vectors of a row that a lane reads at once, bytes of a tile and rows of one.
 _HELD, _TILE = 4, 36 * KIB
 _MOST_ROWS, _FEWEST_ROWS = 128, 8
+# Of the bandwidth: 0.92 to 0.96 on an H200 (benchmarks/results/h200/strategies.jsonl).
+_SHARE = 0.93
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -50,7 +52,7 @@ def strategies(case: Case) -> list[Strategy]:
             memory="tiles of rows turned in shared memory",
             compute=f"{len(case.schedule.passes)} passes",
             parallel="tile of rows per block",
-            efficiency=round(0.85 * max(filled, 0.02), 3),
+            efficiency=round(_SHARE * max(filled, 0.02), 3),
         )
     ]
 
@@ -107,17 +109,12 @@ def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
     lanes = [n for n in powers(1, 32) if -(-nest.columns // n) * case.row_words <= LANE_WORDS]
     if not lanes:
         return None
-    threads = first(_THREADS, [128, 256, 512])
-    best_lanes = first(max(1, nest.columns // widths[0] // _HELD), lanes)
+    vectors = max(1, nest.columns // widths[0])
+    best_lanes = first(max(min(vectors, _THREADS // _MOST_ROWS), vectors // _HELD), lanes)
     fewest = max(_FEWEST_ROWS, code.slide)
-    step = max(fewest, _THREADS // best_lanes[0])
-    each = nest.columns * sum(store.itemsize for store in code.stores)
-    most = min(_MOST_ROWS, _TILE // each)
-    rows = part(code.along_size, most, step)
-    if code.slides:
-        rows = window(code.along_size, most, step, code.slide)
-    rows = -(-rows // step) * step
-    tunables = Tunables(prefix).add("THREADS", threads).add("LANES", best_lanes)
+    rows = _rows(code, fewest, max(fewest, _THREADS // best_lanes[0]))
+    tunables = Tunables(prefix).add("THREADS", first(_THREADS, [128, 256, 512]))
+    tunables.add("LANES", best_lanes)
     tunables.add("VECTOR", widths)
     tunables.add("ROWS", [rows, *(n for n in (2 * rows, rows // 2) if n % fewest == 0)])
     tunables.require("{ROWS} % ({THREADS} // {LANES}) == 0")
@@ -129,6 +126,16 @@ def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
     tunables.require(f"{_shared_text(code)} <= {case.shared_bytes}")
     whole = code.slides or all(store.chunk > 1 for store in code.stores)
     return tunables.add("LOADS", (0, 1)).add("STORES", (1, 0) if whole else (0, 1))
+
+
+def _rows(code: TurnedRowsCode, fewest: int, step: int) -> int:
+    """Rows of a tile: a multiple of `step`, as many as a block takes at a time."""
+    each = code.across_size * sum(store.itemsize for store in code.stores)
+    most = max(step, min(_MOST_ROWS, _TILE // each) // step * step)
+    rows = part(code.along_size, most, fewest)
+    if code.slides:
+        rows = window(code.along_size, most, fewest, code.slide)
+    return -(-rows // step) * step
 
 
 def _shared_text(code: TurnedRowsCode) -> str:
