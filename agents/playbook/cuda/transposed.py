@@ -28,6 +28,9 @@ _THREADS = 256
 # that is long enough: 64 lines of 256 bytes on either side.
 _UNDER_WAY, _MOST_UNDER_WAY, _SIDE, _SMALLEST = 64, 128, 64, 8
 _SHORT = 32  # elements: of four bytes, a line
+# Bytes that a tile reads at a place where lines are stored in windows. The longer the lines that it
+# stores, the less it computes twice: on planes of 513 x 513 32 x 256 took 1.10 ms, 64 x 128 1.13.
+_LINE_BYTES = 128
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -170,6 +173,7 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     step = max(_SMALLEST, SECTOR_BYTES // min(*sizes, widest))
     high, along = part(tall, _SIDE, step), part(wide, _SIDE, step)
     if code.slides:
+        high = part(tall, _LINE_BYTES // code.widest, step)
         along = window(wide, area // high, step, code.slide)
     elif wide > _SIDE:
         along = part(wide, area // high, step)
