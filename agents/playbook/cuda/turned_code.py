@@ -134,11 +134,6 @@ class TurnedCode(StripCode):
         return sum(self.itemsize(stmt) for stmt in self._heavy)
 
     @property
-    def near_bytes(self) -> int:
-        """Registers, in bytes, that an output takes for what stays near."""
-        return sum(max(4, stmt.dtype.itemsize_bytes) for stmt in self._near)
-
-    @property
     def widest(self) -> int:
         """Bytes of the largest element that streams by."""
         return max((self.itemsize(stmt) for stmt in self._streams), default=1)
