@@ -108,7 +108,7 @@ def _ordered(loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
         narrow = loop.rows < 2 * cores * _WIDTHS[0]
         shared = (COLUMNS_SPLIT, *across) if narrow else (*across, COLUMNS_SPLIT)
         return (*shared, *along, *split)
-    if stored_across(loop):
+    if stored_across(loop) and not _is_small(loop):
         return (*across, *map(scattered, (*along, *split)))
     if loop.columns < _SHORT_ROW:
         return (*across, *along)

@@ -98,6 +98,8 @@ FEWER_WALKS = {
 }
 
 
+# What is left of rows that are written element by element, each into a line of its own: 36 MB took
+# some 7.5 ms where 0.84 were predicted (a softmax of 70,688 rows of 64, two cores of an x86).
 _SCATTERED = 0.15
 
 

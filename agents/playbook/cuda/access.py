@@ -66,7 +66,7 @@ def gathered(case: Case, name: str, *, along_rows: bool) -> float:
 
 
 def _lanes(case: Case) -> int:
-    """Lanes of a warp that share a row: the others write to the same sectors."""
+    """Lanes that share a row: a warp's other lanes take the next rows, and write beside them."""
     return min(32, max(1, case.nest.columns // case.along_rows.widths[0] // 2))
 
 

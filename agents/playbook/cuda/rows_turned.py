@@ -21,6 +21,7 @@ from agents.playbook.cuda.row_shapes import WARP_TURNED
 from agents.playbook.cuda.transposed import part, window
 from agents.playbook.cuda.turned_rows_code import TurnedRowsCode, across_rows
 from agents.playbook.ir import Emitted, Strategy
+from tools.candidates.arithmetic import Expression
 
 NAMES = (WARP_TURNED,)
 TITLE = "Tiles of rows, each within one warp, turned in shared memory before they are stored"
@@ -101,35 +102,38 @@ def _code(case: Case) -> TurnedRowsCode:
 
 
 def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
-    """The tunables; None where nothing is stored across, or a warp cannot hold a row."""
+    """The tunables; None where nothing is stored across, or rows are too long to turn."""
     nest = case.nest
     if not nest.kept or not across_rows(nest) or nest.rows >> 31:
         return None
     if nest.kept[-1] * code.stores[0].itemsize < SECTOR_BYTES:
         return None
-    widths = case.along_rows.widths
     lanes = [n for n in powers(1, 32) if -(-nest.columns // n) * case.row_words <= LANE_WORDS]
-    if not lanes:
-        return None
-    vectors = max(1, nest.columns // widths[0])
-    best_lanes = first(max(min(vectors, _THREADS // _MOST_ROWS), vectors // _HELD), lanes)
     fewest = max(_FEWEST_ROWS, code.slide)
+    least = 2 * fewest if code.slides else fewest
+    if not lanes or not _fits(case, code, least):
+        return None
+    widths = case.along_rows.widths
+    vectors = max(1, nest.columns // widths[0])
+    lanes = first(max(min(vectors, _THREADS // _MOST_ROWS), vectors // _HELD), lanes)
     short = _stored_bytes(code) < _SHORT_ROW_BYTES
-    threads = first(_FEW_THREADS if short else _THREADS, [128, 256, 512])
-    rows = _rows(code, fewest, max(fewest, threads[0] // best_lanes[0]))
-    tunables = Tunables(prefix).add("THREADS", threads)
-    tunables.add("LANES", best_lanes)
-    tunables.add("VECTOR", widths)
-    tunables.add("ROWS", [rows, *(n for n in (2 * rows, rows // 2) if n % fewest == 0)])
+    threads = first(_FEW_THREADS if short else _THREADS, [_FEW_THREADS, 256, _THREADS])
+    rows = _rows(code, fewest, max(fewest, threads[0] // lanes[0]))
+    tunables = Tunables(prefix).add("THREADS", threads).add("LANES", lanes).add("VECTOR", widths)
+    others = [n for n in (2 * rows, rows // 2, least) if n % fewest == 0 and n >= least]
+    tunables.add("ROWS", [rows, *others])
     tunables.require("{ROWS} % ({THREADS} // {LANES}) == 0")
-    step_text = "({LANES} * {VECTOR})"
-    held = f"({nest.columns} + {step_text} - 1) // {step_text} * {{VECTOR}}"
+    held = f"-(-{nest.columns} // ({{LANES}} * {{VECTOR}})) * {{VECTOR}}"
     tunables.require(f"{held} * {case.row_words} <= {LANE_WORDS}")
-    if code.slides:
-        tunables.require(f"{{ROWS}} >= {2 * code.slide}")
     tunables.require(f"{_shared_text(code)} <= {case.shared_bytes}")
     whole = code.slides or all(store.chunk > 1 for store in code.stores)
     return tunables.add("LOADS", (0, 1)).add("STORES", (1, 0) if whole else (0, 1))
+
+
+def _fits(case: Case, code: TurnedRowsCode, rows: int) -> bool:
+    """Whether the smallest block has room for a tile of so many rows."""
+    text = _shared_text(code).format(ROWS=rows, THREADS=_FEW_THREADS)
+    return Expression(f"{text} <= {case.shared_bytes}", frozenset(), 0).holds({})
 
 
 def _stored_bytes(code: TurnedRowsCode) -> int:
@@ -149,12 +153,12 @@ def _rows(code: TurnedRowsCode, fewest: int, step: int) -> int:
 def _shared_text(code: TurnedRowsCode) -> str:
     """Shared memory of a block in bytes, over tunables in braces.
 
-    A chunk more a line, and a few besides, are at least as much as the gaps between lines take.
+    A chunk more a line, and a few besides, are at least as much as the gaps between lines take;
+    where lines are stored in windows every thread has a slot for what is not the tile's.
     """
-    columns, spare = code.across_size, "{THREADS}" if code.slides else "0"
-    rooms = (
-        f"16 * ({columns} * (({{ROWS}} * {store.itemsize} + 15) // 16 + 1) + 16)"
-        + (f" + {spare} * {store.itemsize}" if code.slides else "")
-        for store in code.stores
-    )
+    rooms = []
+    for store in code.stores:
+        line = f"(({{ROWS}} * {store.itemsize} + 15) // 16 + 1)"
+        spare = f" + {{THREADS}} * {store.itemsize}" if code.slides else ""
+        rooms.append(f"16 * ({code.across_size} * {line} + 16){spare}")
     return " + ".join(rooms)

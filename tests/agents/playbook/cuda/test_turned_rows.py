@@ -11,9 +11,11 @@ import pytest
 
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.cuda.case import Case
-from agents.playbook.cuda.rows_turned import NAMES
+from agents.playbook.cuda.rows_turned import NAMES, emit
 from agents.playbook.cuda.turned_rows_code import TurnedRowsCode
 from profiles.load import hardware_profile
+from tools.candidates import parse_kernel, valid_settings
+from tools.nouns import Language
 
 H200 = hardware_profile("H200")
 
@@ -138,3 +140,17 @@ def test_they_come_first_where_rows_are_stored_across_and_nowhere_else(toolbox: 
     x = along.load("x", n=64, c=1)
     along.store("y", along.op("sub", x, along.reduce("max", x)), n=64, c=1)
     assert not any(name.startswith(NAMES[0]) for name in names(along))
+
+
+@pytest.mark.parametrize("shared_kib", [227, 99, 48])
+@pytest.mark.parametrize(("s", "c"), [(4096, 64), (4097, 512), (4096, 1024), (4097, 1024)])
+def test_where_they_are_offered_some_setting_fits_the_device(
+    toolbox: SimpleNamespace, shared_kib: int, s: int, c: int
+):
+    device = H200.model_copy(update={"shared_kib_per_block": shared_kib})
+    case = Case(softmax(toolbox.Build, 8, s, c).loop("loop"), device)
+    offered = [one for one in CudaEmitter().strategies(case.loop, device) if one.name == NAMES[0]]
+    assert bool(offered) == (shared_kib > 48 or c < 1024)
+    for one in offered:
+        emitted = emit(case, one.name, "k")
+        assert valid_settings(parse_kernel(emitted.source, Language.CUDA))
