@@ -19,7 +19,8 @@ from agents.playbook.lower.expr import Expr, computed
 from agents.playbook.lower.indexing import store
 from agents.playbook.lower.placed import Placed
 from agents.playbook.lower.reductions import Reduction
-from agents.playbook.lower.windows import MOST_POSITIONS, WINDOWS
+from agents.playbook.lower.sliding import MOST_POSITIONS
+from agents.playbook.lower.windows import WINDOWS
 from tools.nouns import Arg, ListArg, Node, Scalar
 
 Meaning = Callable[[Context, Node, Arguments], None]

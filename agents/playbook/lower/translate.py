@@ -11,6 +11,7 @@ from agents.playbook.lower.arguments import Arguments, UnlikeError, base
 from agents.playbook.lower.channels_last import convolved
 from agents.playbook.lower.context import Context
 from agents.playbook.lower.convolution import Users, read_by_loops, users_of, without_bias
+from agents.playbook.lower.depthwise import depthwise
 from agents.playbook.lower.expr import NARROW, computed
 from agents.playbook.lower.indexing import INDEXING, store
 from agents.playbook.lower.library import call
@@ -21,7 +22,7 @@ from agents.playbook.lower.reductions import REDUCTIONS
 from agents.playbook.lower.resampling import RESAMPLING
 from agents.playbook.lower.shapes import SHAPES
 from agents.playbook.lower.widened import WIDENED
-from agents.playbook.lower.windows import WINDOWS, depthwise, reads_indices
+from agents.playbook.lower.windows import WINDOWS, reads_indices
 from tools.nouns import DType, Graph, Node, Ref, Scalar
 
 
