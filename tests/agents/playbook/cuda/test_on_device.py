@@ -53,11 +53,13 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
     x = b.load("x", n=67 * 30011, s=67, c=1)
     b.store("y", b.op("mul", b.op("tanh", x), b.load("w", c=1)), n=67 * 30011, c=30011, s=1)
     made["turned_large"] = b
-    b = toolbox.Build({"n": 7, "s": 30011}, {"c": 68})
-    x = b.load("x", n=68 * 30011, s=68, c=1)
-    e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
-    b.store("y", b.op("div", e, b.reduce("sum", e)), n=68 * 30011, c=30011, s=1)
-    made["turned_rows_large"] = b
+    for positions, channels in ((30011, 68), (30016, 768)):
+        b = toolbox.Build({"n": 7, "s": positions}, {"c": channels})
+        x = b.load("x", n=channels * positions, s=channels, c=1)
+        e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
+        y = b.op("div", e, b.reduce("sum", e))
+        b.store("y", y, n=channels * positions, c=positions, s=1)
+        made[f"turned_rows_{channels}_large"] = b
     b = toolbox.Build({"c": 257}, {"n": 40001})
     b.store("y", b.reduce("sum", b.load("x", n=257, c=1)), c=1)
     made["sum_columns_large"] = b
