@@ -109,7 +109,7 @@ def _ordered(loop: Loop, hardware: Hardware) -> tuple[Strategy, ...]:
         shared = (COLUMNS_SPLIT, *across) if narrow else (*across, COLUMNS_SPLIT)
         return (*shared, *along, *split)
     if stored_across(loop) and not _is_small(loop):
-        return (*across, *map(scattered, (*along, *split)))
+        return tuple(map(scattered, (*across, *along, *split)))
     if loop.columns < _SHORT_ROW:
         return (*across, *along)
     if _is_small(loop):

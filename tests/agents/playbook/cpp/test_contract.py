@@ -62,6 +62,8 @@ def test_strategies_follow_the_layout(build: Any, cpu: Hardware):
     x = turned.load("x", n=256, c=1)
     turned.store("y", turned.op("sub", x, turned.reduce("max", x)), n=1, c=4096)
     assert first(turned.loop("turned")).startswith("columns")
+    best = max(one.efficiency for one in CppEmitter().strategies(turned.loop("turned"), cpu))
+    assert best < 0.2, "a form with such rows is no match for one without"
     assert first(softmax(build, 4096, 4096)) == "rows_kept"
     assert first(softmax(build, 2, 1 << 20)).startswith("split")
     assert first(across.loop("across")) in ("columns", "columns_split")
