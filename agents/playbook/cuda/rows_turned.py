@@ -19,6 +19,7 @@ from agents.playbook.cuda.keeping import offsets
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.row_shapes import WARP_TURNED
 from agents.playbook.cuda.transposed import part, window
+from agents.playbook.cuda.turned_lines import store_hints, tiles
 from agents.playbook.cuda.turned_rows_code import TurnedRowsCode, across_rows
 from agents.playbook.ir import Emitted, Strategy
 from tools.candidates.arithmetic import Expression
@@ -39,8 +40,7 @@ def strategies(case: Case) -> list[Strategy]:
     """The strategy, where rows are stored across and a warp can hold them."""
     if _tunables(case, _code(case), "x") is None:
         return []
-    tiles = case.nest.rows / 64
-    filled = min(1.0, tiles / (2 * case.multiprocessors))
+    filled = min(1.0, case.nest.rows / 64 / (2 * case.multiprocessors))
     return [
         Strategy(
             name=WARP_TURNED,
@@ -86,9 +86,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         before_stores=body.before_stores,
         passes=body.passes(),
     )
-    along = f"ceil_div({code.along_size}, {{ROWS}})"
-    if code.slides:
-        along = f"ceil_div({code.along_size + code.slide - 1}, {{ROWS}} - {code.slide})"
+    along = tiles(code.along_size, "ROWS", code.slide if code.slides else 0)
     outer = prod(nest.kept[:-1])
     grid = tunables.named(f"{outer} * {along}" if outer > 1 else along)
     shared = tunables.named(_shared_text(code))
@@ -126,8 +124,8 @@ def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
     held = f"-(-{nest.columns} // ({{LANES}} * {{VECTOR}})) * {{VECTOR}}"
     tunables.require(f"{held} * {case.row_words} <= {LANE_WORDS}")
     tunables.require(f"{_shared_text(code)} <= {case.shared_bytes}")
-    whole = code.slides or all(store.chunk > 1 for store in code.stores)
-    return tunables.add("LOADS", (0, 1)).add("STORES", (1, 0) if whole else (0, 1))
+    hints = store_hints(code.stores, windows=code.slides)
+    return tunables.add("LOADS", (0, 1)).add("STORES", hints)
 
 
 def _fits(case: Case, code: TurnedRowsCode, rows: int) -> bool:

@@ -17,6 +17,7 @@ from agents.playbook.cuda.case import KIB, Case, first, powers
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.turned_code import TurnedCode
+from agents.playbook.cuda.turned_lines import store_hints, tiles
 from agents.playbook.ir import Emitted, Strategy
 
 NAMES = ("pointwise_transposed",)
@@ -133,9 +134,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     code = TurnedCode(nest, *runs(nest, across), prefix.upper())
     tunables = Tunables(prefix)
     shape(code, tunables)
-    # Whole vectors fill sectors; of sectors that two warps write in parts the cache makes one.
-    whole = code.slides or all(store.chunk > 1 for store in code.stores)
-    tunables.add("STORES", (1, 0) if whole else (0, 1))
+    tunables.add("STORES", store_hints(code.stores, windows=code.slides))
     source = render(
         "transposed",
         title=TITLE,
@@ -147,11 +146,11 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         code=code,
     )
     outer = prod(nest.walked) // (code.across_size * code.along_size)
-    along = (code.along_size, "{ALONG}")
-    if code.slides:
-        along = (code.along_size + code.slide - 1, f"({{ALONG}} - {code.slide})")
-    sides = ((code.across_size, "{ACROSS}"), along)
-    parts = [f"ceil_div({size}, {tunables.named(by)})" for size, by in sides]
+    sides = [
+        tiles(code.across_size, "ACROSS", 0),
+        tiles(code.along_size, "ALONG", code.slide if code.slides else 0),
+    ]
+    parts = [tunables.named(side) for side in sides]
     grid = " * ".join([str(outer), *parts] if outer > 1 else parts)
     launch = Launch(f"{prefix}_transposed", grid, tunables.named("{THREADS}"))
     text, plan = complete(source, buffer_arguments(nest), [launch])

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
-from agents.playbook.cuda.access import SECTOR_BYTES
 from agents.playbook.cuda.edges import Edges
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.stencil import Stencil, Window
 from agents.playbook.cuda.strip_code import StripCode
+from agents.playbook.cuda.turned_lines import in_windows, window_slide
 from agents.playbook.cuda.types import c_type
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Stmt
@@ -89,18 +89,13 @@ class TurnedCode(StripCode):
 
     @cached_property
     def slides(self) -> bool:
-        """Whether lines are stored that begin at odd places, and are long enough for windows.
-
-        A sector that two tiles store in parts costs the cache two requests: planes of 513 x 513
-        took 1.46 ms where those of 512 x 512 took 1.06 (an H200, benchmarks/convolution_tails.py).
-        """
-        odd = any(store.chunk < store.widest for store in self.stores)
-        return odd and self.along_size > 8 * self.slide
+        """Whether lines are stored in windows."""
+        return in_windows(self.stores, self.along_size)
 
     @property
     def slide(self) -> int:
-        """Positions that a tile computes besides its own: a sector of the smallest elements."""
-        return SECTOR_BYTES // min(store.itemsize for store in self.stores)
+        """Positions that a tile computes besides its own."""
+        return window_slide(self.stores)
 
     @property
     def positions(self) -> list[str]:

@@ -15,6 +15,7 @@ from agents.playbook.cuda.access import SECTOR_BYTES
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.printing import Printer, Stream, decoded
 from agents.playbook.cuda.strip_code import StoreCode
+from agents.playbook.cuda.turned_lines import in_windows, window_slide
 from agents.playbook.cuda.types import c_type
 from agents.playbook.cuda.vectors import MOVED_BYTES, Vectors
 
@@ -95,17 +96,13 @@ class TurnedRowsCode(Printer):
 
     @cached_property
     def slides(self) -> bool:
-        """Whether lines are stored that begin at odd places, and are long enough for windows.
-
-        `TurnedCode.slides` says what that is worth.
-        """
-        odd = any(store.chunk < store.widest for store in self.stores)
-        return odd and self.along_size > 8 * self.slide
+        """Whether lines are stored in windows."""
+        return in_windows(self.stores, self.along_size)
 
     @property
     def slide(self) -> int:
-        """Rows that a tile takes besides its own: a sector of the smallest elements."""
-        return SECTOR_BYTES // min(store.itemsize for store in self.stores)
+        """Rows that a tile takes besides its own."""
+        return window_slide(self.stores)
 
     def store_one(self, at: int) -> str:
         """A store of one element, where it lies across rows into the tile."""
