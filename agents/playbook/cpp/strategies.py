@@ -98,15 +98,15 @@ FEWER_WALKS = {
 }
 
 
+def walking(strategy: Strategy, walks: float) -> Strategy:
+    """The strategy for a loop whose rows are read from memory so many times."""
+    return strategy.model_copy(update={"bytes_read_factor": walks}) if walks > 1 else strategy
+
+
 # What is left where rows are read along one axis and stored along another, so that one of both goes
 # element by element, each in a line of its own: 36 MB took some 6.5 ms in columns, 7.5 row by row,
 # where 1.0 and 0.84 were predicted (a softmax of 70,688 rows of 64, two cores of an x86).
 _SCATTERED = 0.15
-
-
-def walking(strategy: Strategy, walks: float) -> Strategy:
-    """The strategy for a loop whose rows are read from memory so many times."""
-    return strategy.model_copy(update={"bytes_read_factor": walks}) if walks > 1 else strategy
 
 
 def scattered(strategy: Strategy) -> Strategy:
