@@ -46,7 +46,7 @@ async def ready(target: str, rows: int, columns: int):
     from agents.playbook.lower import lower
     from tools.candidates import new_candidate
     from tools.compile import CompileFailure, compile_candidate
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.local.executor import LocalExecutor
     from tools.nouns import Refusal, TracePolicy
 
     scratch = Path(tempfile.mkdtemp())

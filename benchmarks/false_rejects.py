@@ -24,8 +24,8 @@ from pathlib import Path
 
 from honest_candidates import Pairs, foreign_files, own
 
-from tools.evaluate.foreign.request import Foreign
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.messages.foreign import Foreign
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Comparison, Evaluation, Task, Value, Verdict
 from tools.selftest.suite import RULES

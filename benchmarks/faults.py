@@ -28,7 +28,7 @@ from graphs.events import Event, ModelCalled, Noted
 from graphs.run import start_search
 from profiles.load import search_profile
 from profiles.models import ModelProfile, Models
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import TracePolicy
 from tools.nouns.run import Summary
 

@@ -27,6 +27,7 @@ from agents.profiler import PlaybookProfiler
 from graphs.context import Circumstances, Minds
 from graphs.events import ModelCalled
 from profiles.load import Hardware
+from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import (
     Baselines,
     Call,
@@ -170,12 +171,11 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
 
 
 @dataclass
-class InstantExecutor:
+class InstantExecutor(Executor):
     """Judges as the crowd's judge does, at once."""
 
     crowd: Thousand
     isolation: str = "none"
-    together: bool = False
 
     async def hardware(self) -> Hardware:
         """The crowd's device."""

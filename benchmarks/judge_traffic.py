@@ -23,6 +23,7 @@ from torch import Tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
+from tools.evaluate.ground import no_new_processes  # noqa: E402
 from tools.evaluate.judge.bench import Bench, Draw  # noqa: E402
 from tools.evaluate.judge.digits import probed  # noqa: E402
 from tools.evaluate.judge.inspection import Inspection  # noqa: E402
@@ -30,7 +31,6 @@ from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory  # noqa: E40
 from tools.evaluate.judge.sentence import Sentence  # noqa: E402
 from tools.evaluate.judge.trials import Trials  # noqa: E402
 from tools.evaluate.rules import Rules  # noqa: E402
-from tools.evaluate.worker.ground import no_new_processes  # noqa: E402
 from tools.hardware import detect  # noqa: E402
 from tools.nouns import Task, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402

@@ -35,7 +35,7 @@ from graphs.search import build_search  # noqa: E402
 from graphs.state import START_STATE  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.archive import Archive, warm_up  # noqa: E402
-from tools.evaluate.local import LocalExecutor  # noqa: E402
+from tools.evaluate.executors.local.executor import LocalExecutor  # noqa: E402
 from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import floor_ms  # noqa: E402
 

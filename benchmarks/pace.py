@@ -46,7 +46,7 @@ async def pace(arguments: argparse.Namespace) -> dict:
     from agents.playbook.assemble import assemble
     from agents.playbook.lower import lower
     from tools.candidates import new_candidate, parse_kernel, valid_settings
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.local.executor import LocalExecutor
     from tools.nouns import Refusal, TracePolicy
 
     executor = LocalExecutor.create(arguments.target, Path(tempfile.mkdtemp()))

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tools.candidates import new_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.profiling.nsight import VARIABLE
 from tools.nouns import Candidate, Language, Profile, Refusal, Task, TracePolicy
 from tools.profile import measured_evidence

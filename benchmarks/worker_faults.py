@@ -33,8 +33,8 @@ from pathlib import Path
 
 from worker_fault_kinds import ROWS, Fault, faults, honest
 
-from tools.evaluate.foreign.request import Foreign
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.messages.foreign import Foreign
 from tools.evaluate.process.memory import machine_bytes
 from tools.evaluate.process.walls import LAUNCHER
 from tools.evaluate.rules import Rules

@@ -19,7 +19,7 @@ from graphs.events import EVENT, BaselinesMeasured, Event
 from graphs.starting import starting_from
 from profiles.load import Hardware, Part, SearchProfile
 from tools.archive import Archive
-from tools.evaluate.executor import Executor
+from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import Baselines, Task
 
 Listener = Callable[[Event], None]
@@ -218,7 +218,7 @@ class SearchContext:
 
     def at_the_judge(self) -> AbstractContextManager[None]:
         """Around every question to the executor: a far judge's queue is not the search's time."""
-        return self.archive.waiting() if self.executor.together else nullcontext()
+        return self.archive.waiting() if self.executor.capabilities.remote else nullcontext()
 
     @property
     def islands(self) -> int:

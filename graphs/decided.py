@@ -19,8 +19,8 @@ from graphs.events import (
     RoundFinished,
     StrategyEvolved,
 )
-from tools.archive import Archive, Effort
-from tools.nouns import Analysis, Value
+from tools.archive import Archive
+from tools.nouns import Analysis, Effort, Value
 
 # In one round, what comes before what.
 STAGES = (

@@ -1,4 +1,4 @@
-"""Where a run is evaluated: on this machine, or by bundles that somebody carries to another.
+"""Where a run is evaluated: by which executor, chosen by name, here or elsewhere.
 
 What was chosen is a term of the run, so that a resume knows it without being told.
 """
@@ -8,75 +8,75 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from profiles.load import Hardware
 from tools.archive import Archive, RunRecord, Target
-from tools.evaluate.executor import Executor, FarExecutor
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.base.kind import ExecutorChoice, Order
+from tools.evaluate.executors.registry import DEFAULT, executor_kind
 from tools.evaluate.rules import Rules
-from tools.nouns import Value
 
 TERM = "executor"
 
 
-class Batch(Value):
-    """The wish for bundles.
+class KeptChoice(ExecutorChoice):
+    """The choice of a run, as its archive holds it: with whether the device is elsewhere."""
 
-    Attributes:
-        hardware: The device they are for, from a profile; what it really is they tell.
-        bundles: The folder they are written to; "" for one in the run's own folder.
-    """
-
-    hardware: Hardware
-    bundles: str = ""
+    remote: bool = True
 
 
 @asynccontextmanager
 async def opened(
     given: Executor | None,
     target: Target,
-    batch: Batch | None = None,
+    choice: ExecutorChoice | None = None,
     seed: int = 0,
     rules: Rules | None = None,
 ) -> AsyncIterator[Executor]:
-    """The given executor, which stays its owner's; or one of our own, closed at the end.
+    """The given executor, which stays its owner's; or one that is made, closed at the end.
 
-    `rules` are for one of our own on this machine.
+    Args:
+        given: An executor of somebody's, if any.
+        target: Which kind of device.
+        choice: Which one is made; worker processes on this machine if None.
+        seed: Of what a far host draws by chance.
+        rules: The judge's figures, for one on this machine.
     """
     if given is not None:
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
-        executor = _made(target, batch, seed, Path(scratch), rules)
+        wanted = choice or ExecutorChoice(name=DEFAULT)
+        order = Order(wanted, target, Path(scratch), seed, rules)
+        executor = executor_kind(wanted.name).make(order)
         try:
             yield executor
         finally:
             await executor.aclose()
 
 
-def attach(executor: Executor, archive: Archive, batch: Batch | None) -> None:
-    """Tell an executor whose device is elsewhere whom it works for, and the run how it works."""
-    if not isinstance(executor, FarExecutor):
+def attach(executor: Executor, archive: Archive, choice: ExecutorChoice | None) -> None:
+    """Tell an executor whom it works for, and keep with the run how it is evaluated."""
+    remote = executor.capabilities.remote
+    if not remote and (choice is None or choice.name == DEFAULT):
         return
-    known = batch or Batch(hardware=archive.record().hardware)
-    archive.record_term(TERM, known.model_dump_json())
+    hardware = archive.record().hardware
+    known = choice or ExecutorChoice(name="batch", hardware=hardware)
+    kept = KeptChoice(
+        name=known.name, hardware=known.hardware, bundles=known.bundles, remote=remote
+    )
+    archive.record_term(TERM, kept.model_dump_json())
     bundles = Path(known.bundles) / archive.id if known.bundles else archive.folder / "bundles"
     executor.attach(archive.id, bundles)
 
 
-def batch_of(archive: Archive, record: RunRecord) -> Batch | None:
-    """How a run goes on that was begun with bundles; the device is what it is known to be now."""
-    stored = archive.term(TERM)
-    if stored is None:
+def choice_of(archive: Archive, record: RunRecord) -> ExecutorChoice | None:
+    """How a run goes on; the device is what it is known to be now. None for the default."""
+    kept = kept_choice(archive)
+    if kept is None:
         return None
-    return Batch.model_validate_json(stored).model_copy(update={"hardware": record.hardware})
+    return ExecutorChoice(name=kept.name, hardware=record.hardware, bundles=kept.bundles)
 
 
-def _made(
-    target: Target, batch: Batch | None, seed: int, scratch: Path, rules: Rules | None
-) -> Executor:
-    if batch is not None:
-        from tools.evaluate.batch.executor import BatchExecutor
-
-        return BatchExecutor(batch.hardware, scratch, seed=seed)
-    from tools.evaluate.local import LocalExecutor
-
-    return LocalExecutor.create(target, scratch, rules=rules)
+def kept_choice(archive: Archive) -> KeptChoice | None:
+    """What a run keeps of its executor; None where it is this machine's own."""
+    stored = archive.term(TERM)
+    return None if stored is None else KeptChoice.model_validate_json(stored)

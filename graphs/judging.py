@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from graphs.context import SearchContext
 from graphs.events import BestImproved, CandidateJudged
-from tools.archive import Effort, ratio
+from tools.archive import ratio
 from tools.awaiting import AwaitingError
 from tools.evaluate import selection as rules
-from tools.nouns import Candidate, Evaluation, Verdict
+from tools.nouns import Candidate, Effort, Evaluation, Verdict
 
 
 @dataclass

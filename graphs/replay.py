@@ -17,14 +17,14 @@ from agents.model.replayed import ReplayedVoice
 from graphs.context import Circumstances, MakeMinds, Minds, SearchContext
 from graphs.decided import Decision, decisions_of
 from graphs.decisions import PastDecisions
-from graphs.executors import TERM as EXECUTOR
+from graphs.executors import kept_choice
 from graphs.minds import minds_by, models_of, playbook_minds
 from graphs.search import build_search
 from graphs.session import WENT_ON, drive
 from graphs.turns import CoderInTurn
 from tools.archive import Archive, NotRecordedError, RunError, RunRecord
-from tools.evaluate.executor import Executor
-from tools.evaluate.recorded import RecordedExecutor, RecordedFarExecutor
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.recorded import RecordedExecutor
 from tools.nouns import Value
 
 # Terms that a search changes on its way; a replay changes them itself.
@@ -197,8 +197,8 @@ def _context(past: Archive, present: Archive, make_minds: MakeMinds) -> SearchCo
 
 
 def _executor(past: Archive, present: Archive) -> Executor:
-    kind = RecordedExecutor if past.term(EXECUTOR) is None else RecordedFarExecutor
-    return kind(past, present)
+    kept = kept_choice(past)
+    return RecordedExecutor(past, present, remote=kept is not None and kept.remote)
 
 
 def _in_turn(make_minds: MakeMinds, past: Archive) -> Callable[[Circumstances], Minds]:

@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 
 from tools.archive import Archive
-from tools.evaluate.executor import Executor, RuledExecutor
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.rules import Rules
 
 TERM = "rules"
@@ -11,7 +11,7 @@ TERM = "rules"
 
 def keep_rules(archive: Archive, judge: Executor) -> None:
     """Write down what the judge goes by, where it is known here."""
-    if isinstance(judge, RuledExecutor):
+    if judge.rules is not None:
         archive.record_term(TERM, judge.rules.model_dump_json())
 
 

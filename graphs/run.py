@@ -8,7 +8,7 @@ from agents.model.endpoint import OnPiece
 from agents.starting import Start
 from graphs.context import Listener, MakeMinds, SearchContext
 from graphs.control import Control
-from graphs.executors import Batch, attach, batch_of, opened
+from graphs.executors import attach, choice_of, opened
 from graphs.hearing import keep_manner
 from graphs.minds import keep_models, minds_for, models_of
 from graphs.nodes.closing import keep_rule
@@ -18,7 +18,8 @@ from graphs.starting import keep_start, refusal
 from profiles.load import Hardware, SearchProfile
 from profiles.models import Models
 from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
-from tools.evaluate.executor import Executor
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.base.kind import ExecutorChoice
 from tools.nouns import Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
@@ -37,7 +38,7 @@ async def start_search(
     models: Models | None = None,
     make_minds: MakeMinds | None = None,
     patience_s: float = inf,
-    batch: Batch | None = None,
+    choice: ExecutorChoice | None = None,
     start: Start | None = None,
     task: Task | None = None,
     overhear: OnPiece | None = None,
@@ -58,7 +59,7 @@ async def start_search(
         make_minds: Who thinks, instead of `models`; without either it is the playbook.
         patience_s: How long to wait for a person's answer, or a far host's results, before the
             session ends with the status "waiting"; without end by default.
-        batch: Evaluate by bundles that are carried to the device, where no executor is given.
+        choice: Which executor is made where none is given; this machine's by default.
         start: A kernel of the person's to begin with.
         task: What the file was read as already, by an executor of the same device.
         overhear: Called with what models say while they say it; nothing of that is kept.
@@ -70,7 +71,7 @@ async def start_search(
         EnvironmentLacksError: When this machine lacks what the target needs.
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
-    async with opened(executor, target, batch, seed) as judge:
+    async with opened(executor, target, choice, seed) as judge:
         read, _ = await asyncio.gather(_read(judge, path, policy, task), asyncio.to_thread(warm_up))
         if isinstance(read, Refusal):
             return read
@@ -89,7 +90,7 @@ async def start_search(
         keep_manner(archive)
         try:
             archive.claim()
-            attach(judge, archive, batch)
+            attach(judge, archive, choice)
             keep_models(archive, models)
             keep_start(archive, start)
             keep_rule(archive, judge)
@@ -138,9 +139,9 @@ async def resume_search(
             raise RunError(f"run {record.id} cannot go on: its module does not run")
         archive.claim()
         archive.set_profile(more)
-        batch = batch_of(archive, record)
-        async with opened(executor, record.target, batch, record.seed) as judge:
-            attach(judge, archive, batch)
+        choice = choice_of(archive, record)
+        async with opened(executor, record.target, choice, record.seed) as judge:
+            attach(judge, archive, choice)
             hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
             _check_device(record, hardware)
             keep_models(archive, models)

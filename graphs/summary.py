@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from agents.model.purse import spent_by
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
-from tools.evaluate.executor import MeteredExecutor
 from tools.nouns import Comparison, Evaluation, Phase, Verdict
 from tools.nouns.measurement import Outcome
 from tools.nouns.run import (
@@ -58,7 +57,7 @@ def summarise(
 
 def _phases(context: SearchContext) -> tuple[Phase, ...]:
     judge = context.executor
-    return judge.spent(context.task.path) if isinstance(judge, MeteredExecutor) else ()
+    return judge.spent(context.task.path) if judge.capabilities.metered else ()
 
 
 def choose(standings: Sequence[Standing]) -> Standing | None:

@@ -10,7 +10,7 @@ from agents.coder import spread
 from agents.tuner import Tuning
 from graphs.context import SearchContext
 from tools.candidates import ContractError, parse_kernel, valid_settings, with_settings
-from tools.evaluate.errand import Errand, Variants
+from tools.evaluate.executors.base.errand import Errand, Variants
 from tools.nouns import Candidate, Setting
 
 Settings = tuple[Setting, ...]

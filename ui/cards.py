@@ -5,9 +5,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tools.archive import Effort, Standing
+from tools.archive import Standing
 from tools.evaluate.findings import timed, verified
-from tools.nouns import Comparison, LedgerEntry, Rank, Task
+from tools.nouns import Comparison, Effort, LedgerEntry, Rank, Task
 from tools.nouns.run import BestSummary, Summary
 from ui.story import Story
 from ui.talk import by_role, spending

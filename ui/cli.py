@@ -12,12 +12,14 @@ from typing import Annotated
 
 import typer
 
+from tools.evaluate.executors.registry import DEFAULT
 from ui import cli_people, cli_reading, cli_suite
 from ui.complaints import complaint_of
 from ui.options import (
     Allow,
     BaseUrl,
     Bundles,
+    ByExecutor,
     Device,
     Entry,
     Export,
@@ -37,7 +39,6 @@ from ui.options import (
     StartFrom,
     Target,
     Wait,
-    Where,
 )
 
 # What a shell expects of a program that Ctrl-C ended.
@@ -85,9 +86,7 @@ def optimize(
     force: Force = False,
     json: Json = None,
     wait: Wait = None,
-    executor: Annotated[Where, typer.Option(help="Here, or by bundles carried to a GPU.")] = (
-        Where.LOCAL
-    ),
+    executor: ByExecutor = DEFAULT,
     bundles: Bundles = None,
     gpu: Gpu = None,
     start_from: StartFrom = None,
@@ -109,7 +108,7 @@ def optimize(
         rounds=rounds,
         seconds=seconds,
         wait=wait,
-        batch=wished(executor.value, bundles, gpu, target.value),
+        executor=wished(executor, bundles, gpu, target.value),
         start_from=start_from,
         allow=allow,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),

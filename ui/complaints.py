@@ -47,9 +47,9 @@ def complaint_of(error: Exception) -> Complaint | None:
     """What rooms below raise for a person's eyes, as a complaint; None if we are broken."""
     from tools.archive import RunError
     from tools.candidates import ContractError
-    from tools.evaluate.batch.bundle import BundleError
-    from tools.evaluate.executor import EnvironmentLacksError
+    from tools.evaluate.executors.batch.bundle import BundleError
     from tools.export import ExportRefusedError
+    from tools.lacking import EnvironmentLacksError
 
     if isinstance(error, Complaint):
         return error

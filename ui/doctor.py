@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from tools.evaluate.executor import EnvironmentLacksError
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Language
 from ui.commands.models import Choice, chosen_models
 from ui.complaints import Complaint

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tools.evaluate.executors.registry import EXECUTORS
+
 
 class Target(StrEnum):
     """Which kind of device."""
@@ -13,13 +15,6 @@ class Target(StrEnum):
     AUTO = "auto"
     CUDA = "cuda"
     CPU = "cpu"
-
-
-class Where(StrEnum):
-    """Where candidates are evaluated."""
-
-    LOCAL = "local"
-    BATCH = "batch"
 
 
 class Format(StrEnum):
@@ -49,6 +44,10 @@ Export = Annotated[
 Allow = Annotated[
     str | None,
     typer.Option(help="Precisions below the task's own that count too, as tf32,fp16,bf16,fp8."),
+]
+ByExecutor = Annotated[
+    str,
+    typer.Option(metavar=f"<{'|'.join(EXECUTORS)}>", help="Here, or by bundles carried to a GPU."),
 ]
 Bundles = Annotated[
     Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")

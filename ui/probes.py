@@ -25,7 +25,7 @@ class Row(Value):
 
 async def cpu_rows() -> AsyncIterator[Row]:
     """A C++ kernel on this CPU, and its counters."""
-    from tools.evaluate.probing import probe
+    from tools.evaluate.executors.probing import probe
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-doctor-") as folder:
         found = await probe("cpu", Path(folder))
@@ -40,7 +40,7 @@ async def cpu_rows() -> AsyncIterator[Row]:
 
 async def gpu_rows() -> AsyncIterator[Row]:
     """A CUDA kernel on this device, and everything that can watch it."""
-    from tools.evaluate.probing import probe, sanitized
+    from tools.evaluate.executors.probing import probe, sanitized
     from tools.hardware import detect
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-doctor-") as folder:
@@ -58,7 +58,7 @@ async def gpu_rows() -> AsyncIterator[Row]:
 
 async def architectures_row() -> Row:
     """For which devices CUDA kernels can be compiled here, device or not."""
-    from tools.evaluate.probing import architectures
+    from tools.evaluate.executors.probing import architectures
 
     made = await architectures()
     good = [name for name, problem in made.items() if not problem]

@@ -6,8 +6,9 @@ from agents.assistant.sayings import Piece, Saying, Table, Words
 from graphs.desk.card import TaskCard, offers, pays_words
 from graphs.desk.place import Place
 from graphs.words import amount, milliseconds, one_line
-from tools.evaluate.executor import EnvironmentLacksError, Executor, WatchingExecutor
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.messages import DispatchSeen
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Dispatched, Task
 
 SHOWN_KERNELS = 12
@@ -35,7 +36,7 @@ async def _seen(place: Place, task: Task) -> DispatchSeen:
     """What PyTorch runs; a device that is busy for longer than that is not waited for."""
 
     async def watch(judge: Executor) -> DispatchSeen:
-        if not isinstance(judge, WatchingExecutor):
+        if not judge.capabilities.watches:
             return DispatchSeen(failure="this device is somewhere else")
         return await judge.dispatch(task)
 

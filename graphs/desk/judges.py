@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.archive import Target
-from tools.evaluate.executor import Executor
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.process.line import Lease, Line, Seat
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Judges:
 
     def _local(self, target: Target, scratch: Path, lease: Lease) -> Executor:
         """Worker processes on this machine, some of them started beforehand."""
-        from tools.evaluate.local import LocalExecutor
+        from tools.evaluate.executors.local.executor import LocalExecutor
         from tools.evaluate.process.spares import Spares
         from tools.evaluate.rules import Rules
         from tools.hardware import detect

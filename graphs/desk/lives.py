@@ -29,7 +29,8 @@ from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import RunError, Target, default_home, run_folders
-from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
+from tools.evaluate.executors.base.executor import Executor
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
@@ -319,7 +320,7 @@ class Lives:
 
 async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
     """The task with the judge's audit; None where the search has to read the file itself."""
-    if task is None or not isinstance(judge, PatientExecutor):
+    if task is None or not judge.capabilities.reads_apart:
         return None
     return await judge.audit(task)
 

@@ -15,7 +15,8 @@ from graphs.desk.proposing import proposals
 from graphs.desk.table import OnTable
 from graphs.words import plain, quiet
 from profiles.load import Hardware, search_profile
-from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
+from tools.evaluate.executors.base.executor import Executor
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import InputSpec, Refusal, Task, Value
 from tools.nouns.task import Precision
 
@@ -193,7 +194,7 @@ async def _amend(
 async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
     """What can be known without the device's time; all of it where reading takes that anyway."""
     path = Path(fresh.file)
-    if not isinstance(judge, PatientExecutor):
+    if not judge.capabilities.reads_apart:
         task = await judge.trace(path, fresh.policy)
         return task if isinstance(task, Refusal) else await _timed(judge, task)
     judge.warm()
@@ -207,7 +208,6 @@ async def _run(place: Place, task: Task) -> Read | Refusal:
     """Run the module on the device: does that prove anything, and how long does it take?"""
 
     async def run(judge: Executor) -> Read | Refusal:
-        assert isinstance(judge, PatientExecutor), "who reads apart also audits apart"
         audited = await judge.audit(task)
         return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
 

@@ -14,12 +14,12 @@ from graphs.nodes.queue import in_order, tuning_of, without_success
 from graphs.state import SearchState, Update
 from graphs.trips import round_errand
 from graphs.waiting import patiently
-from tools.evaluate.errand import Errand
-from tools.evaluate.executor import UNBUILT, FarExecutor
-from tools.nouns import Candidate
+from tools.evaluate.executors.base.errand import Errand
+from tools.evaluate.executors.base.executor import Executor
+from tools.nouns import UNBUILT, Candidate
 
 
-async def evaluate_afar(state: SearchState, context: SearchContext, far: FarExecutor) -> Update:
+async def evaluate_afar(state: SearchState, context: SearchContext, far: Executor) -> Update:
     """Judge all of a round in one trip, unless repairs can be had before it."""
     round, best = state["round"], Best(state["best"], state["best_ms"])
     queue = _of_this_round(context, round)
@@ -41,7 +41,7 @@ async def evaluate_afar(state: SearchState, context: SearchContext, far: FarExec
 
 
 async def certify_afar(
-    context: SearchContext, far: FarExecutor, finalists: list[Candidate], rivals: int
+    context: SearchContext, far: Executor, finalists: list[Candidate], rivals: int
 ) -> None:
     """Have finalists certified in one trip; the far host ends where the search would."""
     known = (
@@ -60,7 +60,7 @@ def _of_this_round(context: SearchContext, round: int) -> list[Candidate]:
 
 
 async def _refused(
-    context: SearchContext, far: FarExecutor, queue: list[Candidate], round: int
+    context: SearchContext, far: Executor, queue: list[Candidate], round: int
 ) -> set[str]:
     """Candidates that cannot be built; what the compiler said of them is kept."""
     fresh = [item for item in queue if context.archive.evaluation(item.id, "screen") is None]
@@ -83,7 +83,7 @@ def _hopeless(queue: list[Candidate], refused: set[str]) -> list[str]:
 
 
 async def _trip(
-    context: SearchContext, far: FarExecutor, queue: list[Candidate], state: SearchState
+    context: SearchContext, far: Executor, queue: list[Candidate], state: SearchState
 ) -> list[Candidate]:
     """Send the round out; settings that were tried there are candidates of the tuner's now."""
     best = context.archive.candidate(state["best"]) if state["best"] else None

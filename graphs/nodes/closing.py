@@ -13,7 +13,7 @@ from graphs.state import SearchState, Update
 from graphs.summary import summarise
 from tools.archive import Archive, Standing, ranked
 from tools.archive.ranking import YARDSTICK
-from tools.evaluate.executor import Executor, FarExecutor, RuledExecutor
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.selection import rivals, settles
 from tools.nouns import Evaluation, Verdict
 
@@ -32,7 +32,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     await complete(context)
     chosen = finalists(context.archive.standings(), context.profile.finalists)
     many = _rivals(context, chosen)
-    if isinstance(context.executor, FarExecutor):
+    if context.executor.capabilities.remote:
         await certify_afar(context, context.executor, [item.candidate for item in chosen], many)
     decided = False
     for number, finalist in enumerate(chosen):
@@ -62,7 +62,7 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 def keep_rule(archive: Archive, judge: Executor) -> None:
     """Say whether this run certifies rivals too; those that were recorded before do not."""
-    timing = isinstance(judge, RuledExecutor) and judge.rules.evidence == "timing"
+    timing = judge.rules is not None and judge.rules.evidence == "timing"
     archive.record_term(_TERM, _FIRST if timing else "rivals")
 
 

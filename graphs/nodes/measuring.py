@@ -10,7 +10,6 @@ from graphs.nodes.afar import evaluate_afar
 from graphs.nodes.opening import complete
 from graphs.nodes.queue import in_order, time_of, tuning_of, without_success
 from graphs.state import SearchState, Update
-from tools.evaluate.executor import FarExecutor, ForeseeingExecutor
 from tools.nouns import Candidate, Evaluation
 
 # Of the time that is left, this share may go into one round's tuning.
@@ -23,7 +22,7 @@ _SURE = 1
 async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Judge what was written, the most promising first."""
     context, round = runtime.context, state["round"]
-    if isinstance(context.executor, FarExecutor):
+    if context.executor.capabilities.remote:
         return await evaluate_afar(state, context, context.executor)
     best = Best(state["best"], state["best_ms"])
     judged: list[Evaluation] = []
@@ -52,7 +51,7 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Explore the tunables of the best candidate, or of the best of this round."""
     context, round = runtime.context, state["round"]
     best = Best(state["best"], state["best_ms"])
-    if not best.id or context.executor.together:
+    if not best.id or context.executor.capabilities.remote:
         return {}  # one trip of `evaluate` tunes as well
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(TUNING_SHARE)
@@ -72,7 +71,7 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 def _foresee(context: SearchContext, ids: list[str]) -> None:
     """Let those behind the first be compiled with it, where several may be in flight."""
-    if isinstance(context.executor, ForeseeingExecutor) and context.width > 1:
+    if context.executor.capabilities.foresees and context.width > 1:
         context.executor.foresee(in_order(context, ids)[: context.width])
 
 

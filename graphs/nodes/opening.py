@@ -6,7 +6,7 @@ from graphs.context import SearchContext
 from graphs.events import BaselinesMeasured, Noted
 from graphs.state import SearchState, Update
 from graphs.waiting import patiently
-from tools.evaluate.executor import FarExecutor
+from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import Baselines, Refusal
 
 
@@ -24,13 +24,13 @@ async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     measured = await patiently(context, lambda: executor.baselines(context.task, eager_only=True))
     if isinstance(measured, Refusal):
         return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
-    if isinstance(executor, FarExecutor):
+    if executor.capabilities.remote:
         await _meet(context, executor)
     _learn(context, measured, before_s, "baselines:eager")
     return {}
 
 
-async def _meet(context: SearchContext, far: FarExecutor) -> None:
+async def _meet(context: SearchContext, far: Executor) -> None:
     """Take note of the far device, of which only a data sheet was known before."""
     known = context.task.warnings
     context.settle(await far.hardware(), far.audited(context.task))

@@ -17,13 +17,9 @@ from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import Archive, RunError, Standing, Target
-from tools.evaluate.executor import (
-    EnvironmentLacksError,
-    Executor,
-    MeteredExecutor,
-    PatientExecutor,
-)
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.rules import Rules
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
@@ -99,7 +95,7 @@ class OneFile:
         profile: SearchProfile | None,
         listener: Listener | None,
     ) -> Outcome:
-        if isinstance(read, Task) and isinstance(self._judge, PatientExecutor):
+        if isinstance(read, Task) and self._judge.capabilities.reads_apart:
             read = await self._judge.audit(read)
         if isinstance(read, Refusal):
             return self._ended("refused", read.sentence)
@@ -180,7 +176,7 @@ class OneFile:
     def _phases(self) -> tuple[Phase, ...]:
         """What the judge's account has of the file."""
         judge = self._judge
-        spent = judge.spent(str(self._path)) if isinstance(judge, MeteredExecutor) else ()
+        spent = judge.spent(str(self._path)) if judge.capabilities.metered else ()
         return tuple(part for phase in spent for part in _apart(phase, self._waited_s))
 
 

@@ -17,7 +17,7 @@ from graphs.suite.outcome import Outcome, Terms
 from graphs.suite.turns import InOrder, Shared, Turns
 from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
-from tools.evaluate.executor import Executor, PatientExecutor, StandingExecutor
+from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import Refusal, Task, TracePolicy
 
 Begun = Callable[[Path], Listener | None]
@@ -51,7 +51,7 @@ async def run_suite(
         ahead = await _ahead(judge, len(files), ground.ahead)
         turns: Turns = InOrder(files) if marks is None else Shared(files, marks)
         readings = _Readings(judge)
-        if isinstance(judge, PatientExecutor):
+        if judge.capabilities.reads_apart:
             judge.warm()
         importing = asyncio.create_task(_import(ground, wanted=profile is not None))
         try:
@@ -85,7 +85,7 @@ async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:
     """Whether work for the next files is done beside the present one; begins with it if so."""
     # On a CPU it would disturb the times.
     ahead = (await judge.hardware()).kind == "cuda" if wished is None else wished
-    if ahead and isinstance(judge, StandingExecutor):
+    if ahead and judge.capabilities.stands_ready:
         # One reads the next file, one is the finalist's, and one may be lost.
         judge.stand_by(min(3, files + 1))
     return ahead
@@ -112,6 +112,6 @@ class _Readings:
 
 
 async def _read(judge: Executor, path: Path) -> Task | Refusal:
-    if isinstance(judge, PatientExecutor):
+    if judge.capabilities.reads_apart:
         return await judge.read(path, TracePolicy())
     return await judge.trace(path, TracePolicy())

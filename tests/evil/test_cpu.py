@@ -3,7 +3,7 @@
 import pytest
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.selftest.catalogue import cases
 from tools.selftest.nouns import Case, Row
 from tools.selftest.suite import Suite

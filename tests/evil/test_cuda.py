@@ -8,7 +8,7 @@ import pytest_asyncio
 from tools.candidates import parse_kernel, validate_plan
 from tools.candidates.errors import ContractError
 from tools.compile import Built, CompileFailure, compile_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import Candidate, Verdict
 from tools.selftest.catalogue import cases, evil_of, twin_of
 from tools.selftest.nouns import Case, Row

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.check import Courthouse
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.foreign.host.check import Courthouse
+from tools.evaluate.messages.foreign import Foreign, ForeignRequest
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Evaluation, Verdict

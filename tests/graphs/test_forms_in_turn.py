@@ -18,8 +18,7 @@ from graphs.context import Minds
 from graphs.run import start_search
 from profiles.load import hardware_profile
 from tools.archive import Archive
-from tools.evaluate.executor import Effort
-from tools.nouns import Candidate, Task, TracePolicy, Verdict
+from tools.nouns import Candidate, Effort, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 from tools.tasks import trace
 

@@ -11,6 +11,7 @@ from graphs.control import Control
 from graphs.events import EVENT, BaselinesMeasured, CandidateJudged, Critiqued, Event, IdeasProposed
 from profiles.load import Hardware
 from tools.archive import Archive, elites, list_runs
+from tools.evaluate.executors.base.executor import Capabilities
 from tools.nouns import Candidate, Verdict
 from tools.nouns.run import Summary
 
@@ -313,6 +314,8 @@ async def test_where_several_may_be_in_flight_all_are_known_before_the_first_is_
 ) -> None:
     @dataclass
     class Foreseeing(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(foresees=True)
+
         foreseen: list[str] = field(default_factory=list)
 
         async def hardware(self) -> Hardware:

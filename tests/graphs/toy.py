@@ -20,7 +20,8 @@ from agents.profiler import PlaybookProfiler
 from graphs.context import Minds
 from graphs.run import resume_search, start_search
 from profiles.load import Hardware, SearchProfile
-from tools.evaluate.executor import Effort
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.rules import Rules
 from tools.nouns import (
     Baseline,
     Baselines,
@@ -28,6 +29,7 @@ from tools.nouns import (
     Comparison,
     Conditions,
     DType,
+    Effort,
     Evaluation,
     Graph,
     InputSpec,
@@ -124,7 +126,7 @@ class Hold:
 
 
 @dataclass
-class ToyExecutor:
+class ToyExecutor(Executor):
     """Times are a formula of strategies and settings; `wrong` says who fails at which effort.
 
     A time at some effort may be `off` by a factor.
@@ -144,10 +146,10 @@ class ToyExecutor:
     profiled: list[str] = field(default_factory=list)
     profiling_s: float = 0.0
     isolation: str = "toy"
-    together: bool = False
     closed: bool = False
     hold: Hold | None = None
     remembered: Baselines | None = None
+    rules: Rules | None = None
 
     async def hardware(self) -> Hardware:
         return HARDWARE

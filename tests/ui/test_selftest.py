@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from profiles.load import Hardware, hardware_profile
-from tools.evaluate import local
+from tools.evaluate.executors.local import executor
 from tools.nouns import Isolation, Verdict, WallKind
 from tools.selftest import suite
 from tools.selftest.nouns import Finding, Outcome
@@ -45,7 +45,7 @@ def test_a_run_that_is_stopped_keeps_the_cases_that_were_judged(
         yield FOUND_OUT
         raise RuntimeError("the time is over")
 
-    monkeypatch.setattr(local, "LocalExecutor", Judge)
+    monkeypatch.setattr(executor, "LocalExecutor", Judge)
     monkeypatch.setattr(suite.Suite, "run", stopped)
     file = tmp_path / "report.json"
     with pytest.raises(RuntimeError, match="the time is over"):

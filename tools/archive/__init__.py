@@ -19,7 +19,6 @@ from tools.archive.places import run_folders
 from tools.archive.ranking import apart, is_timed, ranked, ratio
 from tools.archive.records import (
     Author,
-    Effort,
     RunInfo,
     RunRecord,
     RunStatus,
@@ -38,7 +37,6 @@ __all__ = [
     "Author",
     "Behaviour",
     "CorruptRunError",
-    "Effort",
     "Elite",
     "NotRecordedError",
     "RunBusyError",

@@ -13,9 +13,9 @@ from tools.archive import schema
 from tools.archive.database import Database
 from tools.archive.errors import UnknownRunError
 from tools.archive.ranking import ranked
-from tools.archive.records import EFFORTS, Author, Effort, Standing, Written
+from tools.archive.records import EFFORTS, Author, Standing, Written
 from tools.archive.shelf import Shelf
-from tools.nouns import Candidate, Evaluation
+from tools.nouns import Candidate, Effort, Evaluation
 
 
 class Attempts(Database):

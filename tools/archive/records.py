@@ -4,10 +4,9 @@ from datetime import datetime
 from typing import Literal
 
 from profiles.load import Hardware, SearchProfile
-from tools.nouns import Baselines, Candidate, Evaluation, Task, TracePolicy, Value
+from tools.nouns import Baselines, Candidate, Effort, Evaluation, Task, TracePolicy, Value
 from tools.nouns.run import Summary
 
-Effort = Literal["screen", "precise", "certify"]
 Author = Literal["coder", "tuner", "repair"]
 RunStatus = Literal["running", "stopped", "finished"]
 Target = Literal["auto", "cuda", "cpu"]

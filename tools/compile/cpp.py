@@ -21,7 +21,7 @@ from tools.compile.headers import precompiled
 from tools.compile.pool import Answer, Compiler
 from tools.compile.results import CompileRefusedError
 from tools.compile.symbols import forbidden_symbols, runs_when_loaded
-from tools.evaluate.executor import EnvironmentLacksError
+from tools.lacking import EnvironmentLacksError
 
 _PRELUDE = INCLUDE / "kernelwright.hpp"
 _MEMORY_BYTES = 6 << 30

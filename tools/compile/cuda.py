@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.compile.pool import Compiler
 from tools.compile.results import CompileRefusedError
-from tools.evaluate.executor import EnvironmentLacksError
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import CompileReport
 
 INCLUDE = Path(__file__).with_name("include")

@@ -21,7 +21,7 @@ from tools.nouns.graph import (
     TensorSpec,
 )
 from tools.nouns.idea import Analysis, Claim, Idea, LedgerEntry, Prediction
-from tools.nouns.isolation import NOT_ISOLATED, Isolation, WallKind
+from tools.nouns.isolation import NOT_ISOLATED, UNBUILT, Isolation, WallKind
 from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import (
     Baseline,
@@ -46,6 +46,7 @@ from tools.nouns.value import Value
 from tools.nouns.verdict import (
     Clocks,
     CompileReport,
+    Effort,
     Evaluation,
     OutputError,
     StageTimes,
@@ -55,6 +56,7 @@ from tools.nouns.verdict import (
 
 __all__ = [
     "NOT_ISOLATED",
+    "UNBUILT",
     "Analysis",
     "Arg",
     "Badge",
@@ -72,6 +74,7 @@ __all__ = [
     "Dispatched",
     "Domain",
     "Doubt",
+    "Effort",
     "Evaluation",
     "Evidence",
     "EvolvingRole",

@@ -46,3 +46,5 @@ class Isolation(Value):
 
 UNBUILT_WORDS = "compiled, not run"
 NOT_ISOLATED = Isolation(kind=WallKind.NONE, words="not isolated")
+# The isolation of a candidate that was refused before anything of it ran.
+UNBUILT = Isolation(kind=WallKind.NOT_RUN, words=UNBUILT_WORDS)

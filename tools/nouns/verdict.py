@@ -1,11 +1,15 @@
 """What the judge concluded about one candidate."""
 
 from enum import StrEnum
+from typing import Literal
 
 from tools.nouns.isolation import NOT_ISOLATED, Isolation
 from tools.nouns.launch import LaunchShape
 from tools.nouns.measurement import Comparison, Measurement, ModeTiming
 from tools.nouns.value import Value
+
+# How closely a candidate is judged, from the least to the most trusted.
+Effort = Literal["screen", "precise", "certify"]
 
 
 class Verdict(StrEnum):

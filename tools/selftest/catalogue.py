@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from tools.candidates import new_candidate
-from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.messages.foreign import Foreign
 from tools.nouns import Candidate, Language
 from tools.selftest.nouns import Base, Case, Device, Edit, Row
 

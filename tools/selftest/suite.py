@@ -9,11 +9,20 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from tools.evaluate.executor import Effort
-from tools.evaluate.foreign.request import Foreign
-from tools.evaluate.local import CERTIFY, STANDARD, LocalExecutor
+from tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.messages.foreign import Foreign
 from tools.evaluate.rules import Rules
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Effort,
+    Evaluation,
+    Refusal,
+    Task,
+    TracePolicy,
+)
 from tools.selftest.catalogue import base, cases, evil_of, twin_of
 from tools.selftest.nouns import Case, Device, Finding, Outcome, Row
 from tools.selftest.outside import reachable

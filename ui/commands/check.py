@@ -9,7 +9,7 @@ from graphs.summary import against_best
 from tools.evaluate.clock.statistics import percentile
 from tools.evaluate.findings import findings
 from tools.evaluate.foreign.intake import is_foreign, read_foreign
-from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.messages.foreign import Foreign
 from tools.nouns import (
     Baseline,
     Baselines,

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.evaluate.executor import Executor
+from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import Baselines, Refusal, Task, TracePolicy
 from ui.complaints import refused
 
 if TYPE_CHECKING:
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.local.executor import LocalExecutor
 
 
 @asynccontextmanager
@@ -21,7 +21,7 @@ async def judge(target: str) -> AsyncIterator["LocalExecutor"]:
     Raises:
         EnvironmentLacksError: When there is no such device.
     """
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.local.executor import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
         executor = LocalExecutor.create(target, Path(scratch))

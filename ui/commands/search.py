@@ -13,12 +13,12 @@ from rich.text import Text
 
 from graphs.control import Control
 from graphs.events import EVENT, Event
-from graphs.executors import Batch
 from graphs.material import material_of
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile, search_profile
 from tools.archive import Archive, default_home
 from tools.awaiting import AwaitingError
+from tools.evaluate.executors.base.kind import ExecutorChoice
 from tools.export import ExportRefusedError
 from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
@@ -45,7 +45,7 @@ class Wishes:
     rounds: int | None = None
     seconds: float | None = None
     wait: bool | None = None
-    batch: Batch | None = None
+    executor: ExecutorChoice | None = None
     start_from: Path | None = None
     allow: str | None = None
     models: Choice = field(default_factory=Choice)
@@ -86,7 +86,7 @@ def optimize(
             listener=listener,
             control=control,
             patience_s=wishes.patience_s,
-            batch=wishes.batch,
+            choice=wishes.executor,
             start=start,
             models=models,
         )

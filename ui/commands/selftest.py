@@ -53,7 +53,7 @@ def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path
 async def _judged(
     rows: tuple[int, ...], target: str, kind: str, keep: Callable[["Report"], None]
 ) -> "Report":
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.local.executor import LocalExecutor
     from tools.selftest.report import Report
     from tools.selftest.suite import RULES, Suite
 

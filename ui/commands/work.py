@@ -1,4 +1,4 @@
-"""Both ends of batch evaluation at the command line: wishing for bundles, working them off.
+"""Evaluation elsewhere at the command line: choosing an executor, working off bundles.
 
 `work` needs a device and what evaluates on it, and neither a network nor a run.
 """
@@ -11,42 +11,28 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiles.load import hardware_profile
 from ui.complaints import UNUSABLE, Complaint
 
 if TYPE_CHECKING:
-    from graphs.executors import Batch
-    from tools.evaluate.batch.bundle import Bundle
+    from tools.evaluate.executors.base.kind import ExecutorChoice
+    from tools.evaluate.executors.batch.bundle import Bundle
 
 LOCK = ".working"
 
 
-def wished(executor: str, bundles: Path | None, gpu: str | None, target: str) -> "Batch | None":
-    """What the options of a search mean; None for this machine.
+def wished(executor: str, bundles: Path | None, gpu: str | None, target: str) -> "ExecutorChoice":
+    """What the options of a search mean.
 
     Raises:
-        Complaint: When they contradict each other, or there is no such GPU.
+        Complaint: When they contradict each other, or there is no such executor or GPU.
     """
-    from graphs.executors import Batch
+    from tools.evaluate.executors.base.kind import Options
+    from tools.evaluate.executors.registry import executor_kind
 
-    if executor == "local":
-        if bundles is not None or gpu is not None:
-            raise Complaint("--bundles and --gpu need --executor batch")
-        return None
-    folder = "" if bundles is None else str(bundles.absolute())
-    if target == "cpu":
-        if gpu is not None:
-            raise Complaint("--gpu names a GPU, but --target is cpu")
-        return Batch(hardware=hardware_profile("cpu"), bundles=folder)
-    if gpu is None:
-        raise Complaint("--executor batch needs --gpu NAME, the GPU that the bundles are for")
     try:
-        hardware = hardware_profile(gpu)
+        return executor_kind(executor).chosen(executor, Options(target, gpu, bundles))
     except ValueError as error:
         raise Complaint(str(error)) from None
-    if hardware.kind != "cuda":
-        raise Complaint(f"{hardware.name} is no GPU; use --target cpu instead of --gpu")
-    return Batch(hardware=hardware, bundles=folder)
 
 
 def work(folders: list[Path], target: str) -> int:
@@ -54,7 +40,7 @@ def work(folders: list[Path], target: str) -> int:
 
     A bundle that cannot be used is said, and the others are worked off all the same.
     """
-    from tools.evaluate.batch.bundle import Bundle, BundleError
+    from tools.evaluate.executors.batch.bundle import Bundle, BundleError
 
     bundles: list[Bundle] = []
     status = 0
@@ -72,9 +58,9 @@ def work(folders: list[Path], target: str) -> int:
 
 
 async def _all(bundles: "list[Bundle]", target: str) -> int:
-    from tools.evaluate.batch.bundle import BundleError
-    from tools.evaluate.batch.work import work_bundle
-    from tools.evaluate.local import LocalExecutor
+    from tools.evaluate.executors.batch.bundle import BundleError
+    from tools.evaluate.executors.batch.work import work_bundle
+    from tools.evaluate.executors.local.executor import LocalExecutor
     from tools.home import home
 
     # What torch.compile made is kept from one call to the next, as it takes most of the time.
@@ -105,7 +91,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         BundleError: When somebody works on it.
     """
-    from tools.evaluate.batch.bundle import BundleError
+    from tools.evaluate.executors.batch.bundle import BundleError
 
     with ExitStack() as stack:
         try:

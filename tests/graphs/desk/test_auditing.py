@@ -5,6 +5,7 @@ from types import ModuleType
 from agents.assistant.wishes import AuditTask, LoadTask
 from graphs.desk import Desk, Lives, Settings
 from graphs.desk.auditing import rows_of
+from tools.evaluate.executors.base.executor import Capabilities
 from tools.evaluate.messages import DispatchSeen
 from tools.nouns import Badge, Dispatched, Doubt, Task
 
@@ -16,6 +17,8 @@ async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
     toy: ModuleType, lives: Lives
 ) -> None:
     class Watching(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(watches=True)
+
         async def dispatch(self, task: Task) -> DispatchSeen:
             return DispatchSeen(kernels=(KERNEL,))
 

@@ -8,7 +8,7 @@ import pytest
 
 from graphs.desk.judges import Judges
 from tools.archive import Target
-from tools.evaluate.executor import Executor
+from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.process.line import Lease
 
 pytestmark = pytest.mark.asyncio

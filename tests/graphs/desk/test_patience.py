@@ -10,6 +10,7 @@ import pytest
 from agents.assistant.sayings import Saying, Table
 from agents.assistant.wishes import CancelTask, LoadTask, StartSearch
 from graphs.desk import Desk, Lives, Settings
+from tools.evaluate.executors.base.executor import Capabilities
 from tools.nouns import Refusal, Task, TracePolicy
 
 
@@ -17,6 +18,8 @@ def patient(toy: ModuleType, free: asyncio.Event, refusal: Refusal | None) -> ob
     """The toy with a device that is busy until `free` is set."""
 
     class Patient(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(reads_apart=True)
+
         audits = 0
 
         def warm(self) -> None:

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from graphs.suite import Ground, Outcome, Terms, run_suite
-from tools.evaluate import local
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local import baselines
+from tools.evaluate.executors.base.executor import Capabilities
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
 from tools.nouns import Refusal, Task, TracePolicy
@@ -43,7 +44,7 @@ FILES = {
 
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    monkeypatch.setitem(local.STANDARD, "cpu", ("eager",))
+    monkeypatch.setitem(baselines.STANDARD, "cpu", ("eager",))
     folder = tmp_path / "files"
     folder.mkdir()
     for name, source in FILES.items():
@@ -125,6 +126,8 @@ async def test_a_file_that_hangs_while_it_is_read_ahead_costs_only_itself(
 ) -> None:
     @dataclass
     class Patient(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(reads_apart=True)
+
         def warm(self) -> None: ...
 
         async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:

@@ -9,8 +9,9 @@ import pytest
 from graphs.suite import Ground, Outcome, Terms, run_suite, runner
 from profiles.load import SearchProfile
 from tools.archive import Archive
-from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.rules import Depth, Rules
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Comparison, Phase, Refusal, Task, TracePolicy, Verdict
 
 
@@ -140,6 +141,8 @@ async def test_processes_stand_by_where_their_starts_disturb_no_times(
 ) -> None:  # fmt: skip
     @dataclass
     class Standing(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(stands_ready=True)
+
         stood: list[int] = field(default_factory=list)
 
         def stand_by(self, workers: int) -> None:
@@ -157,6 +160,8 @@ async def test_a_reading_beside_the_file_before_is_accounted_for_as_such(
 ) -> None:
     @dataclass
     class Metered(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(metered=True)
+
         def spent(self, path: str) -> tuple[Phase, ...]:
             return (Phase(name="read: file", seconds=7.0), Phase(name="audit", seconds=0.5))
 
@@ -181,6 +186,8 @@ async def test_what_a_search_imports_is_imported_while_the_first_file_is_read(
 
     @dataclass
     class Patient(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(reads_apart=True)
+
         def warm(self) -> None:
             done.append("warmed")
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from graphs.suite import Ground, Outcome, Terms, run_suite
 from graphs.suite.turns import InOrder, Shared
+from tools.evaluate.executors.base.executor import Capabilities
 from tools.nouns import Refusal, Task, TracePolicy
 
 FILES = tuple(Path(f"{number}.py") for number in range(4))
@@ -54,6 +55,8 @@ async def test_a_suite_that_is_shared_does_each_file_once_and_waits_for_no_slow_
 
     @dataclass
     class Reader(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(reads_apart=True)
+
         slow: asyncio.Event | None = None
         read_: list[str] = field(default_factory=list)
 

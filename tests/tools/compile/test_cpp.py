@@ -5,7 +5,7 @@ import pytest
 
 from tools.compile import Built, CompileFailure, cpp, cpp_compiler
 from tools.compile.elf import read_shared_object
-from tools.evaluate.executor import EnvironmentLacksError
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Verdict
 
 SUM = """#include "kernelwright.hpp"

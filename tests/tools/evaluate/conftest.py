@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from profiles.load import Hardware
 from tools.candidates import new_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
 from tools.nouns import (

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from profiles.load import Hardware, hardware_profile
-from tools.evaluate.local.baselines import KnownBaselines
-from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.reading import Reading
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local.baselines import KnownBaselines
+from tools.evaluate.executors.local.builder import Builder
+from tools.evaluate.executors.local.reading import Reading
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.messages import Audited, AuditRequest, BaselineMeasured, Reply, Request
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.rules import Rules

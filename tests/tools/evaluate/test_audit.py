@@ -11,8 +11,8 @@ from profiles.load import Hardware
 from tools.evaluate.judge.audit.findings import find
 from tools.evaluate.judge.bench import Bench
 from tools.evaluate.judge.dispatch import dispatched
-from tools.evaluate.judge.needs import in_parts, needs_of, refusal_for
 from tools.evaluate.rules import Rules
+from tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
 from tools.nouns import Refusal, Task, TracePolicy
 from tools.tasks import trace
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from profiles.load import Hardware
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.nouns import Doubt, Refusal, Task, TracePolicy
 

@@ -16,12 +16,19 @@ import pytest_asyncio
 
 from tools.awaiting import AwaitingError
 from tools.candidates import new_candidate
-from tools.evaluate import local
-from tools.evaluate.batch.bundle import DONE, MANIFEST, Bundle, BundleError, Done, job_name
-from tools.evaluate.batch.executor import BatchExecutor
-from tools.evaluate.batch.work import work_bundle
-from tools.evaluate.errand import Errand, Variants
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local import baselines
+from tools.evaluate.executors.base.errand import Errand, Variants
+from tools.evaluate.executors.batch.bundle import (
+    DONE,
+    MANIFEST,
+    Bundle,
+    BundleError,
+    Done,
+    job_name,
+)
+from tools.evaluate.executors.batch.executor import BatchExecutor
+from tools.evaluate.executors.batch.work import work_bundle
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import Baselines, Candidate, Evaluation, Setting, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,7 +41,7 @@ Make = Callable[..., Candidate]
 def eager_only() -> Iterator[None]:
     """What torch.compile takes is no concern of these tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(local.STANDARD, "cpu", ("eager",))
+        patch.setitem(baselines.STANDARD, "cpu", ("eager",))
         yield
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from profiles.load import Hardware, hardware_profile
-from tools.evaluate.local import LocalExecutor
-from tools.evaluate.local.baselines import KnownBaselines
-from tools.evaluate.local.builder import Builder, Making, _digest
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local.baselines import KnownBaselines
+from tools.evaluate.executors.local.builder import Builder, Making, _digest
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.messages import (
     BaselineMeasured,
     BaselineRequest,

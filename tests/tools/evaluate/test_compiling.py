@@ -8,9 +8,9 @@ import pytest
 
 from profiles.load import hardware_profile
 from tools.compile import CompileFailure
-from tools.evaluate.local import compiling
-from tools.evaluate.local.compiling import Compiling
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local import compiling
+from tools.evaluate.executors.local.compiling import Compiling
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Verdict
 

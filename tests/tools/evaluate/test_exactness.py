@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from profiles.load import Hardware
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Bench
 from tools.evaluate.judge.exactness import times_eager
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.rules import Rules
 from tools.evaluate.worker.comparing import Comparing
-from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.station import Station
 from tools.nouns import Task, TracePolicy
 from tools.tasks import trace

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import Candidate, Refusal, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

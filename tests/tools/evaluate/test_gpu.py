@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tools.candidates import new_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Evaluation, Language, Refusal, Task, TracePolicy, Verdict
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import Candidate, InputSpec, Task, TensorSpec, Verdict
 from tools.tasks.resized import changeable, odd, variants
 

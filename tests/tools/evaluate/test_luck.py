@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from profiles.load import Hardware
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.memory import GuardedMemory
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials
 from tools.evaluate.rules import Rules
-from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Task, TracePolicy
 from tools.tasks import DISTRIBUTIONS, applicable, trace
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.nouns import Candidate, Task, Verdict
 
 pytestmark = [

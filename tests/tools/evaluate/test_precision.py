@@ -9,9 +9,9 @@ from profiles.load import Hardware
 from tools.archive import apart, ranked
 from tools.archive.records import Standing
 from tools.candidates import new_candidate
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.judge.digits import resolve
 from tools.evaluate.judge.precision import candidate_precision
-from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Evaluation, Language, Task, TracePolicy, Verdict
 

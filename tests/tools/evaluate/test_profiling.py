@@ -15,9 +15,9 @@ import pytest
 from profiles.load import hardware_profile
 from tools.candidates import new_candidate
 from tools.compile import compile_candidate
-from tools.evaluate.local import LocalExecutor
-from tools.evaluate.local.profiles import Profiles
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.executors.local.profiles import Profiles
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tools.candidates import new_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.profiling.nsight import VARIABLE, trial_command
 from tools.nouns import Language, Task, TracePolicy
 from tools.profile import measured_evidence

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.candidates import new_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import reading
 from tools.nouns import Baseline, Baselines, Language, Task, TracePolicy, Verdict

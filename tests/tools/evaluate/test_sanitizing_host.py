@@ -6,7 +6,7 @@ import pytest
 
 from tools.candidates import new_candidate
 from tools.compile import Built, compile_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.host import reading, sanitized_here

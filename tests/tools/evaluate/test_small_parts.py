@@ -14,7 +14,6 @@ from tools.candidates import new_candidate
 from tools.compile import Built
 from tools.evaluate.clock.cold import input_sets
 from tools.evaluate.clock.conditions import conditions, reasons
-from tools.evaluate.endings import evaluation_of, verdict_of
 from tools.evaluate.judge.coverage import coverage
 from tools.evaluate.judge.indices import evaluate, tied
 from tools.evaluate.judge.nulls import passing_nulls
@@ -23,6 +22,7 @@ from tools.evaluate.judge.room import peak_double_bytes
 from tools.evaluate.judge.speed_of_light import reads_partly
 from tools.evaluate.messages import JudgeRequest, Stage
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.endings import evaluation_of, verdict_of
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed

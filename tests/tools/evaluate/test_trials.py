@@ -8,6 +8,7 @@ from torch import Tensor
 
 from profiles.load import Hardware
 from tools.evaluate.defences import Defence
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.fingerprints import Fingerprints
@@ -15,7 +16,6 @@ from tools.evaluate.judge.memory import GuardedMemory
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Runner, Trials
 from tools.evaluate.rules import Rules
-from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Task, TracePolicy, Verdict
 from tools.tasks import trace
 

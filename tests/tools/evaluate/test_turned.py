@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from profiles.load import Hardware
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.digits import probed, resolve
 from tools.evaluate.judge.failures import RejectedError
@@ -18,7 +19,6 @@ from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials
 from tools.evaluate.judge.turned import may_be_coarser, with_channels_last
 from tools.evaluate.rules import Rules
-from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Task, TracePolicy, Verdict
 from tools.tasks import trace
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.process.walls import wall
 from tools.evaluate.rules import Rules
 from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, Verdict

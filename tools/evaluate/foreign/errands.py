@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.foreign.books import Books
 from tools.evaluate.process.ended import Ended
 from tools.nouns.value import Value
 

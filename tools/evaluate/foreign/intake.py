@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.evaluate.foreign.reach import bound
 from tools.evaluate.foreign.records import chosen, read_records
-from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.messages.foreign import Foreign
 from tools.nouns import Refusal
 from tools.tasks.source import read_source
 

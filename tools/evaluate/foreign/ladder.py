@@ -20,11 +20,11 @@ from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, 
 from tools.evaluate.foreign.messages import Make
 from tools.evaluate.foreign.precision import label, named
 from tools.evaluate.foreign.reading import Reading, read
-from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.runner import GuestRunner
 from tools.evaluate.foreign.timing import Timing
 from tools.evaluate.foreign.trials import ForeignTrials, redraw
 from tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Bench, Draw, Result
 from tools.evaluate.judge.digits import Digits, probed
 from tools.evaluate.judge.errors import finite
@@ -34,8 +34,8 @@ from tools.evaluate.judge.holdout import tried_on_others
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.truth import Argument, UnverifiableError
 from tools.evaluate.messages import Stage
+from tools.evaluate.messages.foreign import ForeignRequest
 from tools.evaluate.seeds import fresh_seed
-from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Evaluation, StageTimes, Verdict, Verification
 from tools.tasks import RefusedError
 from tools.tasks.load import load_module

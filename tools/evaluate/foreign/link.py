@@ -10,8 +10,8 @@ import time
 from typing import Literal
 
 from tools.evaluate.foreign.arena import Memory
+from tools.evaluate.foreign.books import Books
 from tools.evaluate.foreign.errands import FINDING, Finding, Inquiry
-from tools.evaluate.foreign.host.books import Books
 from tools.evaluate.foreign.messages import REPORT, Done, Failed, Go, Order
 from tools.evaluate.foreign.messages import Memory as MemoryOrder
 from tools.evaluate.process.ended import Ended

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.foreign.books import Books
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Make, Store, Weights
 from tools.evaluate.foreign.places import place_of, slots_of

@@ -15,7 +15,6 @@ from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.duel import Duel, Stand, Verify
 from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Call, MakeReference
-from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.foreign.seat import Seat
 from tools.evaluate.foreign.verdicts import rejected
 from tools.evaluate.judge.bench import Bench, Draw
@@ -23,6 +22,7 @@ from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.room import io_bytes
 from tools.evaluate.judge.speed_of_light import impossible
 from tools.evaluate.judge.truth import Argument
+from tools.evaluate.messages.foreign import ForeignRequest
 from tools.evaluate.seeds import fresh_seed
 from tools.nouns import Clocks, Comparison, Evaluation, Measurement, Verdict
 

@@ -1,9 +1,9 @@
 """What a guest's failure or end means as a verdict."""
 
-from tools.evaluate.endings import verdict_of
 from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
 from tools.evaluate.foreign.messages import Failed
 from tools.evaluate.judge.failures import RejectedError, rejection
+from tools.evaluate.process.endings import verdict_of
 from tools.nouns import Verdict
 
 _COMPILERS = ("Error building extension", "syntax error", "ninja", "CompilationError")

@@ -7,10 +7,9 @@ from pydantic import Field, TypeAdapter
 
 from profiles.load import Hardware
 from tools.compile import Built
-from tools.evaluate.executor import Effort
-from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.messages.foreign import ForeignRequest
 from tools.evaluate.rules import Rules
-from tools.nouns import Baselines, Candidate, Task, TracePolicy
+from tools.nouns import Baselines, Candidate, Effort, Task, TracePolicy
 from tools.nouns.value import Value
 
 # The file in the worker's folder that holds recorded launches.

@@ -21,9 +21,9 @@ def main(asked: Path, limit_s: int) -> None:
     import torch
 
     from tools.candidates.run import PlanRunner
+    from tools.evaluate.ground import no_new_processes, watch_processes
     from tools.evaluate.judge.bench import Bench, Draw
     from tools.evaluate.messages import ProfileRequest
-    from tools.evaluate.worker.ground import no_new_processes, watch_processes
 
     watch_processes()
     while not asked.exists():

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tools.compile.sanitized import CLEAN, build_sanitized
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.messages import JudgeRequest, RecordRequest
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.walls import standing
 from tools.evaluate.profiling.program import run
 from tools.evaluate.sanitizing.findings import Finding, small, with_findings
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import Candidate, Evaluation, Language, Verdict
 
 TOOL = "sanitizer"

@@ -6,7 +6,7 @@ import sys
 import traceback
 
 from tools.collector import imports_out_of_sight
-from tools.evaluate.worker.ground import on_fork, watch_processes
+from tools.evaluate.ground import on_fork, watch_processes
 
 
 def main() -> None:

@@ -13,11 +13,10 @@ from tools.evaluate.clock.baselines import BaselineFailedError, compiled
 from tools.evaluate.foreign.court import Court
 from tools.evaluate.foreign.lacking import LackingError
 from tools.evaluate.foreign.ladder import ForeignLadder
-from tools.evaluate.foreign.request import ForeignRequest
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.failures import poisoned
 from tools.evaluate.judge.holdout import held_out
-from tools.evaluate.judge.needs import in_parts, needs_of, refusal_for
 from tools.evaluate.messages import (
     Answer,
     Audited,
@@ -47,12 +46,13 @@ from tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
+from tools.evaluate.messages.foreign import ForeignRequest
 from tools.evaluate.metering import Meter
 from tools.evaluate.rules import Rules
 from tools.evaluate.worker.baselines import timed_baseline
 from tools.evaluate.worker.compiled import Placed, compile_only, import_compiler, place, take_over
-from tools.evaluate.worker.ground import no_new_processes
 from tools.evaluate.worker.ladder import Ladder
+from tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
 from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
 from tools.evaluate.worker.recording import recorded
 from tools.evaluate.worker.station import Station

@@ -5,6 +5,7 @@ from functools import cached_property
 from profiles.load import Hardware
 from tools.evaluate.clock.baselines import MODES, BaselineCalls
 from tools.evaluate.clock.harness import Harness
+from tools.evaluate.ground import no_new_processes
 from tools.evaluate.judge.audit.findings import Findings, find, forward_s
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.dispatch import dispatched
@@ -13,7 +14,6 @@ from tools.evaluate.judge.truth import UnverifiableError
 from tools.evaluate.judge.turned import may_be_coarser
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
-from tools.evaluate.worker.ground import no_new_processes
 from tools.nouns import Dispatched, Task
 from tools.tasks.refusals import refuse
 

@@ -7,7 +7,7 @@ import pytest
 
 from agents.coder import Failure, Order
 from profiles.load import Hardware
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
 from tools.nouns import Task, TracePolicy, Verdict

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tools.evaluate.foreign.check import Courthouse
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.foreign.host.check import Courthouse
+from tools.evaluate.messages.foreign import Foreign, ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import Task, TracePolicy
 

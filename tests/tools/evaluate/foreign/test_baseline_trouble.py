@@ -1,8 +1,8 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
-from tools.evaluate.foreign.check import Courthouse
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.foreign.host.check import Courthouse
+from tools.evaluate.messages.foreign import Foreign, ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
 from tools.nouns import Task, TracePolicy, Verdict

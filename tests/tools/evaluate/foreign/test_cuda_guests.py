@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.judge.repeats import ORDER_CHANGED
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.messages.foreign import Foreign
 from tools.nouns import Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.gpu

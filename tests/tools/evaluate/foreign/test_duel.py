@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from tools.evaluate.foreign import duel as duelling
-from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.foreign.books import Books
 from tools.evaluate.foreign.messages import Done, Rehearse
 from tools.evaluate.rules import Rules
 

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.check import Courthouse
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
+from tools.evaluate.foreign.host.check import Courthouse
+from tools.evaluate.messages.foreign import Foreign, ForeignRequest
 from tools.evaluate.rules import Rules
 from tools.nouns import Verdict
 

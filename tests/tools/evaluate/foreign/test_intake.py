@@ -3,7 +3,7 @@
 import json
 
 from tools.evaluate.foreign.intake import is_foreign, read_foreign
-from tools.evaluate.foreign.request import Foreign
+from tools.evaluate.messages.foreign import Foreign
 from tools.nouns import Refusal
 
 CODE = "from torch import nn\nclass ModelNew(nn.Module):\n    pass\n"

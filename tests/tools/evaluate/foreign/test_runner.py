@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.host.books import Books
+from tools.evaluate.foreign.books import Books
 from tools.evaluate.foreign.messages import Done, Make
 from tools.evaluate.foreign.runner import GuestRunner
 from tools.evaluate.judge.failures import RejectedError

@@ -6,7 +6,7 @@ import socket
 import sys
 from pathlib import Path
 
-from tools.evaluate.foreign.host.books import Books, books
+from tools.evaluate.foreign.books import Books, books
 from tools.evaluate.foreign.host.threads import ASLEEP
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment

@@ -12,15 +12,27 @@ from pathlib import Path
 from profiles.load import Hardware
 from tools.awaiting import AwaitingError
 from tools.compile import CompileFailure, compile_candidate
-from tools.evaluate.batch.bundle import DONE, PROBE, Bundle, BundleError, Done, Manifest, Probed
-from tools.evaluate.endings import not_compiled
-from tools.evaluate.errand import Errand
-from tools.evaluate.executor import UNBUILT, Effort, EnvironmentLacksError
-from tools.evaluate.local import LocalExecutor, task_key
+from tools.evaluate.executors.base.errand import Errand
+from tools.evaluate.executors.base.executor import Capabilities, Executor
+from tools.evaluate.executors.batch.bundle import (
+    DONE,
+    PROBE,
+    Bundle,
+    BundleError,
+    Done,
+    Manifest,
+    Probed,
+)
+from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.evaluate.executors.local.workshop import task_key
+from tools.evaluate.process.endings import not_compiled
 from tools.evaluate.profiling.absent import not_asked
+from tools.lacking import EnvironmentLacksError
 from tools.nouns import (
+    UNBUILT,
     Baselines,
     Candidate,
+    Effort,
     Evaluation,
     Isolation,
     Profile,
@@ -31,7 +43,7 @@ from tools.nouns import (
 )
 
 
-class BatchExecutor:
+class BatchExecutor(Executor):
     """An executor that writes bundles. Close it with `aclose`.
 
     Args:
@@ -39,6 +51,8 @@ class BatchExecutor:
         scratch: A folder of its own, for the worker that traces.
         seed: Every draw of inputs and weights on the far host follows from it.
     """
+
+    capabilities = Capabilities(remote=True)
 
     def __init__(self, hardware: Hardware, scratch: Path, *, seed: int = 0) -> None:
         self._hardware = hardware
@@ -56,11 +70,6 @@ class BatchExecutor:
         return Isolation(
             kind=WallKind.UNKNOWN, words="workers on another host; each evaluation says how"
         )
-
-    @property
-    def together(self) -> bool:
-        """A trip is dear: much is asked for at once."""
-        return True
 
     def attach(self, run: str, folder: Path) -> None:
         """Say which run asks, and in which folder its bundles live; take in what is there."""

@@ -15,9 +15,8 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from profiles.load import Hardware
-from tools.evaluate.errand import Errand
-from tools.evaluate.executor import Effort
-from tools.nouns import Baselines, Evaluation, Refusal, Task, Value
+from tools.evaluate.executors.base.errand import Errand
+from tools.nouns import Baselines, Effort, Evaluation, Refusal, Task, Value
 
 FORMAT = 1
 PROBE = "probe"

@@ -1,11 +1,10 @@
 """What PyTorch itself does with a task on this machine, measured once a task and remembered."""
 
-from tools.evaluate.executor import Effort
-from tools.evaluate.local.builder import COMPILED, Builder, Making
-from tools.evaluate.local.workshop import Workshop, expect, is_spent, readable, task_key
+from tools.evaluate.executors.local.builder import COMPILED, Builder, Making
+from tools.evaluate.executors.local.workshop import Workshop, expect, is_spent, readable, task_key
 from tools.evaluate.messages import BaselineMeasured, BaselineRequest
 from tools.evaluate.process.ended import Ended
-from tools.nouns import Baseline, Baselines, Refusal, Task
+from tools.nouns import Baseline, Baselines, Effort, Refusal, Task
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}

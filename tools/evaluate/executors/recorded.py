@@ -7,12 +7,13 @@ from pathlib import Path
 
 from profiles.load import Hardware
 from tools.archive import Archive, NotRecordedError
-from tools.evaluate.errand import Errand
-from tools.evaluate.executor import UNBUILT, Effort
+from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.profiling.absent import not_asked
 from tools.nouns import (
+    UNBUILT,
     Baselines,
     Candidate,
+    Effort,
     Evaluation,
     Isolation,
     Profile,
@@ -25,15 +26,17 @@ from tools.nouns import (
 AS_RECORDED = Isolation(kind=WallKind.UNKNOWN, words="as recorded")
 
 
-class RecordedExecutor:
-    """The executor of a run that was evaluated on the machine it ran on.
+class RecordedExecutor(Executor):
+    """The executor of a run that was evaluated before, here or elsewhere.
 
     Args:
         past: The recorded run; it stays its owner's.
         present: The replay of it so far.
+        remote: Whether the run's device was elsewhere.
     """
 
-    def __init__(self, past: Archive, present: Archive) -> None:
+    def __init__(self, past: Archive, present: Archive, *, remote: bool = False) -> None:
+        self.capabilities = Capabilities(remote=remote)
         self._past = past
         self._present = present
         self._record = past.record()
@@ -43,11 +46,6 @@ class RecordedExecutor:
         """What was said of it in the run."""
         summary = self._record.summary
         return summary.isolation if summary else AS_RECORDED
-
-    @property
-    def together(self) -> bool:
-        """Whether trips were dear."""
-        return False
 
     async def hardware(self) -> Hardware:
         """The device of the run."""
@@ -63,10 +61,7 @@ class RecordedExecutor:
         if known is None:
             raise NotRecordedError("the baselines")
         eager = tuple(item for item in known.items if item.name == "eager")
-        return Baselines(items=eager) if eager_only and not self.together else known
-
-    def remember(self, task: Task, baselines: Baselines) -> None:
-        """Nothing that the run does not know."""
+        return Baselines(items=eager) if eager_only and not self.capabilities.remote else known
 
     async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
         """What the judge said.
@@ -87,18 +82,6 @@ class RecordedExecutor:
     async def aclose(self) -> None:
         """Nothing runs."""
 
-
-class RecordedFarExecutor(RecordedExecutor):
-    """The executor of a run whose device was elsewhere."""
-
-    @property
-    def together(self) -> bool:
-        """Trips were dear."""
-        return True
-
-    def attach(self, run: str, folder: Path) -> None:
-        """Nothing is sent."""
-
     def audited(self, task: Task) -> Task:
         """The task with what the far audit had brought."""
         return self._record.task
@@ -108,9 +91,6 @@ class RecordedFarExecutor(RecordedExecutor):
         found = self._past.evaluation(candidate.id, "screen")
         refused = found is not None and found.verification.isolation == UNBUILT
         return found if refused else None
-
-    async def fetch(self, task: Task, errand: Errand) -> None:
-        """Everything is here already."""
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
         """What trips had brought by the round that the replay is in."""

@@ -3,9 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tools.evaluate.endings import refusal_of
-from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.workshop import Workshop, expect, fell, is_spent, readable
+from tools.evaluate.executors.local.builder import Builder
+from tools.evaluate.executors.local.workshop import Workshop, expect, fell, is_spent, readable
 from tools.evaluate.messages import (
     Audited,
     AuditRequest,
@@ -17,6 +16,7 @@ from tools.evaluate.messages import (
 )
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.endings import refusal_of
 from tools.nouns import Doubt, Refusal, Task, TracePolicy
 from tools.tasks import read_source
 

@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.candidates.plan.operators import CONTRACTIONS
+from tools.evaluate.executors.local.workshop import Workshop, task_key
 from tools.evaluate.judge.walk import reads
-from tools.evaluate.local.workshop import Workshop, task_key
 from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.worker import WorkerProcess

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from tools.compile import CompileFailure, compile_candidate
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.local import not_profiled, profile_here

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from profiles.load import Hardware
 from tools.compile import CompileFailure
-from tools.evaluate.endings import not_compiled
-from tools.evaluate.executor import Effort
-from tools.evaluate.foreign.check import Courthouse
-from tools.evaluate.foreign.request import Foreign, ForeignRequest
-from tools.evaluate.local.baselines import CERTIFY, STANDARD, KnownBaselines
-from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.certification import Certification
-from tools.evaluate.local.compiling import Compiling
-from tools.evaluate.local.profiles import Profiles
-from tools.evaluate.local.reading import Reading
-from tools.evaluate.local.workshop import Workshop, readable
+from tools.evaluate.executors.base.executor import Capabilities, Executor
+from tools.evaluate.executors.local.baselines import CERTIFY, STANDARD, KnownBaselines
+from tools.evaluate.executors.local.builder import Builder
+from tools.evaluate.executors.local.certification import Certification
+from tools.evaluate.executors.local.compiling import Compiling
+from tools.evaluate.executors.local.profiles import Profiles
+from tools.evaluate.executors.local.reading import Reading
+from tools.evaluate.executors.local.workshop import Workshop, readable
+from tools.evaluate.foreign.host.check import Courthouse
 from tools.evaluate.messages import DispatchSeen, RecordRequest
+from tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from tools.evaluate.process.endings import not_compiled
 from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import standing
@@ -30,6 +30,7 @@ from tools.hardware import detect
 from tools.nouns import (
     Baselines,
     Candidate,
+    Effort,
     Evaluation,
     Isolation,
     Phase,
@@ -40,8 +41,12 @@ from tools.nouns import (
 )
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """The executor of this machine. Close it with `aclose`; a closed one starts no worker."""
+
+    capabilities = Capabilities(
+        reads_apart=True, stands_ready=True, foresees=True, metered=True, watches=True
+    )
 
     def __init__(
         self,
@@ -116,11 +121,6 @@ class LocalExecutor:
     def isolation(self) -> Isolation:
         """How workers are kept apart."""
         return self._shop.isolation
-
-    @property
-    def together(self) -> bool:
-        """A trip costs nothing here: ask for one thing after another, and learn in between."""
-        return False
 
     def warm(self) -> None:
         """Start the worker in the background, as it will be asked soon."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tools.compile import Built, CompileFailure, compile_candidate
 from tools.evaluate.defences import Defence
-from tools.evaluate.local.workshop import Workshop
+from tools.evaluate.executors.local.workshop import Workshop
 from tools.nouns import Candidate
 
 _Compiled = Built | CompileFailure

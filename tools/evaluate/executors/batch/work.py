@@ -10,11 +10,20 @@ from collections.abc import Callable, Iterable
 
 from profiles.load import Hardware
 from tools.compile import compile_candidate
-from tools.evaluate.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
-from tools.evaluate.executor import Effort, EnvironmentLacksError
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.selection import fastest, promising, settles
-from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, Verdict, Verification
+from tools.lacking import EnvironmentLacksError
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    Effort,
+    Evaluation,
+    Refusal,
+    Task,
+    Verdict,
+    Verification,
+)
 
 Say = Callable[[str], None]
 

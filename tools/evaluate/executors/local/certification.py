@@ -8,11 +8,9 @@ from pathlib import Path
 
 from tools.compile import Built
 from tools.evaluate.defences import Defence
-from tools.evaluate.endings import accompanied, evaluation_of, isolated
-from tools.evaluate.executor import Effort
-from tools.evaluate.local.baselines import KnownBaselines
-from tools.evaluate.local.builder import Builder
-from tools.evaluate.local.workshop import Workshop, expect, readable, task_key
+from tools.evaluate.executors.local.baselines import KnownBaselines
+from tools.evaluate.executors.local.builder import Builder
+from tools.evaluate.executors.local.workshop import Workshop, expect, readable, task_key
 from tools.evaluate.messages import (
     LAUNCHES,
     HoldoutRequest,
@@ -24,10 +22,11 @@ from tools.evaluate.messages import (
     ShapesTried,
 )
 from tools.evaluate.process.ended import Ended
+from tools.evaluate.process.endings import accompanied, evaluation_of, isolated
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.sanitizing import sanitized, sanitized_here
 from tools.evaluate.sanitizing.host import taken
-from tools.nouns import Candidate, Evaluation, Task, Verdict
+from tools.nouns import Candidate, Effort, Evaluation, Task, Verdict
 
 
 class Certification:

@@ -11,7 +11,7 @@ from typing import Literal
 from profiles.load import Hardware
 from tools.candidates import new_candidate
 from tools.compile import Built, compile_candidate
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import find_sanitizer, look

@@ -1,0 +1,1 @@
+"""What all executors have in common: the class to implement, its powers, and its questions."""

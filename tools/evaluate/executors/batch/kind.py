@@ -1,0 +1,42 @@
+"""`--executor batch`: bundles of files that are carried to a GPU host and back."""
+
+from profiles.load import Hardware, hardware_profile
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Options, Order
+from tools.evaluate.executors.batch.executor import BatchExecutor
+
+
+class BatchKind(ExecutorKind):
+    """Evaluates on another host, by bundles."""
+
+    def make(self, order: Order) -> Executor:
+        """An executor that writes bundles for the chosen device.
+
+        Raises:
+            ValueError: When no device was chosen.
+        """
+        hardware = order.choice.hardware
+        if hardware is None:
+            raise ValueError("bundles are for a device: the choice has none")
+        return BatchExecutor(hardware, order.scratch, seed=order.seed)
+
+    def chosen(self, name: str, options: Options) -> ExecutorChoice:
+        """Bundles for the GPU that was named, or for a CPU."""
+        folder = "" if options.bundles is None else str(options.bundles.absolute())
+        return ExecutorChoice(name=name, hardware=_device(options), bundles=folder)
+
+
+def _device(options: Options) -> Hardware:
+    if options.target == "cpu":
+        if options.gpu is not None:
+            raise ValueError("--gpu names a GPU, but --target is cpu")
+        return hardware_profile("cpu")
+    if options.gpu is None:
+        raise ValueError("--executor batch needs --gpu NAME, the GPU that the bundles are for")
+    hardware = hardware_profile(options.gpu)
+    if hardware.kind != "cuda":
+        raise ValueError(f"{hardware.name} is no GPU; use --target cpu instead of --gpu")
+    return hardware
+
+
+KIND = BatchKind()

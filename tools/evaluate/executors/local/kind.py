@@ -1,0 +1,16 @@
+"""`--executor local`: worker processes on this machine."""
+
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.base.kind import ExecutorKind, Order
+from tools.evaluate.executors.local.executor import LocalExecutor
+
+
+class LocalKind(ExecutorKind):
+    """Evaluates here."""
+
+    def make(self, order: Order) -> Executor:
+        """Worker processes for the device of this machine; a target that is not here is lacking."""
+        return LocalExecutor.create(order.target, order.scratch, rules=order.rules)
+
+
+KIND = LocalKind()
