@@ -31,7 +31,8 @@ STAGES = (
 ANALYSIS_WORDS = {"claims", "implies", "notes"}
 PREDICTION_WORDS = {"words", "metric_from", "metric_measured"}
 NOT_DECIDED = {"at", "elapsed_s"}
-SUMMARY_OMITS = {"run", "seconds", "tokens", "usd", "calls", "models", "export"}
+# What a session took, as opposed to what it concluded.
+SUMMARY_OMITS = {"run", "seconds", "phases", "tokens", "usd", "calls", "models", "export"}
 
 
 class Decision(Value):

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from graphs.suite import Ground, Outcome, Terms, run_suite
-from tools.evaluate.executors.local import baselines
 from tools.evaluate.executors.base.executor import Capabilities
+from tools.evaluate.executors.local import baselines
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
