@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from agents.playbook.allocating import allocated_late
 from agents.playbook.emitter import Emitter
 from agents.playbook.ir import Buffer, Emitted, Loop, PlanLine, Program, Strategy
-from agents.playbook.predict import predict_ms
-from agents.playbook.rewrites import rewrite
+from agents.playbook.ir.predict import predict_ms
+from agents.playbook.ir.rewrites import rewrite
 from agents.playbook.sharing import on_other_buffers, shape_of, within_budget
 from profiles.load import Hardware
 from tools.nouns import Value

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from agents.playbook.algebra import GraphRewrite, rewritten
 from agents.playbook.ir import Loop, PlanLine, Program, Strategy
+from agents.playbook.ir.predict import loop_bytes
 from agents.playbook.lower import lower
-from agents.playbook.predict import loop_bytes
 from tools.nouns import Graph, Task
 
 AS_WRITTEN = "as_written"

@@ -10,7 +10,7 @@ from agents.playbook.emitter import Emitter
 from agents.playbook.forms import Form, forms
 from agents.playbook.ideas import FORM, Draft, Option
 from agents.playbook.ir import Loop, PlanLine, Strategy
-from agents.playbook.predict import line_ms, predict_ms
+from agents.playbook.ir.predict import line_ms, predict_ms
 from profiles.load import Hardware
 from tools.nouns import Language, Task
 

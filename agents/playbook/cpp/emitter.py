@@ -31,7 +31,7 @@ from agents.playbook.cpp.strategies import (
 )
 from agents.playbook.cpp.sweep import Knobs
 from agents.playbook.ir import Emitted, Loop, Strategy
-from agents.playbook.rewrites import rewrite, rewrites_for
+from agents.playbook.ir.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
 from tools.nouns import Language
 

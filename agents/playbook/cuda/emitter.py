@@ -24,7 +24,7 @@ from agents.playbook.cuda import (
 from agents.playbook.cuda.access import gathered
 from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
-from agents.playbook.rewrites import rewrite, rewrites_for
+from agents.playbook.ir.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
 from tools.nouns import Language
 
