@@ -1,8 +1,9 @@
 """The playbook's intermediate form: a module as a sequence of loops and library calls.
 
 `loops` holds a fused iteration space, `program` a whole forward, `strategy` a way to spread one
-over a machine. Beside them: `predict` times a loop by the roofline, `rewrites` change a loop for
-all inputs, `loop_label` names one for people, `products` finds products not to be fused.
+over a machine. Beside them: `predict` times a loop by the roofline, `rewriting` says what a rewrite
+is and `rewrites` holds those of loops, `loop_label` names a loop for people, `products` finds
+products that must not be fused.
 """
 
 from agents.playbook.ir.loops import (
@@ -16,7 +17,7 @@ from agents.playbook.ir.loops import (
     Stride,
     results,
 )
-from agents.playbook.ir.program import Buffer, PlanLine, Program
+from agents.playbook.ir.program import Buffer, LibraryCall, PlanLine, Program, ProgramNode
 from agents.playbook.ir.strategy import Emitted, Strategy
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "Axis",
     "Buffer",
     "Emitted",
+    "LibraryCall",
     "Loop",
     "PlanLine",
     "Program",
+    "ProgramNode",
     "ReduceKind",
     "Stmt",
     "Store",

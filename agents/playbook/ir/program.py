@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
+
+from pydantic import Field
 
 from agents.playbook.ir.loops import Loop
 from tools.nouns import DType, Value
@@ -32,6 +34,32 @@ class PlanLine(Value):
     cost_bytes: int = 0
     cost_flops: int = 0
     tensor_share: float | None = None
+    # Names are given by the form that a program is of; the line itself is the same in every form.
+    name: str = Field(default="", exclude=True)
+
+
+class LibraryCall(Value):
+    """A library call as a family of kernels sees it, with the tensors it reads and makes.
+
+    Its arguments, views of `operands` among them, stand in the text of `line`.
+    """
+
+    line: PlanLine
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+
+    @property
+    def name(self) -> str:
+        """What choices call it."""
+        return self.line.name or self.line.makes[0]
+
+    @property
+    def family(self) -> str:
+        """What a person would call it: the operator, without namespace and overload."""
+        return self.line.operator.split(".")[1]
+
+
+ProgramNode: TypeAlias = Loop | LibraryCall
 
 
 class Program(Value):
@@ -57,6 +85,24 @@ class Program(Value):
     def loops(self) -> tuple[Loop, ...]:
         """The steps that are kernels."""
         return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def nodes(self) -> tuple[ProgramNode, ...]:
+        """The steps that a family of kernels may take, in order: loops and library calls."""
+        found = (self.node(step) for step in self.steps)
+        return tuple(node for node in found if node is not None)
+
+    def node(self, step: Loop | PlanLine) -> ProgramNode | None:
+        """A step as a node; None for a line that only hands tensors on."""
+        if isinstance(step, Loop):
+            return step
+        if not step.operator.startswith("aten.") or not step.makes:
+            return None
+        return LibraryCall(
+            line=step,
+            operands=tuple(map(self.buffer, step.uses)),
+            results=tuple(map(self.buffer, step.makes)),
+        )
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name; KeyError when there is none."""
