@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 from agents.playbook.assemble import assemble  # noqa: E402
 from agents.playbook.cuda import CudaEmitter  # noqa: E402
 from agents.playbook.forms import forms  # noqa: E402
-from agents.playbook.predict import predict_ms  # noqa: E402
+from agents.playbook.ir.predict import predict_ms  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.candidates import new_candidate  # noqa: E402
 from tools.candidates.run import PlanRunner  # noqa: E402

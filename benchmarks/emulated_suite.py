@@ -34,8 +34,8 @@ from emulated_sizes import resized, typed
 from agents.playbook.assemble import assemble
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir import Loop, PlanLine, Program, Strategy
+from agents.playbook.ir.rewrites import rewrite
 from agents.playbook.lower import lower
-from agents.playbook.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
 from tools.candidates import new_candidate, parse_kernel, valid_settings
 from tools.compile import CompileFailure, compile_candidate

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from agents.playbook.forms import AS_WRITTEN_TITLE, forms  # noqa: E402
 from agents.playbook.ideas import FORM, fastest  # noqa: E402
 from agents.playbook.ir import Loop, PlanLine, Program  # noqa: E402
-from agents.playbook.predict import line_ms, loop_bytes, loop_flops  # noqa: E402
+from agents.playbook.ir.predict import line_ms, loop_bytes, loop_flops  # noqa: E402
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402

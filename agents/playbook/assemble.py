@@ -6,13 +6,20 @@ allocations, library calls, views, returns, buffer updates) is written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from agents.playbook.allocating import allocated_late
-from agents.playbook.emitter import Emitter
-from agents.playbook.ir import Buffer, Emitted, Loop, PlanLine, Program, Strategy
-from agents.playbook.predict import predict_ms
-from agents.playbook.rewrites import rewrite
+from agents.playbook.emit import LIBRARY, Emitter
+from agents.playbook.ir import (
+    Buffer,
+    Emitted,
+    LibraryCall,
+    Loop,
+    PlanLine,
+    Program,
+    ProgramNode,
+    Strategy,
+)
 from agents.playbook.sharing import on_other_buffers, shape_of, within_budget
 from profiles.load import Hardware
 from tools.nouns import Value
@@ -33,29 +40,37 @@ def assemble(
     Args:
         program: what lowering made.
         emitter: of the language wanted.
-        choices: a strategy for each loop by its name; a loop left out takes its first.
+        choices: a strategy for each node by its name; a loop left out takes its first, a call
+            left out stays with the library.
         hardware: the device it is written for.
 
     Raises:
-        ValueError: a strategy does not fit its loop.
+        ValueError: a strategy does not fit its node.
     """
     chosen = {
         loop.name: choices.get(loop.name) or emitter.strategies(loop, hardware)[0]
         for loop in program.loops
     }
-    firsts = _firsts(program, chosen)
+    ours = [node for node in program.nodes if _is_ours(node, choices)]
+    chosen |= {node.name: choices[node.name] for node in ours if isinstance(node, LibraryCall)}
+    firsts = _firsts(ours, chosen)
     emitted = {
-        loop.name: _emitted(loop, emitter, chosen[loop.name], hardware)
-        for loop in program.loops
-        if firsts[loop.name] is loop
+        node.name: _emitted(node, emitter, chosen[node.name], hardware)
+        for node in ours
+        if firsts[node.name] is node
     }
-    times = {loop.name: predict_ms(loop, chosen[loop.name], hardware) for loop in program.loops}
+    times = {node.name: emitter.predicted_ms(node, chosen[node.name], hardware) for node in ours}
     order = tuple(sorted(emitted, key=lambda name: -times[name]))
     emitted = within_budget(emitted, order, emitter.header(), emitter.language)
-    lines = {loop.name: _launches(loop, firsts[loop.name], emitted) for loop in program.loops}
+    lines = {node.name: _launches(node, firsts[node.name], emitted) for node in ours}
     return Assembled(
-        kernel=_kernel(program, emitter, emitted), plan="\n".join(_plan(program, lines)) + "\n"
+        kernel=_kernel(ours, emitter, emitted), plan="\n".join(_plan(program, lines)) + "\n"
     )
+
+
+def _is_ours(node: ProgramNode, choices: Mapping[str, Strategy]) -> bool:
+    """Whether kernels of ours do it: every loop, and calls that were not left to the library."""
+    return isinstance(node, Loop) or choices.get(node.name, LIBRARY).name != LIBRARY.name
 
 
 def returned(program: Program) -> tuple[str, ...]:
@@ -64,40 +79,47 @@ def returned(program: Program) -> tuple[str, ...]:
     return tuple(views.get(name, name) for name in program.returns)
 
 
-def _firsts(program: Program, chosen: Mapping[str, Strategy]) -> dict[str, Loop]:
-    """For every loop, the first one whose kernel it can use: itself, or an equal one."""
-    known: dict[tuple[Loop, Strategy], Loop] = {}
+def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dict[str, ProgramNode]:
+    """For every node, the first one whose kernel it can use: itself, or an equal one."""
+    known: dict[tuple[ProgramNode, Strategy], ProgramNode] = {}
     return {
-        loop.name: known.setdefault((shape_of(loop), chosen[loop.name]), loop)
-        for loop in program.loops
+        node.name: known.setdefault((shape_of(node), chosen[node.name]), node) for node in nodes
     }
 
 
-def _launches(loop: Loop, first: Loop, emitted: Mapping[str, Emitted]) -> tuple[str, ...]:
+def _launches(
+    node: ProgramNode, first: ProgramNode, emitted: Mapping[str, Emitted]
+) -> tuple[str, ...]:
     lines = emitted[first.name].plan
-    return lines if first is loop else on_other_buffers(lines, first, loop)
+    return lines if first is node else on_other_buffers(lines, first, node)
 
 
-def _emitted(loop: Loop, emitter: Emitter, strategy: Strategy, hardware: Hardware) -> Emitted:
-    if strategy.rewrite:
-        loop = rewrite(loop, strategy.rewrite)
-    return emitter.emit(loop, strategy, f"{loop.name}_", hardware)
+def _emitted(
+    node: ProgramNode, emitter: Emitter, strategy: Strategy, hardware: Hardware
+) -> Emitted:
+    return emitter.emit(emitter.rewritten(node, strategy), strategy, f"{node.name}_", hardware)
 
 
-def _kernel(program: Program, emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
+def _kernel(nodes: Sequence[ProgramNode], emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
     if not emitted:
         return ""
     parts = [emitter.header().rstrip()]
     parts += [
-        f"{described(loop)}\n{emitted[loop.name].source.strip()}"
-        for loop in program.loops
-        if loop.name in emitted
+        f"{described(node)}\n{emitted[node.name].source.strip()}"
+        for node in nodes
+        if node.name in emitted
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def described(loop: Loop) -> str:
-    """One comment line that tells a person what a loop does."""
+def described(node: ProgramNode) -> str:
+    """One comment line that tells a person what a node does."""
+    if isinstance(node, LibraryCall):
+        return f"// {node.name}: {node.family}, {node.line.text}"
+    return _described(node)
+
+
+def _described(loop: Loop) -> str:
     outer = " x ".join(str(axis.size) for axis in loop.outer) or "1"
     inner = " x ".join(str(axis.size) for axis in loop.inner)
     space = f"{outer} rows of {inner}" if inner else f"{outer} elements"
@@ -119,19 +141,22 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
         yield f'    {name} = weights["{target}"]'
     made = {*program.parameters, *(name for name, _ in program.weights)}
     for step in program.steps:
-        if isinstance(step, PlanLine):
+        node = program.node(step)
+        if isinstance(step, PlanLine) and (node is None or node.name not in launches):
             yield f"    {step.text}"
             made |= set(step.makes)
-            continue
-        stored = _first_stored(program, step, made)
-        made |= {buffer.name for buffer in stored}
-        for line in allocated_late([*map(_allocation, stored), *launches[step.name]]):
-            yield f"    {line}"
+        elif node is not None:
+            stored = _first_stored(program, node, made)
+            made |= {buffer.name for buffer in stored}
+            for line in allocated_late([*map(_allocation, stored), *launches[node.name]]):
+                yield f"    {line}"
     yield f"    return {_result(program)}"
 
 
-def _first_stored(program: Program, loop: Loop, made: set[str]) -> list[Buffer]:
-    names = dict.fromkeys(store.access.buffer for store in loop.stores)
+def _first_stored(program: Program, node: ProgramNode, made: set[str]) -> list[Buffer]:
+    if isinstance(node, LibraryCall):
+        return [buffer for buffer in node.results if buffer.name not in made]
+    names = dict.fromkeys(store.access.buffer for store in node.stores)
     return [program.buffer(name) for name in names if name not in made]
 
 

@@ -6,18 +6,26 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from agents.playbook.assemble import assemble
-from agents.playbook.emitter import Emitter
+from agents.playbook.emit import LIBRARY, Emitter
 from agents.playbook.forms import Form, forms
 from agents.playbook.ideas import FORM, Draft, Option
-from agents.playbook.ir import Loop, PlanLine, Strategy
-from agents.playbook.predict import line_ms, predict_ms
+from agents.playbook.ir import LibraryCall, Loop, PlanLine, Program, ProgramNode, Strategy
+from agents.playbook.ir.predict import line_ms
 from profiles.load import Hardware
 from tools.nouns import Language, Task
 
 
-def repertoire_for(task: Task, hardware: Hardware) -> "PlaybookRepertoire":
-    """What the playbook can do for a task in the device's own language."""
-    return PlaybookRepertoire(forms(task), _emitter(hardware), hardware)
+def repertoire_for(
+    task: Task, hardware: Hardware, emitter: Emitter | None = None
+) -> "PlaybookRepertoire":
+    """What the playbook can do for a task, in the device's own language unless another is given."""
+    writes = emitter or _emitter(hardware)
+
+    def is_ours(program: Program) -> bool:
+        return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
+
+    found = forms(task, writes.graph_rewrites, is_ours=is_ours)
+    return PlaybookRepertoire(found, writes, hardware)
 
 
 def _emitter(hardware: Hardware) -> Emitter:
@@ -37,6 +45,7 @@ class PlaybookRepertoire:
         self._forms = {form.name: form for form in forms}
         self._emitter = emitter
         self._hardware = hardware
+        self._known: dict[tuple[str, str], tuple[Strategy, ...]] = {}
 
     @property
     def language(self) -> Language:
@@ -54,7 +63,7 @@ class PlaybookRepertoire:
         """Options by loop, in the emitter's order, the loop with the longest best time first."""
         found: dict[str, tuple[Option, ...]] = {}
         for form in self._forms.values():
-            known = {loop.name: self._of(loop, form) for loop in form.program.loops}
+            known = {node.name: self._of(node, form) for node in self._ours(form)}
             best = {name: min(option.predicted_ms for option in of) for name, of in known.items()}
             order = sorted(known, key=lambda name: (-best[name], name))
             found |= {name: known[name] for name in order}
@@ -91,7 +100,7 @@ class PlaybookRepertoire:
         chosen = {
             loop: self._named(loop, choices.get(loop, options[0].strategy.name))
             for loop, options in self._options.items()
-            if loop in {item.name for item in form.program.loops}
+            if loop in {node.name for node in self._ours(form)}
         }
         assembled = assemble(form.program, self._emitter, chosen, self._hardware)
         named = (f"{FORM}={form.name}",) if len(self._forms) > 1 else ()
@@ -112,36 +121,57 @@ class PlaybookRepertoire:
 
     def _library_ms(self, form: Form, unlike: Form | None = None) -> float:
         """Time of the library's calls, without those of another form that are the same."""
-        left = Counter(map(_what, _lines(unlike) if unlike else ()))
+        left = Counter(map(_what, self._lines(unlike) if unlike else ()))
         total = 0.0
-        for line in _lines(form):
+        for line in self._lines(form):
             if left[_what(line)] > 0:
                 left[_what(line)] -= 1
             else:
                 total += line_ms(line, self._hardware)
         return total
 
-    def _of(self, loop: Loop, form: Form) -> tuple[Option, ...]:
+    def _ours(self, form: Form) -> tuple[ProgramNode, ...]:
+        """The nodes that a kernel of ours may do: every loop, and the calls that a family takes."""
+        nodes = form.program.nodes
+        return tuple(node for node in nodes if isinstance(node, Loop) or self._ways(node, form))
+
+    def _lines(self, form: Form) -> list[PlanLine]:
+        """What stays with the library whatever is chosen."""
+        taken = {node.line for node in self._ours(form) if isinstance(node, LibraryCall)}
+        lines = [step for step in form.program.steps if isinstance(step, PlanLine)]
+        return [line for line in lines if line not in taken]
+
+    def _ways(self, node: ProgramNode, form: Form) -> tuple[Strategy, ...]:
+        """The strategies for a node; kernels of a call come before the call itself."""
+        key = form.name, node.name
+        if key not in self._known:
+            found = self._emitter.strategies(node, self._hardware)
+            others = (LIBRARY,) if found and isinstance(node, LibraryCall) else ()
+            self._known[key] = (*found, *others)
+        return self._known[key]
+
+    def _of(self, node: ProgramNode, form: Form) -> tuple[Option, ...]:
         return tuple(
             Option(
-                loop=loop.name,
-                family=loop.family,
+                loop=node.name,
+                family=node.family,
                 strategy=strategy,
-                predicted_ms=predict_ms(loop, strategy, self._hardware),
+                predicted_ms=self._predicted_ms(node, strategy),
                 form=form.name if len(self._forms) > 1 else "",
             )
-            for strategy in self._emitter.strategies(loop, self._hardware)
+            for strategy in self._ways(node, form)
         )
+
+    def _predicted_ms(self, node: ProgramNode, strategy: Strategy) -> float:
+        if isinstance(node, LibraryCall) and strategy is LIBRARY:
+            return line_ms(node.line, self._hardware)
+        return self._emitter.predicted_ms(node, strategy, self._hardware)
 
     def _named(self, loop: str, strategy: str) -> Strategy:
         for option in self._options[loop]:
             if option.strategy.name == strategy:
                 return option.strategy
         raise ValueError(f"loop {loop} has no strategy {strategy!r}")
-
-
-def _lines(form: Form) -> list[PlanLine]:
-    return [step for step in form.program.steps if isinstance(step, PlanLine)]
 
 
 def _what(line: PlanLine) -> tuple[str, int, int]:

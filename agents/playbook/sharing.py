@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from agents.playbook.ir import Access, Emitted, Loop
+from agents.playbook.ir import Access, Buffer, Emitted, LibraryCall, Loop, ProgramNode
 from tools.candidates import complete_settings, parse_kernel
 from tools.nouns import Language
 
@@ -19,17 +19,23 @@ from tools.nouns import Language
 MOST_TUNABLES = 48
 
 
-def buffers_of(loop: Loop) -> tuple[str, ...]:
-    """The buffers of a loop in the order in which it names them."""
-    names = [stmt.access.buffer for stmt in loop.body if stmt.access is not None]
-    names += [store.access.buffer for store in loop.stores]
+def buffers_of(node: ProgramNode) -> tuple[str, ...]:
+    """The buffers of a node in the order in which it names them."""
+    if isinstance(node, LibraryCall):
+        names = [buffer.name for buffer in (*node.operands, *node.results)]
+    else:
+        names = [stmt.access.buffer for stmt in node.body if stmt.access is not None]
+        names += [store.access.buffer for store in node.stores]
     return tuple(dict.fromkeys(names))
 
 
-def shape_of(loop: Loop) -> Loop:
-    """The loop with nameless buffers: equal for loops that one kernel can serve."""
-    names = {name: f"b{at}" for at, name in enumerate(buffers_of(loop))}
+def shape_of(node: ProgramNode) -> ProgramNode:
+    """The node with nameless buffers: equal for nodes that one kernel can serve."""
+    names = {name: f"b{at}" for at, name in enumerate(buffers_of(node))}
+    return _nameless_call(node, names) if isinstance(node, LibraryCall) else _nameless(node, names)
 
+
+def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
     def renamed(access: Access) -> Access:
         return access.model_copy(update={"buffer": names[access.buffer]})
 
@@ -41,8 +47,27 @@ def shape_of(loop: Loop) -> Loop:
     return loop.model_copy(update={"name": "", "body": body, "stores": stores})
 
 
-def on_other_buffers(lines: tuple[str, ...], first: Loop, other: Loop) -> tuple[str, ...]:
-    """The plan lines of one loop, for another of equal shape."""
+def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:
+    def renamed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(
+            one.model_copy(update={"name": names[one.name], "role": "temporary"}) for one in buffers
+        )
+
+    line = call.line.model_copy(
+        update={
+            "name": "nameless",
+            "text": ast.unparse(_Renaming(names).visit(ast.parse(call.line.text))),
+            "makes": tuple(names[name] for name in call.line.makes),
+            "uses": tuple(names[name] for name in call.line.uses),
+        }
+    )
+    return LibraryCall(line=line, operands=renamed(call.operands), results=renamed(call.results))
+
+
+def on_other_buffers(
+    lines: tuple[str, ...], first: ProgramNode, other: ProgramNode
+) -> tuple[str, ...]:
+    """The plan lines of one node, for another of equal shape."""
     names = dict(zip(buffers_of(first), buffers_of(other), strict=True))
     renaming = _Renaming(names)
     tree = renaming.visit(ast.parse("\n".join(lines)))

@@ -6,6 +6,6 @@ calls: weights are arguments of a candidate and may change. The search tries a r
 beside the graph as it was written, and the judge decides by measured error and measured time.
 """
 
-from agents.playbook.algebra.rewrites import REWRITES, GraphRewrite, rewritten
+from agents.playbook.algebra.rewrites import REWRITES, rewritten
 
-__all__ = ["REWRITES", "GraphRewrite", "rewritten"]
+__all__ = ["REWRITES", "rewritten"]

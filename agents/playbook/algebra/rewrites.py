@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from agents.playbook.algebra.affine import fold_into_weights
 from agents.playbook.algebra.chains import regroup_products
@@ -12,22 +11,11 @@ from agents.playbook.algebra.grouped import statistics_of_parts
 from agents.playbook.algebra.linear import sum_after_linear_map
 from agents.playbook.algebra.normalised import sum_after_norm
 from agents.playbook.algebra.pooled import pool_after_linear_map
-from tools.nouns import Graph, Node
+from agents.playbook.ir.rewriting import GraphRewrite
+from tools.nouns import Graph
 
-Change = Callable[[Graph, Node], Graph | None]
 # No rewrite makes work for itself without end; this many are more than any module has.
 MOST = 64
-
-
-@dataclass(frozen=True)
-class GraphRewrite:
-    """One rewrite: `change` rewrites one node of a graph, or answers None."""
-
-    name: str
-    title: str
-    proof: str
-    conditions: str
-    change: Change
 
 
 REWRITES = (
@@ -95,11 +83,13 @@ REWRITES = (
 )
 
 
-def rewritten(graph: Graph) -> tuple[Graph, tuple[GraphRewrite, ...]]:
+def rewritten(
+    graph: Graph, rewrites: Sequence[GraphRewrite] = REWRITES
+) -> tuple[Graph, tuple[GraphRewrite, ...]]:
     """The graph after every rewrite that applies, and which ones did, in order."""
     used: list[GraphRewrite] = []
     for _ in range(MOST):
-        found = _once(graph)
+        found = _once(graph, rewrites)
         if found is None:
             break
         graph, rewrite = found
@@ -107,8 +97,8 @@ def rewritten(graph: Graph) -> tuple[Graph, tuple[GraphRewrite, ...]]:
     return graph, tuple(dict.fromkeys(used))
 
 
-def _once(graph: Graph) -> tuple[Graph, GraphRewrite] | None:
-    for rewrite in REWRITES:
+def _once(graph: Graph, rewrites: Sequence[GraphRewrite]) -> tuple[Graph, GraphRewrite] | None:
+    for rewrite in rewrites:
         for node in graph.nodes:
             changed = rewrite.change(graph, node)
             if changed is not None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from agents.playbook.cpp.expressions import DIVIDES, HEAVY, PREDICATES, computed_type
 from agents.playbook.cpp.spelling import literal
 from agents.playbook.ir import Access, Loop, Stmt, Store, results
-from agents.playbook.products import rounded_alone
+from agents.playbook.ir.products import rounded_alone
 from tools.nouns import DType
 
 

@@ -13,13 +13,16 @@ from math import prod
 from agents.playbook.cpp import accumulators as acc
 from agents.playbook.cpp.block import Block
 from agents.playbook.cpp.body import indented
+from agents.playbook.cpp.case import Case, emitted
 from agents.playbook.cpp.column_lane import ColumnLane
 from agents.playbook.cpp.frame import Frame
 from agents.playbook.cpp.geometry import dominant, linear, sorted_axes
 from agents.playbook.cpp.lanes import Unit
 from agents.playbook.cpp.rows import MOST_KEPT_BYTES
+from agents.playbook.cpp.strategies import COLUMNS, COLUMNS_KEPT, walking
+from agents.playbook.cpp.taking import WIDTHS, row_family
 from agents.playbook.cpp.templates import render
-from agents.playbook.ir import Loop, ReduceKind
+from agents.playbook.ir import Emitted, Loop, ReduceKind, Strategy
 
 # Two vectors at a time: a block's accumulators do not fit in registers anyway.
 _LANES = 16
@@ -150,3 +153,26 @@ class _Printer:
 def _lanes(unit: Unit, lines: list[str]) -> list[str]:
     head = f"kw::lanes<{_LANES}>(n, [&](int64_t j, int) {{"
     return [head, *indented([*unit.decoding(), *lines]), "});"]
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    return [COLUMNS_KEPT, walking(COLUMNS, case.walks)]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a loop with neighbouring rows side by side.
+
+    Raises:
+        ValueError: When a block of rows is too long to keep, or there is nothing to keep.
+    """
+    loop = case.loop
+    frame = Frame(turned(loop), prefix)
+    widths = [width for width in WIDTHS if width <= max(min(WIDTHS), loop.rows)]
+    widths = widths[:1] if case.is_small else widths
+    kernel = columns_kernel(frame, widths, case.parts(frame), keeping=name == COLUMNS_KEPT.name)
+    return emitted(frame, kernel)
+
+
+COLUMN_FAMILY = row_family(
+    (COLUMNS_KEPT.name, COLUMNS.name), lambda fits: fits.columns, _strategies, emit
+)

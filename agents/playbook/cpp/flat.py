@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from agents.playbook.cpp.case import Case, emitted
 from agents.playbook.cpp.frame import Frame
 from agents.playbook.cpp.geometry import dominant, sorted_axes
 from agents.playbook.cpp.plan import plan_sweeps
+from agents.playbook.cpp.strategies import FLAT
 from agents.playbook.cpp.sweep import Knobs, SweepPrinter
 from agents.playbook.cpp.templates import render
-from agents.playbook.ir import Loop
+from agents.playbook.emit import Fit, LoopFamily
+from agents.playbook.ir import Emitted, Loop
 
 
 def flattened(loop: Loop) -> Loop:
@@ -39,3 +42,15 @@ def flat_kernel(frame: Frame, knobs: Knobs) -> str:
         stream=knobs.stream,
         parts=knobs.parts,
     )
+
+
+def _fit(case: Case) -> Fit:
+    return Fit.NO if case.loop.inner else Fit.BEST
+
+
+def _emit(case: Case, name: str, prefix: str) -> Emitted:
+    frame = Frame(flattened(case.loop), prefix)
+    return emitted(frame, flat_kernel(frame, case.knobs(frame, case.loop.rows)))
+
+
+FLAT_FAMILY = LoopFamily((FLAT.name,), _fit, lambda case: [FLAT], _emit)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from agents.playbook.cpp.case import Case, emitted
 from agents.playbook.cpp.frame import Frame
 from agents.playbook.cpp.plan import SweepPlan, plan_sweeps
+from agents.playbook.cpp.strategies import ROWS, ROWS_KEPT, walking
 from agents.playbook.cpp.sweep import Knobs, SweepPrinter, kept_bytes, kept_values
+from agents.playbook.cpp.taking import row_family
 from agents.playbook.cpp.templates import render
+from agents.playbook.ir import Emitted, Strategy
 
 # A thread's row buffers must leave room in its second-level cache, and fit its stack.
 MOST_KEPT_BYTES = 512 * 1024
@@ -61,3 +65,16 @@ def _row(
         lines += [unit.define(name) for name in frame.row_values(plan.number)]
         lines += [unit.write(store) for store in frame.row_stores(plan.number)]
     return lines
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    return [ROWS_KEPT, walking(ROWS, case.walks)]
+
+
+def _emit(case: Case, name: str, prefix: str) -> Emitted:
+    frame = Frame(case.loop, prefix)
+    knobs = case.knobs(frame, case.loop.columns)
+    return emitted(frame, rows_kernel(frame, knobs, keeping=name == ROWS_KEPT.name))
+
+
+ROW_FAMILY = row_family((ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _strategies, _emit)

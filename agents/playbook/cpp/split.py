@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from agents.playbook.cpp import accumulators as acc
 from agents.playbook.cpp.analysis import Analysis
+from agents.playbook.cpp.case import Case, emitted
 from agents.playbook.cpp.frame import Frame
 from agents.playbook.cpp.plan import SweepPlan, plan_sweeps
+from agents.playbook.cpp.strategies import SPLIT, walking
 from agents.playbook.cpp.sweep import Knobs, SweepPrinter
+from agents.playbook.cpp.taking import row_family
 from agents.playbook.cpp.templates import render
-from agents.playbook.ir import Loop, ReduceKind, Stmt, results
+from agents.playbook.ir import Emitted, Loop, ReduceKind, Stmt, Strategy, results
 from tools.nouns import DType, Value
 
 MOST_ROWS = 256
@@ -225,3 +228,21 @@ def _closing(frame: Frame, sweep: int) -> list[str]:
     for name in frame.row_values(sweep):
         lines += [unit.define(name), f"known.{unit.value(name)} = {unit.value(name)};"]
     return [*lines, *(unit.write(store) for store in frame.row_stores(sweep))]
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    return [walking(SPLIT, case.walks)]
+
+
+def _emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Segments are a number of their own, so that results do not depend on that of threads."""
+    loop = case.loop
+    frame = Frame(loop, prefix)
+    each = max(1, -(-2 * case.cores // max(1, loop.rows)))
+    counts = [each * scale for scale in (4, 1, 16) if each * scale * loop.rows <= 16 * MOST_ROWS]
+    segments = frame.tune("SEGMENTS", counts or [1])
+    knobs = case.knobs(frame, loop.columns, segments=True)
+    return emitted(frame, split_kernel(frame, knobs, segments))
+
+
+SPLIT_FAMILY = row_family((SPLIT.name,), lambda fits: fits.split, _strategies, _emit)

@@ -91,12 +91,6 @@ COLUMNS_SPLIT = COLUMNS.model_copy(
 
 EVERY = (FLAT, ROWS_KEPT, ROWS, SPLIT, COLUMNS_KEPT, COLUMNS, COLUMNS_SPLIT)
 
-# Rewrites that save a walk over the row, in words.
-FEWER_WALKS = {
-    "online_softmax": "maximum and sum of exponentials found in one walk",
-    "moments": "mean and squared distances found in one walk",
-}
-
 
 def walking(strategy: Strategy, walks: float) -> Strategy:
     """The strategy for a loop whose rows are read from memory so many times."""
@@ -112,16 +106,3 @@ _SCATTERED = 0.15
 def scattered(strategy: Strategy) -> Strategy:
     """The strategy for rows whose results lie across them."""
     return strategy.model_copy(update={"efficiency": round(_SCATTERED * strategy.efficiency, 3)})
-
-
-def rewritten(strategy: Strategy, name: str) -> Strategy:
-    """The strategy for a loop after a rewrite, said so in its words."""
-    how = FEWER_WALKS[name]
-    return strategy.model_copy(
-        update={
-            "name": f"{strategy.name}_{name}",
-            "title": f"{strategy.title}; {how}",
-            "mechanism": f"{how}; {strategy.mechanism}",
-            "rewrite": name,
-        }
-    )

@@ -10,6 +10,7 @@ from agents.playbook.cuda.column_shape import common, declare, grid, heights, li
 from agents.playbook.cuda.keeping import offsets
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.taking import column_family
 from agents.playbook.ir import Emitted, Strategy
 
 REGISTERS = "columns_registers"
@@ -144,3 +145,6 @@ def _strategy(case: Case, name: str, reads: float, efficiency: float, launches: 
         efficiency=round(efficiency, 3),
         launches=launches,
     )
+
+
+COLUMN_FAMILY = column_family(NAMES, strategies, emit)

@@ -18,6 +18,7 @@ from agents.playbook.cuda.rendering import (
     complete,
     render,
 )
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.ir import Emitted, Strategy
 
 PARTLY = "cluster_rows_partly"
@@ -149,3 +150,6 @@ def _shared_text(shape: Partly) -> str:
     batches = f"ceil_div({shape.case.nest.columns}, {batch} * {_members(shape)})"
     held = f"{batch} * {shape.kept_bytes}"
     return f"min({_room_text(shape, '//')} // ({held}), {batches}) * {held}"
+
+
+PARTLY_FAMILY = row_family(NAMES, strategies, emit)

@@ -6,6 +6,7 @@ from agents.playbook.cuda.case import Case, first
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.strips import one_by_one
+from agents.playbook.cuda.taking import element_family
 from agents.playbook.cuda.transposed import across_of
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Emitted, Strategy
@@ -95,3 +96,6 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     launch = Launch(f"{prefix}_map", tiles, tunables.named("{THREADS}"))
     text, plan = complete(source, buffer_arguments(nest), [launch])
     return Emitted(source=text, plan=plan)
+
+
+POINTWISE_FAMILY = element_family(NAMES, strategies, emit)

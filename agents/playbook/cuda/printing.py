@@ -19,7 +19,7 @@ from agents.playbook.cuda.schedule import Pass
 from agents.playbook.cuda.types import c_type, computed, value_type
 from agents.playbook.cuda.vectors import Vectors
 from agents.playbook.ir import Stmt
-from agents.playbook.products import rounded_alone
+from agents.playbook.ir.products import rounded_alone
 from tools.nouns import DType
 
 INT_LIMIT = 1 << 31

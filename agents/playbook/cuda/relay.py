@@ -18,6 +18,7 @@ from agents.playbook.cuda.rendering import (
     render,
 )
 from agents.playbook.cuda.schedule import Kept
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.cuda.waves import reduces_then_writes
 from agents.playbook.ir import Emitted, Strategy
 
@@ -147,3 +148,6 @@ def _tile_counts(case: Case) -> list[int]:
     counts = [n for n in even if least <= n] or [min(most, least + least // 8)]
     # Tiles of about 48 KiB let two blocks share a multiprocessor.
     return first(max(least, row // (48 * 1024)), counts)
+
+
+RELAY_FAMILY = row_family(NAMES, strategies, emit)

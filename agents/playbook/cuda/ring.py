@@ -29,6 +29,7 @@ from agents.playbook.cuda.ring_shape import (
     Fit,
     Ring,
 )
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.ir import Emitted, Strategy
 
 CLUSTER = "cluster_rows_ring"
@@ -209,3 +210,6 @@ def _shared_text(ring: Ring) -> str:
     fitting = f"min({_room_text(ring)} // {_tile_bytes_text(ring)}, {MOST_SLOTS})"
     wanted = "2" if ring.clusters else "(2 + {LAG})"
     return f"min({fitting}, {wanted} * ceil_div({chunk}, {tile})) * {_tile_bytes_text(ring)}"
+
+
+RING_FAMILY = row_family(NAMES, strategies, emit)

@@ -13,17 +13,13 @@ from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, c
 from agents.playbook.cuda.row_priors import strategy
 from agents.playbook.cuda.row_shapes import NAMES, SERIAL, SHAPES
 from agents.playbook.cuda.row_tunables import tunables_of, vectors_of_rows
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.ir import Emitted, Strategy
 
 
 def strategies(case: Case) -> list[Strategy]:
     """The ways to give a row to a group of threads that fit this loop and device."""
     return [strategy(case, name) for name in NAMES if tunables_of(case, name, "x") is not None]
-
-
-def serial_strategies(case: Case) -> list[Strategy]:
-    """The one way that fits every mix of scans and reductions."""
-    return [strategy(case, SERIAL)]
 
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
@@ -75,3 +71,6 @@ def _launch(case: Case, name: str, prefix: str, tunables: Tunables) -> Launch:
     shared = shared_text(case, shape) if shape.keep == "shared" else ""
     named = tunables.named
     return Launch(f"{prefix}_rows", named(grid), named("{THREADS}"), named(shared), named(cluster))
+
+
+ROW_FAMILY = row_family(NAMES, strategies, emit)

@@ -18,6 +18,7 @@ from agents.playbook.cuda.case import KIB, LANE_WORDS, Case, first, powers
 from agents.playbook.cuda.keeping import offsets
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.row_shapes import WARP_TURNED
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.cuda.transposed import part, window
 from agents.playbook.cuda.turned_lines import store_hints, tiles
 from agents.playbook.cuda.turned_rows_code import TurnedRowsCode, across_rows
@@ -160,3 +161,6 @@ def _shared_text(code: TurnedRowsCode) -> str:
         spare = f" + {{THREADS}} * {store.itemsize}" if code.slides else ""
         rooms.append(f"16 * ({code.across_size} * {line} + 16){spare}")
     return " + ".join(rooms)
+
+
+TURNED_ROW_FAMILY = row_family(NAMES, strategies, emit)

@@ -14,7 +14,9 @@ from agents.playbook.cuda.rendering import (
     render,
 )
 from agents.playbook.cuda.schedule import Pass, Schedule, Scheduler
+from agents.playbook.cuda.taking import FEWER_PASSES
 from agents.playbook.cuda.types import value_type
+from agents.playbook.emit import Fit, LoopFamily
 from agents.playbook.ir import Emitted, Stmt, Strategy
 
 WARP = "scan_warp_rows"
@@ -278,3 +280,11 @@ def _strategy(name: str, reads: float, efficiency: float, launches: int) -> Stra
         efficiency=round(efficiency, 3),
         launches=launches,
     )
+
+
+def _fit(case: Case) -> Fit:
+    scans = not case.nest.pointwise and case.has_scan
+    return Fit.GOOD if scans and stands_alone(case) else Fit.NO
+
+
+SCAN_FAMILY = LoopFamily(NAMES, _fit, strategies, emit, FEWER_PASSES)

@@ -7,6 +7,7 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.kernels import allocations, kernels_of, partial_arguments
 from agents.playbook.cuda.printing import Printer
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.ir import Emitted, Strategy
 
 SPLIT = "split_rows"
@@ -165,3 +166,6 @@ def _reads(case: Case, passes: int) -> float:
     # The reversed order finds about the cache's share in L2, once for each pass after the first.
     saved = min(1.0, case.cache_bytes / moved)
     return round(1 + (passes - 1) * (1 - saved), 3)
+
+
+SPLIT_FAMILY = row_family(NAMES, strategies, emit)

@@ -16,6 +16,7 @@ from agents.playbook.cuda.case import KIB, Case, first, powers
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.staged_code import StagedCode, stageable
 from agents.playbook.cuda.stencil import Along, Stencil, Window
+from agents.playbook.cuda.taking import element_family
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Emitted, Strategy
 
@@ -177,3 +178,6 @@ def _room_text(window: Window, depth: str, rows: str) -> str:
     step, span = window.places.step, window.places.span
     parts.append(f"(({{WIDTH}} - 1) * {step} + {span + 2 * MOVED_BYTES})")
     return " * ".join(parts)
+
+
+LINE_FAMILY = element_family(NAMES, strategies, emit)

@@ -20,7 +20,7 @@ from agents.playbook.cuda.stencil import Stencil, Window
 from agents.playbook.cuda.types import c_type, value_type
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Stmt
-from agents.playbook.products import rounded_alone
+from agents.playbook.ir.products import rounded_alone
 from tools.nouns import DType
 
 INDEX = "int"

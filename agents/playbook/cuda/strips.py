@@ -14,6 +14,7 @@ from agents.playbook.cuda.case import KIB, Case, first, powers
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
 from agents.playbook.cuda.stencil import Stencil, held, registers
 from agents.playbook.cuda.strip_code import INDEX, StripCode
+from agents.playbook.cuda.taking import element_family
 from agents.playbook.cuda.vectors import MOVED_BYTES
 from agents.playbook.ir import Emitted, Strategy
 
@@ -170,3 +171,6 @@ def _neighbours(stencil: Stencil) -> int:
     wide = max(stencil.windows, key=lambda w: (len(w.taps), w.dtype.itemsize_bytes))
     step = max(1, wide.places.step * wide.places.pitch)
     return max(1, MOVED_BYTES // wide.dtype.itemsize_bytes // step)
+
+
+STRIP_FAMILY = element_family(NAMES, strategies, emit)

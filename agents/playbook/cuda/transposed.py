@@ -16,6 +16,7 @@ from agents.playbook.cuda.access import SECTOR_BYTES
 from agents.playbook.cuda.case import KIB, Case, first, powers
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.rendering import Launch, Tunables, buffer_arguments, complete, render
+from agents.playbook.cuda.taking import element_family
 from agents.playbook.cuda.turned_code import TurnedCode
 from agents.playbook.cuda.turned_lines import store_hints, tiles
 from agents.playbook.ir import Emitted, Strategy
@@ -221,3 +222,6 @@ def window(size: int, most: int, step: int, slide: int) -> int:
 def _sides(best: int, size: int) -> list[int]:
     """A side, and its half and double where there is more of the axis."""
     return [best] if best >= size else [best, *(n for n in (best // 2, 2 * best) if n % 16 == 0)]
+
+
+TRANSPOSED_FAMILY = element_family(NAMES, strategies, emit)

@@ -16,6 +16,7 @@ from agents.playbook.cuda.rendering import (
     complete,
     render,
 )
+from agents.playbook.cuda.taking import row_family
 from agents.playbook.ir import Emitted, Strategy
 
 WAVES = "wave_rows"
@@ -131,3 +132,6 @@ def _rows_of_wave(case: Case) -> list[int]:
     row = _read_bytes(case)
     budgets = [case.cache_bytes * share for share in (0.4, 0.25, 0.6, 0.15)]
     return [max(1, min(case.nest.rows, int(budget // row))) for budget in budgets]
+
+
+WAVE_FAMILY = row_family(NAMES, strategies, emit)

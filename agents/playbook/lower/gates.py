@@ -8,17 +8,22 @@ over 0.53 billion elements took 1.9 ms on an H200, where a copy takes 1.0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from agents.playbook.lower.expr import Expr
-
-if TYPE_CHECKING:
-    from agents.playbook.lower.simplify import Ops
+from agents.playbook.lower.expr import Expr, Number
 
 _BEYOND = 20.0
 
 
-def tanh_of_softplus(ops: Ops, softplus: Expr) -> Expr | None:
+class MakesExpressions(Protocol):
+    """What makes a pointwise expression of an operator and its arguments."""
+
+    def __call__(self, op: str, *args: Expr | Number) -> Expr:
+        """The operator on expressions and numbers."""
+        ...
+
+
+def tanh_of_softplus(ops: MakesExpressions, softplus: Expr) -> Expr | None:
     """Its hyperbolic tangent; None where `softplus` is something else.
 
     As PyTorch has it: x itself above a threshold, else log1p(exp(x)).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from agents.playbook.ir import Access, Axis, Loop, ReduceKind, Stmt, Store, Stride
+from agents.playbook.ir.loop_label import loop_label
 from agents.playbook.lower.expr import Address, Expr, Pool
-from agents.playbook.lower.family import family
 from agents.playbook.lower.nest import Nest
 
 _SCANS = ("sum", "prod", "max", "min")
@@ -38,7 +38,7 @@ class _Writer:
             body=tuple(body),
             stores=stores,
         )
-        return loop.model_copy(update={"family": family(loop)})
+        return loop.model_copy(update={"family": loop_label(loop)})
 
     def _stmt(self, expr: Expr) -> Stmt | None:
         if expr.op == "second":

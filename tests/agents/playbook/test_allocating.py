@@ -16,7 +16,7 @@ from agents.playbook.allocating import allocated_late
 from agents.playbook.assemble import assemble
 from agents.playbook.cpp import CppEmitter
 from agents.playbook.cuda import CudaEmitter
-from agents.playbook.emitter import Emitter
+from agents.playbook.emit import Emitter
 from agents.playbook.ir import Strategy
 from profiles.load import hardware_profile
 from tools.candidates import parse_kernel

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from agents.playbook.assemble import assemble, described
 from agents.playbook.cpp import CppEmitter
 from agents.playbook.cuda import CudaEmitter
-from agents.playbook.emitter import Emitter
+from agents.playbook.emit import Emitter
 from agents.playbook.ir import Program
 from agents.playbook.lower import lower
 from agents.playbook.sharing import MOST_TUNABLES

@@ -33,7 +33,7 @@ from agents.playbook.ir import (
     Stride,
     results,
 )
-from agents.playbook.rewrites import rewrite
+from agents.playbook.ir.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
 from tools.candidates import parse_kernel, valid_settings
 from tools.nouns import DType, Language

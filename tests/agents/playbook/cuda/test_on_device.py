@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents.playbook.cuda import CudaEmitter
-from agents.playbook.rewrites import rewrite
+from agents.playbook.ir.rewrites import rewrite
 from profiles.load import Hardware
 from tools.candidates import new_candidate, parse_kernel, valid_settings, with_settings
 from tools.candidates.run import PlanRunner

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.playbook.cuda import CudaEmitter
-from agents.playbook.rewrites import rewrite
+from agents.playbook.ir.rewrites import rewrite
 from profiles.load import hardware_profile
 from tools.candidates import complete_settings, new_candidate, parse_kernel, valid_settings
 from tools.compile import CompileFailure, compile_candidate

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir import Emitted, Program
+from agents.playbook.ir.rewrites import rewrite
 from agents.playbook.lower import lower
-from agents.playbook.rewrites import rewrite
 from profiles.load import Hardware
 from tools.candidates import parse_kernel, valid_settings
 from tools.nouns import Language

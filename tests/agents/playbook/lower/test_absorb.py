@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from agents.playbook.forms import slides
+from agents.playbook.forms.lowerings import slides
 from agents.playbook.lower import lower
 
 Check = Callable[..., Any]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from agents.playbook.ir import Loop, PlanLine
+from agents.playbook.ir.predict import line_ms, loop_bytes
 from agents.playbook.lower import lower
-from agents.playbook.predict import line_ms, loop_bytes
 from profiles.load import hardware_profile
 
 Check = Callable[..., Any]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from agents.playbook.ir import Loop, ReduceKind, Stmt, results
-from agents.playbook.lower.family import family
+from agents.playbook.ir.loop_label import loop_label
 from tools.nouns import DType
 
 
@@ -255,7 +255,7 @@ def _finished(loop: Loop, body: Iterable[Stmt], names: Mapping[str, str]) -> Loo
             wanted |= set(stmt.args)
             wanted |= {s.by for s in stmt.access.strides} if stmt.access is not None else set()
     changed = loop.model_copy(update={"body": tuple(reversed(kept)), "stores": stores})
-    return changed.model_copy(update={"family": family(changed)})
+    return changed.model_copy(update={"family": loop_label(changed)})
 
 
 Change = Callable[[Loop], Loop | None]

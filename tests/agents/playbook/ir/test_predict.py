@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents.playbook.ir import Strategy
-from agents.playbook.predict import line_ms, loop_bytes, predict_ms, program_ms
+from agents.playbook.ir.predict import line_ms, loop_bytes, predict_ms, program_ms
 from profiles.load import Hardware
 
 Check = Callable[..., Any]

@@ -11,7 +11,7 @@ _POWERS = ("exp", "exp2")
 _POSITIONS = {ReduceKind.ARGMAX, ReduceKind.ARGMIN}
 
 
-def family(loop: Loop) -> str:
+def loop_label(loop: Loop) -> str:
     """What a person would call the loop."""
     reductions = [stmt for stmt in loop.body if stmt.op == "reduce"]
     if any(stmt.op == "scan" for stmt in loop.body):

@@ -1,4 +1,4 @@
-"""The playbook's intermediate form: a module as a sequence of loops and library calls.
+"""A loop: one fused iteration space of the intermediate form.
 
 A Loop is one fused iteration space. Its axes are split into `outer` (kept) and `inner` (reduced,
 or scanned); a Loop that reduces nothing has no inner axes. Its body is a list of statements in
@@ -128,15 +128,6 @@ class Store(Value):
     value: str
 
 
-class Buffer(Value):
-    """A tensor the plan holds: an input, a weight, a temporary or an output."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: DType
-    role: Literal["input", "weight", "temporary", "output"]
-
-
 class Loop(Value):
     """One fused loop nest; see the module's description."""
 
@@ -202,90 +193,3 @@ def results(stmt: Stmt) -> tuple[str, ...]:
     if stmt.reduce is ReduceKind.SOFTMAX:
         return (stmt.name, f"{stmt.name}_sum")
     return (stmt.name,)
-
-
-class PlanLine(Value):
-    """A line of the plan that is no kernel: a view, a library call, an allocation.
-
-    `text` is plan source that assigns `makes` (several names for a tuple) from `uses`.
-    `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
-    tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
-    """
-
-    text: str
-    makes: tuple[str, ...]
-    uses: tuple[str, ...]
-    operator: str = ""
-    cost_bytes: int = 0
-    cost_flops: int = 0
-    tensor_share: float | None = None
-
-
-class Program(Value):
-    """A whole forward: steps in order. `parameters` are the plan's arguments, in order.
-
-    `buffers` names everything that a Loop or a PlanLine reads or writes. Buffers with role
-    "temporary" or "output" that a Loop stores to are allocated by the plan in the lines of the
-    first such loop, before the launch that takes them.
-    `weights` maps plan variables to state-dict names; `returns` are the buffers returned.
-    `views` gives, for a returned buffer whose returned shape differs from how it was stored,
-    the plan expression to return instead.
-    """
-
-    parameters: tuple[str, ...]
-    weights: tuple[tuple[str, str], ...]
-    buffers: tuple[Buffer, ...]
-    steps: tuple[Loop | PlanLine, ...]
-    returns: tuple[str, ...]
-    views: tuple[tuple[str, str], ...] = ()
-    output_structure: Literal["tensor", "tuple", "list"] = "tensor"
-
-    @property
-    def loops(self) -> tuple[Loop, ...]:
-        """The steps that are kernels."""
-        return tuple(step for step in self.steps if isinstance(step, Loop))
-
-    def buffer(self, name: str) -> Buffer:
-        """The buffer of that name; KeyError when there is none."""
-        for buffer in self.buffers:
-            if buffer.name == name:
-                return buffer
-        raise KeyError(name)
-
-
-class Strategy(Value):
-    """One way to spread a loop over a machine, in words, with its predicted traffic.
-
-    `memory`, `compute` and `parallel` are short labels of what it does (for the archive and the
-    critic); `bytes_read_factor` multiplies the loop's reads (2.0 when a row is read twice from
-    memory), `efficiency` is the share of peak bandwidth expected before the ledger knows better.
-    `rewrite` names a rewrite to apply to the loop first ("" for none).
-    """
-
-    name: str
-    title: str
-    mechanism: str
-    reason: str
-    category: Literal["memory", "latency", "parallelism", "arithmetic", "fusion", "algebra"]
-    metric: str
-    memory: str
-    compute: str
-    parallel: str
-    bytes_read_factor: float = 1.0
-    efficiency: float = 0.8
-    launches: int = 1
-    rewrite: str = ""
-
-
-class Emitted(Value):
-    """What an emitter prints for one loop under one strategy.
-
-    `source` holds device code with its `// tune:` and `// require:` lines; every tunable and
-    every function carries the prefix it was given, so several can share one file. `plan` holds
-    the plan's lines that allocate its temporaries and launch it, without indentation; outputs
-    are allocated by whoever puts the plan together, under their buffers' names, and allocations
-    may be moved behind launches that do not take them.
-    """
-
-    source: str
-    plan: tuple[str, ...]

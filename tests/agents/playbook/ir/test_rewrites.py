@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from agents.playbook.ir import ReduceKind
-from agents.playbook.rewrites import rewrite, rewrites_for
+from agents.playbook.ir.rewrites import rewrite, rewrites_for
 
 Check = Callable[..., Any]
 r = torch.randn

@@ -1,0 +1,66 @@
+"""Families for loops, made of the functions that a strategy's file holds anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from agents.playbook.emit.family import Fit
+from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
+from agents.playbook.ir.predict import predict_ms
+from agents.playbook.ir.rewriting import GraphRewrite, LoopRewrite
+from profiles.load import Hardware
+
+
+class NodeCase(Protocol):
+    """One node on one device; languages add what their families decide by."""
+
+    @property
+    def node(self) -> ProgramNode:
+        """The node."""
+        ...
+
+    @property
+    def loop(self) -> Loop:
+        """The node, which is a loop; TypeError where it is not."""
+        ...
+
+    @property
+    def hardware(self) -> Hardware:
+        """The device."""
+        ...
+
+
+CaseT = TypeVar("CaseT", bound=NodeCase)
+
+
+@dataclass(frozen=True)
+class LoopFamily(Generic[CaseT]):
+    """A family that takes loops alone and is timed by the roofline.
+
+    `takes` is only asked about loops; `propose` and `printed` are the strategies and the source.
+    """
+
+    names: tuple[str, ...]
+    takes: Callable[[CaseT], Fit]
+    propose: Callable[[CaseT], Sequence[Strategy]]
+    printed: Callable[[CaseT, str, str], Emitted]
+    rewrites: tuple[LoopRewrite, ...] = ()
+    graph_rewrites: tuple[GraphRewrite, ...] = ()
+
+    def fit(self, case: CaseT, /) -> Fit:
+        """What `takes` says of a loop; no other node fits."""
+        return self.takes(case) if isinstance(case.node, Loop) else Fit.NO
+
+    def strategies(self, case: CaseT, /) -> Sequence[Strategy]:
+        """What it proposes."""
+        return self.propose(case)
+
+    def predicted_ms(self, case: CaseT, strategy: Strategy, /) -> float:
+        """The roofline's time."""
+        return predict_ms(case.loop, strategy, case.hardware)
+
+    def emit(self, case: CaseT, name: str, prefix: str, /) -> Emitted:
+        """The loop's source."""
+        return self.printed(case, name, prefix)
