@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from tools.archive.records import Effort
 from tools.nouns import (
     Analysis,
     Baselines,
@@ -75,10 +76,11 @@ class CandidateWritten(_Event):
 
 
 class CandidateJudged(_Event):
-    """A candidate came back from the judge."""
+    """A candidate came back from the judge; `effort` is None where it was not written down."""
 
     kind: Literal["candidate_judged"] = "candidate_judged"
     evaluation: Evaluation
+    effort: Effort | None = None
 
 
 class BestImproved(_Event):

@@ -36,7 +36,7 @@ async def judge(
         with context.at_the_judge():
             known = await context.executor.evaluate(context.task, candidate, effort)
         context.archive.record_evaluation(known, effort, round)
-    event = CandidateJudged(evaluation=known, round=round)
+    event = CandidateJudged(evaluation=known, effort=effort, round=round)
     context.emit(event, key=f"judged:{candidate.id}:{effort}")
     return known
 

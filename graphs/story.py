@@ -1,15 +1,16 @@
-"""Everything that is known of one run, read from its archive for showing.
+"""A run read from its archive for showing: the view of its events, and what only the archive has.
 
 Reading needs no lock: a run can be looked at while it goes on.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphs.events import EVENT, BaselinesMeasured, Event, Profiled, RunFinished, RunStarted
+from graphs.events import EVENT, Event
 from graphs.rules import rules_of
+from graphs.run_view import RunView, completed, folded
 from tools.archive import Archive, RunRecord, Standing, Written
-from tools.archive.ranking import apart, ranked
 from tools.evaluate.rules import Rules
 from tools.nouns import (
     Analysis,
@@ -17,20 +18,18 @@ from tools.nouns import (
     Call,
     Evidence,
     Idea,
-    Isolation,
     LedgerEntry,
     StrategyVersion,
     Symptom,
-    WallKind,
 )
 from tools.nouns.run import Summary
 
-_NOT_KNOWN = Isolation(kind=WallKind.UNKNOWN, words="unknown")
+Profile = tuple[tuple[Evidence, ...], tuple[Symptom, ...]]
 
 
 @dataclass(frozen=True)
 class Story:
-    """A run as it stands; `best` is the fastest correct candidate, or None.
+    """A run as it stands: `view` is what its events tell, the rest is only in the archive.
 
     `rules` are the judge's as the run wrote them down, None where it did not.
     """
@@ -38,13 +37,10 @@ class Story:
     record: RunRecord
     folder: Path
     events: tuple[Event, ...]
+    view: RunView
     written: tuple[Written, ...]
-    standings: tuple[Standing, ...]
-    ideas: tuple[Idea, ...]
     ledger: tuple[LedgerEntry, ...]
-    analyses: tuple[Analysis, ...]
-    profiles: dict[str, tuple[tuple[Evidence, ...], tuple[Symptom, ...]]]
-    best: Standing | None
+    profiles: Mapping[str, Profile]
     calls: tuple[Call, ...] = ()
     strategies: tuple[StrategyVersion, ...] = ()
     rules: Rules | None = None
@@ -52,40 +48,47 @@ class Story:
     @property
     def summary(self) -> Summary | None:
         """What the search amounted to; None while it has not finished."""
-        if self.record.summary is not None:
-            return self.record.summary
-        finished = [event for event in self.events if isinstance(event, RunFinished)]
-        return finished[-1].summary if finished else None
+        return self.view.summary
 
     @property
     def baselines(self) -> Baselines | None:
         """What PyTorch itself does."""
-        if self.record.baselines is not None:
-            return self.record.baselines
-        told = [event for event in self.events if isinstance(event, BaselinesMeasured)]
-        return told[-1].baselines if told else None
+        return self.view.baselines
 
     @property
     def floor_ms(self) -> float | None:
         """The time that no implementation can undercut on this device."""
-        begun = [event for event in self.events if isinstance(event, RunStarted)]
-        return begun[-1].floor_ms if begun else None
+        return self.view.floor_ms
 
     @property
-    def isolation(self) -> Isolation:
-        """How the workers were kept apart."""
-        begun = [event for event in self.events if isinstance(event, RunStarted)]
-        return begun[-1].isolation if begun else _NOT_KNOWN
+    def ideas(self) -> tuple[Idea, ...]:
+        """Every idea, in the order they were proposed."""
+        return tuple(self.view.ideas.values())
+
+    @property
+    def analyses(self) -> tuple[Analysis, ...]:
+        """What the critic said, round by round."""
+        return self.view.analyses
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """Every judged candidate, in order of writing."""
+        return self.view.standings
+
+    @property
+    def best(self) -> Standing | None:
+        """The fastest correct candidate, or None."""
+        return self.view.best.standing if self.view.best else None
 
     @property
     def leaders(self) -> tuple[Standing, ...]:
         """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
-        return tuple(ranked(self.standings))
+        return tuple(item.standing for item in self.view.leaders if item.standing)
 
     @property
     def apart(self) -> tuple[Standing, ...]:
         """Correct candidates that compute in less than the task asks, in an order of their own."""
-        return tuple(apart(self.standings))
+        return tuple(item.standing for item in self.view.apart if item.standing)
 
     def strategy(self, id: str | None) -> StrategyVersion | None:
         """The version of that id of an evolving prompt, or None."""
@@ -93,21 +96,16 @@ class Story:
 
     def explanation(self, candidate: str) -> str:
         """What the profiler said of a candidate in words; empty where it said nothing."""
-        told = (
-            event.explanation
-            for event in self.events
-            if isinstance(event, Profiled) and event.candidate == candidate and event.explanation
-        )
-        return next(told, "")
+        found = self.view.candidates.get(candidate)
+        return found.profile.explanation if found and found.profile else ""
 
     def idea(self, id: str) -> Idea | None:
         """The idea of that id, or None."""
-        return next((idea for idea in self.ideas if idea.id == id), None)
+        return self.view.ideas.get(id)
 
     def title(self, id: str) -> str:
         """An idea in words; its id where it was never proposed."""
-        idea = self.idea(id)
-        return idea.title if idea else id or "-"
+        return self.view.title(id)
 
 
 def load(run: str, home: Path | None = None) -> Story:
@@ -118,19 +116,19 @@ def load(run: str, home: Path | None = None) -> Story:
     """
     archive = Archive.open(run, home)
     try:
-        record, standings = archive.record(), archive.standings()
-        profiles = {item.candidate.id: archive.profile(item.candidate.id) for item in standings}
+        record = archive.record()
+        events = tuple(EVENT.validate_json(item.payload) for item in archive.events())
+        view = _view(archive, record, events)
+        judged = [item.candidate.id for item in view.standings]
+        profiles = {name: archive.profile(name) for name in judged}
         return Story(
             record=record,
             folder=archive.folder,
-            events=tuple(EVENT.validate_json(item.payload) for item in archive.events()),
-            written=archive.candidates(),
-            standings=standings,
-            ideas=archive.ideas(),
+            events=events,
+            view=view,
+            written=tuple(_numbered(item, view) for item in archive.candidates()),
             ledger=archive.ledger(),
-            analyses=archive.analyses(),
             profiles={name: profile for name, profile in profiles.items() if profile is not None},
-            best=_best(record, standings) or archive.best(),
             calls=archive.calls(),
             strategies=archive.strategies(),
             rules=rules_of(archive),
@@ -139,7 +137,24 @@ def load(run: str, home: Path | None = None) -> Story:
         archive.close()
 
 
-def _best(record: RunRecord, standings: tuple[Standing, ...]) -> Standing | None:
-    """What the summary stands for: certified times are not comparable with screened ones."""
-    chosen = record.summary.best if record.summary else None
-    return next((s for s in standings if chosen and s.candidate.id == chosen.candidate), None)
+def _view(archive: Archive, record: RunRecord, events: tuple[Event, ...]) -> RunView:
+    """The events folded, with what was kept and not told; an export changes the kept summary."""
+    view = completed(
+        folded(events),
+        archive.candidates(),
+        archive.standings(),
+        archive.ideas(),
+        archive.analyses(),
+        record.created_at,
+    )
+    going_on = record.status == "running" and view.summary is None and bool(view.run)
+    return replace(
+        view,
+        baselines=record.baselines or view.baselines,
+        summary=None if going_on else record.summary or view.summary,
+    )
+
+
+def _numbered(written: Written, view: RunView) -> Written:
+    """With the number under which everybody knows it."""
+    return written.model_copy(update={"number": view.candidates[written.candidate.id].number})

@@ -5,21 +5,19 @@ from dataclasses import dataclass
 
 from agents.model.purse import spent_by
 from graphs.context import SearchContext
+from graphs.run_view import counts_of, hardest_comparison
 from tools.archive import Standing, ranked
-from tools.nouns import Comparison, Evaluation, Phase, Verdict
+from tools.nouns import Comparison, Evaluation, Phase
 from tools.nouns.measurement import Outcome
 from tools.nouns.run import (
     BaselineSummary,
     BestSummary,
-    CandidateCounts,
     HardwareSummary,
     InputSummary,
     Status,
     Summary,
     TaskSummary,
 )
-
-NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
 
 
 def summarise(
@@ -42,7 +40,7 @@ def summarise(
             for item in (record.baselines.items if record.baselines else ())
         },
         best=_best(winner, context) if winner else None,
-        candidates=_counts(context, standings),
+        candidates=counts_of(len(context.archive.candidates()), standings),
         rounds=rounds,
         seconds=context.archive.spent_s(),
         stopped_because=stopped_because,
@@ -71,7 +69,7 @@ def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     """What may be claimed of the winner."""
     if winner is None:
         return "nothing_correct" if standings else "no_improvement"
-    hardest = against_best(winner.evaluation)
+    hardest = hardest_comparison(winner.evaluation)
     if winner.effort != "certify" or hardest is None:
         return "no_improvement"
     if hardest.outcome == "faster":
@@ -79,11 +77,6 @@ def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     eager = _against(winner.evaluation, "eager")
     faster = eager is not None and eager.outcome == "faster"
     return "faster_than_eager" if faster else "no_improvement"
-
-
-def against_best(evaluation: Evaluation) -> Comparison | None:
-    """The comparison with the baseline that is hardest to beat; None when there was none."""
-    return min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
 
 
 def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
@@ -124,7 +117,7 @@ class _Odds:
 
 def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
     """Pair by pair where the candidate was compared, else what both spreads allow."""
-    hardest = against_best(evaluation)
+    hardest = hardest_comparison(evaluation)
     if hardest is not None:
         eager = _against(evaluation, "eager")
         interval = (hardest.ci95_low, hardest.ci95_high)
@@ -155,14 +148,4 @@ def _task(context: SearchContext) -> TaskSummary:
         bytes=task.bytes_moved,
         flops=task.flops,
         floor_ms=context.floor_ms,
-    )
-
-
-def _counts(context: SearchContext, standings: Sequence[Standing]) -> CandidateCounts:
-    judged = [item.evaluation for item in standings]
-    return CandidateCounts(
-        written=len(context.archive.candidates()),
-        compiled=sum(item.verdict not in NOT_COMPILED for item in judged),
-        correct=sum(item.verdict is Verdict.CORRECT for item in judged),
-        timed=sum(item.median_ms is not None for item in judged),
     )

@@ -5,15 +5,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tools.archive import Standing
-from tools.evaluate.findings import timed, verified
-from tools.nouns import Comparison, Effort, LedgerEntry, Rank, Task
-from tools.nouns.run import BestSummary, Summary
-from ui.story import Story
-from ui.talk import by_role, spending
-from ui.words import (
+from graphs.story import Story
+from graphs.words import (
     STATUS,
-    VERDICT,
     amount,
     count,
     milliseconds,
@@ -24,6 +18,11 @@ from ui.words import (
     seconds,
     shape,
 )
+from tools.archive import Standing
+from tools.evaluate.findings import timed, verified
+from tools.nouns import Comparison, Effort, LedgerEntry, Rank, Task
+from tools.nouns.run import BestSummary, Summary
+from ui.talk import by_role, spending
 
 LEADERS = 10
 JUDGED: dict[Effort, str] = {"screen": "briefly", "precise": "precisely", "certify": "certified"}
@@ -290,15 +289,6 @@ def gain_words(entry: LedgerEntry) -> Text:
         word = "not tried" if not entry.candidates else "-" if entry.correct else "none correct"
         return Text(word, style="dim")
     return Text(ratio(entry.gain), style="green" if entry.gain > 1 else "default")
-
-
-def verdict_counts(story: Story) -> str:
-    """How candidates were judged, in words."""
-    counts: dict[str, int] = {}
-    for standing in story.standings:
-        word = VERDICT[standing.evaluation.verdict]
-        counts[word] = counts.get(word, 0) + 1
-    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
 
 
 def _grid() -> Table:

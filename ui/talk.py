@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from graphs.events import ModelCalled, StrategyEvolved
+from graphs.story import Story
+from graphs.words import count, dollars, milliseconds, one_line, seconds, tokens
 from tools.nouns import Call, Prediction, Reply
 from tools.nouns.run import TokenCounts
-from ui.story import Story
-from ui.words import count, dollars, milliseconds, one_line, seconds, tokens
 
 # Of a model's reasoning, this much stands in a trace; `prompts` shows all of it.
 REASONING = 240

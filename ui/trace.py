@@ -1,7 +1,6 @@
 """Who said what, when and on which evidence: a run told to someone who was not there."""
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from rich.console import Console
 from rich.table import Table
@@ -24,10 +23,11 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
+from graphs.run_view import RunView, fold
+from graphs.story import Story
+from graphs.words import STATUS, VERDICT, amount, milliseconds, one_line, plain, ratio, seconds
 from tools.nouns import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
-from ui.story import Story
 from ui.talk import asked_lines, asked_words, evolved_lines, evolved_words, prediction_words
-from ui.words import STATUS, VERDICT, amount, milliseconds, one_line, plain, ratio, seconds
 
 # Who speaks, and what they say: a headline and the lines under it.
 Saying = tuple[str, str, list[str]]
@@ -46,13 +46,13 @@ STYLES = {
 
 def trace(story: Story, console: Console) -> None:
     """Print every event as a saying, with the time since the beginning."""
-    begun: datetime | None = None
+    view = RunView()
     for event in story.events:
-        begun = begun or event.at
+        view = fold(view, event)
         if isinstance(event, IdeasProposed):
             console.print(Text(f"round {event.round}", style="bold underline"))
-        for who, words, lines in sayings(event, story):
-            console.print(_saying((event.at - begun).total_seconds(), who, words, lines))
+        for who, words, lines in sayings(event, view, story):
+            console.print(_saying(view.seconds_at(event.at), who, words, lines))
 
 
 def _saying(at_s: float, who: str, words: str, lines: list[str]) -> Table:
@@ -67,8 +67,8 @@ def _saying(at_s: float, who: str, words: str, lines: list[str]) -> Table:
     return grid
 
 
-def sayings(event: Event, story: Story) -> Iterator[Saying]:
-    """What an event says, and who says it."""
+def sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
+    """What an event says, and who says it; `view` is the run as it stood then."""
     match event:
         case RunStarted():
             yield "search", _beginning(event), list(event.warnings)
@@ -80,11 +80,11 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
                 yield "planner", f"idea: {one_line(idea.title)}", _idea_lines(idea)
         case CandidateWritten():
             who = "tuner" if event.by == "tuner" else "coder"
-            yield who, _written(event, story), _written_lines(event)
+            yield who, _written(event, view), _written_lines(event)
         case CandidateJudged():
             yield "judge", _judged(event.evaluation), _judged_lines(event.evaluation)
         case BestImproved():
-            yield "search", _improved(event), []
+            yield "search", _improved(event, view), []
         case Profiled():
             yield "profiler", f"what bounds {event.candidate}", _profile_lines(event)
         case Critiqued():
@@ -95,7 +95,7 @@ def sayings(event: Event, story: Story) -> Iterator[Saying]:
             yield "strategist", evolved_words(event), evolved_lines(event, story)
         case RoundFinished():
             why = f"; stopping because {event.why_stop}" if event.why_stop else ""
-            best = milliseconds(event.best_ms)
+            best = milliseconds(view.best_ms)
             yield (
                 "search",
                 f"round {event.round} is over, best {best}, {event.elites} elites{why}",
@@ -149,10 +149,10 @@ def _idea_lines(idea: Idea) -> list[str]:
     return lines
 
 
-def _written(event: CandidateWritten, story: Story) -> str:
+def _written(event: CandidateWritten, view: RunView) -> str:
     candidate = event.candidate
     what = {"coder": "wrote", "tuner": "set", "repair": f"repaired (attempt {event.repairs})"}
-    return f"{what[event.by]} {_named(candidate)} for: {one_line(story.title(candidate.idea))}"
+    return f"{what[event.by]} {_named(candidate)} for: {one_line(view.title(candidate.idea))}"
 
 
 def _written_lines(event: CandidateWritten) -> list[str]:
@@ -191,11 +191,12 @@ def _judged_lines(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _improved(event: BestImproved) -> str:
-    return (
-        f"new best: {event.candidate} at {milliseconds(event.median_ms)}, "
-        f"{ratio(event.best_baseline_ms / event.median_ms)} the best baseline"
-    )
+def _improved(event: BestImproved, view: RunView) -> str:
+    """The best so far; by the event's own figures where it is all that is known."""
+    name = view.best.id if view.best else event.candidate
+    best_ms = view.best_ms or event.median_ms
+    speedup = view.speedup or event.best_baseline_ms / best_ms
+    return f"new best: {name} at {milliseconds(best_ms)}, {ratio(speedup)} the best baseline"
 
 
 def _profile_lines(event: Profiled) -> list[str]:

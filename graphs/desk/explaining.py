@@ -12,7 +12,6 @@ from agents.assistant.wishes import (
     ShowProfile,
 )
 from graphs.desk.naming import Unnamed, candidate_of, label, standing_of
-from graphs.events import IdeasProposed
 from graphs.story import Story
 from graphs.words import VERDICT, count, milliseconds, one_line, percent, plain, ratio
 from tools.archive import Standing, Written
@@ -41,7 +40,7 @@ def candidate(story: Story, wish: ExplainCandidate) -> Saying:
 
 def round_(story: Story, wish: ExplainRound) -> Saying:
     """Its ideas, what they brought, what the critic made of it."""
-    rounds = [event.round for event in story.events if isinstance(event, IdeasProposed)]
+    rounds = story.view.rounds
     wanted = wish.round or max(rounds, default=0)
     if wanted not in rounds:
         known = f"There are rounds 1 to {max(rounds)}." if rounds else "None has begun yet."
@@ -57,8 +56,8 @@ def round_(story: Story, wish: ExplainRound) -> Saying:
         Words(text=f"Round {wanted}: {count(len(ideas), 'idea')}."),
         Table(title=f"ideas of round {wanted}", columns=columns, rows=rows),
     ]
-    for event in story.events:
-        if isinstance(event, IdeasProposed) and event.round == wanted and event.reasoning:
+    for event in story.view.proposals:
+        if event.round == wanted and event.reasoning:
             pieces.append(Code(title="the planner's reasons", text=plain(event.reasoning, 4000)))
     pieces += [p for a in story.analyses if a.round == wanted for p in critique(a)]
     return Saying(pieces=tuple(pieces))

@@ -37,7 +37,8 @@ def candidate_of(story: Story, name: str) -> Written:
 
 def standing_of(story: Story, name: Written) -> Standing | None:
     """What the judge said of a candidate; None while it has said nothing."""
-    return next((s for s in story.standings if s.candidate.id == name.candidate.id), None)
+    found = story.view.candidates.get(name.candidate.id)
+    return found.standing if found else None
 
 
 def label(item: Written | Standing) -> str:

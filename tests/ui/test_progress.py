@@ -1,61 +1,57 @@
-"""Progress: events folded into a board, drawn live or told in lines."""
+"""Progress: the view of a run, drawn live or told in lines."""
 
 import io
 
 from rich.console import Console
 
 from graphs.events import CandidateJudged, RunStarted
+from graphs.run_view import RunView, fold, folded
 from tools.nouns import Verdict
-from ui.progress import Board, LiveProgress, PlainProgress, watcher
+from ui.progress import LiveProgress, PlainProgress, watcher
 
 
-def folded(recording):
-    board = Board()
-    for event in recording().events("softmax-0304-abcd"):
-        board.fold(event)
-    return board
+def whole(recording):
+    return folded(recording().events("softmax-0304-abcd"))
 
 
-def drawn(board):
-    view = LiveProgress(io.StringIO())
-    view.board = board
+def drawn(view):
+    progress = LiveProgress(io.StringIO())
+    progress.view = view
     console = Console(file=io.StringIO(), width=100)
-    console.print(view._draw())
+    console.print(progress._draw())
     return console.file.getvalue()
 
 
-def test_the_board_knows_best_baseline_floor_and_counts(recording):
-    board = folded(recording)
-    assert board.best.median_ms == 6.2
-    assert board.best.idea == "wider lanes"
-    assert board.best_baseline_ms == 8.9
-    assert board.eager_ms == 12.4
-    assert board.floor_ms == 3.1
-    assert board.by_verdict == {Verdict.CORRECT: 2, Verdict.WRONG_RESULT: 1}
-    assert board.written == 3
-    assert board.round == 2
-    assert board.elapsed_s > 9
+def test_the_view_knows_best_baseline_floor_and_counts(recording):
+    view = whole(recording)
+    assert view.best_ms == 6.2
+    assert view.title(view.best.candidate.idea) == "wider lanes"
+    assert view.best_baseline_ms == 8.9
+    assert view.eager_ms == 12.4
+    assert view.floor_ms == 3.1
+    assert view.by_verdict == {Verdict.CORRECT: 2, Verdict.WRONG_RESULT: 1}
+    assert view.counts.written == 3
+    assert view.round == 2
+    assert view.elapsed_s > 9
 
 
 def test_a_candidate_that_is_judged_twice_counts_once(recording):
-    board = Board()
     events = recording().events("r")
     judged = next(event for event in events if isinstance(event, CandidateJudged))
-    for event in (*events[:4], judged, judged):
-        board.fold(event)
-    assert board.by_verdict == {Verdict.CORRECT: 1}
+    view = folded((*events[:4], judged, judged))
+    assert view.by_verdict == {Verdict.CORRECT: 1}
 
 
 def test_every_prefix_of_a_run_can_be_drawn(recording):
-    board = Board()
-    assert "reading the task" in drawn(board)
+    view = RunView()
+    assert "reading the task" in drawn(view)
     for event in recording().events("r"):
-        board.fold(event)
-        assert "best baseline" in drawn(board)
+        view = fold(view, event)
+        assert "best baseline" in drawn(view)
 
 
 def test_the_panel_says_how_the_search_stands(recording):
-    panel = drawn(folded(recording))
+    panel = drawn(whole(recording))
     for words in ("6.200 ms", "8.900 ms", "12.4 ms", "3.100 ms", "1.44x the best baseline"):
         assert words in panel, panel
     assert "3 candidates" in panel
@@ -64,7 +60,7 @@ def test_the_panel_says_how_the_search_stands(recording):
 
 
 def test_bars_are_to_one_scale(recording):
-    lines = drawn(folded(recording)).splitlines()
+    lines = drawn(whole(recording)).splitlines()
     bars = {
         name: next(line for line in lines if line.strip("│ ").startswith(name)).count("━")
         for name in ("eager", "best so far", "floor")
@@ -97,11 +93,10 @@ def test_control_characters_never_reach_the_terminal(recording):
 
 
 def test_a_resumed_run_says_so(recording):
-    board = Board()
     begun = recording().events("r")[0]
     assert isinstance(begun, RunStarted)
-    board.fold(begun.model_copy(update={"resumed": True}))
-    assert board.stage == "going on where it stopped"
+    view = folded([begun.model_copy(update={"resumed": True})])
+    assert view.stage == "going on where it stopped"
 
 
 def test_the_stream_decides_how_progress_is_shown():
@@ -122,9 +117,10 @@ def test_a_resumed_search_goes_on_counting(recording, home):
     kept = recording()
     events = kept.events(kept.archive(home))
     judged = sum(isinstance(event, CandidateJudged) for event in events)
-    board = Board()
-    board.recall(events)
-    assert board.judged
-    assert sum(board.by_verdict.values()) == len(board.judged) <= judged
-    assert board.elapsed_s == 0.0
-    assert board.finished is None
+    progress = PlainProgress(io.StringIO())
+    progress.recall(events)
+    view = progress.view
+    assert view.standings
+    assert sum(view.by_verdict.values()) == len(view.standings) <= judged
+    assert view.elapsed_s == 0.0
+    assert view.summary is None

@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
+from graphs import story as stories
 from tools.archive import UnknownRunError
-from ui import story as stories
 from ui.cards import show
 from ui.trace import trace
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphs import story as stories
+from graphs.charts import Axis, Level, RatePoint, Roof, Roofline, TimedDot, Trajectory, around
 from tools.evaluate.defences import Defence
 from tools.evaluate.rules import Rules
 from tools.nouns import Badge, Doubt
-from ui import story as stories
 from ui.report import render, write
-from ui.report.charts import Dot, Line, Point, roofline, trajectory
-from ui.report.scale import Scale, around
+from ui.report.charts import roofline, trajectory
+from ui.report.scale import Scale
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -179,31 +180,51 @@ def test_it_is_written_where_asked(run, home, tmp_path):
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_the_step_only_falls():
-    times = [9.0, 7.0, 8.0, 5.0, 6.0]
-    picture = trajectory([Dot(i, ms, f"c{i}") for i, ms in enumerate(times)], [], [])
+def made_trajectory(levels, best=()):
+    dots = tuple(TimedDot(at_s, ms, f"c{at_s}") for at_s, ms in best)
+    time = Axis("time", 0.5, 20.0)
+    seconds = Axis("seconds", 0.0, 10.0, logarithmic=False)
+    return Trajectory(dots, tuple(best), tuple(levels), (), 10.0, seconds, time)
+
+
+def made_roofline(roofs, points, source=""):
+    axes = Axis("FLOP per byte", 0.05, 500.0), Axis("FLOP/s", 1e9, 1e14)
+    return Roofline(0.5, 5e10, tuple(roofs), tuple(points), source, *axes)
+
+
+PEAK = Roof("peak", ((0.05, 5e9), (10.0, 1e12), (500.0, 1e12)))
+
+
+def test_the_step_follows_the_best():
+    picture = trajectory(made_trajectory([], [(0.0, 9.0), (1.0, 7.0), (3.0, 5.0)]))
     path = re.search(r'class="best" d="([^"]+)"', picture).group(1)
     heights = [float(y) for y in re.findall(r"(?:,|V)(\d+\.?\d*)", path)]
     assert len(heights) == 3
     assert heights == sorted(heights)  # down the page is faster
 
 
+def test_nothing_is_drawn_of_nothing():
+    assert trajectory(None) == roofline(None) == ""
+
+
 def test_labels_do_not_lie_on_each_other():
-    lines = [Line("eager", 5.0, "baseline"), Line("compile", 5.01, "baseline")]
-    picture = trajectory([Dot(0, 1.0, "x")], lines, [])
+    lines = [Level("eager", 5.0, "baseline"), Level("compile", 5.01, "baseline")]
+    picture = trajectory(made_trajectory(lines))
     heights = [float(y) for y in re.findall(r'class="note" x="[\d.]+" y="([\d.]+)"', picture)]
     assert abs(heights[0] - heights[1]) >= 14
 
 
 def test_points_stand_under_the_roof():
-    picture = roofline(0.5, 100.0, 1.0, [Point("best", 4e10, "top")])
+    picture = roofline(made_roofline([PEAK], [RatePoint("best", 4e10, 0.5, "best")]))
     assert "40 GFLOP/s" in picture
     assert "1 TFLOP/s peak" in picture
 
 
 def test_a_point_whose_traffic_was_counted_stands_where_it_really_is():
-    plain = roofline(8.0, 100.0, 1.0, [Point("a", 1e11, "dot", labelled=False)])
-    counted = roofline(8.0, 100.0, 1.0, [Point("a", 1e11, "dot", intensity=2.0, labelled=False)])
+    plain, counted = (
+        roofline(made_roofline([PEAK], [RatePoint("a", 1e11, intensity, "candidate")]))
+        for intensity in (8.0, 2.0)
+    )
     places = [re.findall(r'class="dot" cx="([\d.]+)"', picture) for picture in (plain, counted)]
     assert float(places[1][0]) < float(places[0][0])
     # An elite says its name under the pointer only.
@@ -212,7 +233,9 @@ def test_a_point_whose_traffic_was_counted_stands_where_it_really_is():
 
 
 def test_tensor_cores_have_a_roof_of_their_own():
-    picture = roofline(500.0, 100.0, 1.0, [Point("best", 4e12, "top")], 16.0, "measured: a copy")
+    tensor = Roof("tensor cores", ((10.0, 1e12), (160.0, 16e12), (500.0, 16e12)))
+    best = RatePoint("best", 4e12, 500.0, "best")
+    picture = roofline(made_roofline([PEAK, tensor], [best], "measured: a copy"))
     assert "16 TFLOP/s tensor cores" in picture
     assert "1 TFLOP/s peak" in picture
     assert picture.count('<polyline class="roof"') == 2

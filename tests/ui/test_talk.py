@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
+from graphs import story as stories
 from graphs.events import ModelCalled, Profiled, StrategyEvolved
 from tools.archive import Archive
 from tools.nouns import Call, Message, Prompt, Reply, StrategyVersion
 from tools.nouns.run import TokenCounts
-from ui import story as stories
 from ui.cards import show
 from ui.cli import run as command
-from ui.progress import Board, PlainProgress
+from ui.progress import PlainProgress
 from ui.report import render
 from ui.talk import by_role, spending
 from ui.trace import trace
@@ -163,11 +163,11 @@ def test_an_unknown_question_is_one_sentence(talked, home, capsys):
 
 
 def test_progress_counts_questions_tokens_and_money():
-    board, stream = Board(), io.StringIO()
-    with PlainProgress(stream) as view:
+    stream = io.StringIO()
+    with PlainProgress(stream) as progress:
         for item in CALLS:
-            board.fold(called(item))
-            view.show(called(item))
-    assert (board.questions, board.tokens.input, board.usd) == (3, 12000, 0.5)
+            progress.show(called(item))
+    view = progress.view
+    assert (view.questions, view.tokens.input, view.usd) == (3, 12000, 0.5)
     assert "coder had no answer from a-model (coder:r1i2:0)" in stream.getvalue()
     assert "the server said 503" in stream.getvalue()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.words import amount, count, milliseconds, one_line, plain, seconds, shape
+from graphs.words import amount, count, milliseconds, one_line, plain, seconds, shape
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """How a candidate is told: its code, what the compiler and the judge said, what bounds it."""
 
+from graphs.run_view import CandidateView, RunView
+from graphs.words import VERDICT, milliseconds, one_line, percent, ratio
 from tools.nouns import Candidate, Evaluation, Evidence, Language, Rank, Verdict
-from ui.chat.gathering import Gathered, Tried
 from ui.chat.lines import Line
 from ui.chat.safe import fence, paragraphs, table, text
-from ui.words import VERDICT, milliseconds, one_line, percent, ratio
 
 LANGUAGE = {Language.CUDA: "cuda", Language.CPP: "cpp"}
 # The page's highlighter knows C++ and not CUDA.
@@ -12,14 +12,14 @@ HIGHLIGHTED = {Language.CUDA: "cpp", Language.CPP: "cpp"}
 LOG = 6_000
 
 
-def candidate(key: str, parent: str, tried: Tried, known: Gathered) -> Line:
+def candidate(key: str, parent: str, tried: CandidateView, view: RunView) -> Line:
     """A candidate's line: a name that says how it went, the whole of it inside."""
     found = tried.evaluation
     return Line(
         key=key,
         parent=parent,
-        name=f"{tried.name} {_by(tried)}: {_outcome(tried, known)}",
-        words="\n\n".join(part for part in _parts(tried, known) if part),
+        name=f"{tried.name} {_by(tried)}: {_outcome(tried, view)}",
+        words="\n\n".join(part for part in _parts(tried, view) if part),
         at=tried.at,
         ended_at=tried.judged_at,
         icon=_icon(tried),
@@ -46,11 +46,11 @@ def readings(evidence: tuple[Evidence, ...]) -> str:
     return table(("reading", "value", "how sure", "from"), rows) if rows else ""
 
 
-def _parts(tried: Tried, known: Gathered) -> list[str]:
+def _parts(tried: CandidateView, view: RunView) -> list[str]:
     made, found = tried.candidate, tried.evaluation
     parts = [paragraphs(made.note)] if made.note and made.origin != "playbook" else []
     parts.append(_settings(made))
-    if not _is_variant(tried, known):
+    if not _is_variant(tried, view):
         parts.append(source(made))
     if found is not None:
         parts += _judgement(found)
@@ -64,14 +64,14 @@ def _settings(made: Candidate) -> str:
     return f"**Settings**: {text(values)}" if values else ""
 
 
-def _is_variant(tried: Tried, known: Gathered) -> bool:
+def _is_variant(tried: CandidateView, view: RunView) -> bool:
     """Whether the same kernel stands in an earlier candidate already."""
     made = tried.candidate
     return any(
         item.number < tried.number
         and item.candidate.kernel == made.kernel
         and item.candidate.plan == made.plan
-        for item in known.of_idea(made.idea)
+        for item in view.of_idea(made.idea)
     )
 
 
@@ -91,7 +91,7 @@ def _judgement(found: Evaluation) -> list[str]:
     return parts
 
 
-def _profile(tried: Tried) -> list[str]:
+def _profile(tried: CandidateView) -> list[str]:
     assert tried.profile is not None
     told = tried.profile
     parts = [f"**Profiler**: {paragraphs(told.explanation) or 'what it read of it'}"]
@@ -99,7 +99,7 @@ def _profile(tried: Tried) -> list[str]:
     return [*parts, readings(told.evidence)]
 
 
-def _outcome(tried: Tried, known: Gathered) -> str:
+def _outcome(tried: CandidateView, view: RunView) -> str:
     found = tried.evaluation
     if found is None:
         return "being judged"
@@ -107,13 +107,13 @@ def _outcome(tried: Tried, known: Gathered) -> str:
         return VERDICT[found.verdict]
     if tried.correct_ms is None:
         return "correct, not timed"
-    base = known.best_baseline_ms
-    over = f", {ratio(base / tried.correct_ms)}" if base else ""
+    speedup = view.speedup_of(tried)
+    over = f", {ratio(speedup)}" if speedup else ""
     new = ", new best" if tried.was_best else ""
     return f"{milliseconds(tried.correct_ms)}{over}{new}"
 
 
-def _by(tried: Tried) -> str:
+def _by(tried: CandidateView) -> str:
     made = tried.candidate
     settings = " ".join(f"{item.name}={item.value}" for item in made.settings)
     if tried.by == "repair":
@@ -123,7 +123,7 @@ def _by(tried: Tried) -> str:
     return "by the coder"
 
 
-def _icon(tried: Tried) -> str:
+def _icon(tried: CandidateView) -> str:
     if tried.was_best:
         return "trophy"
     if tried.evaluation is None:

@@ -14,11 +14,11 @@ from agents.assistant.assistant import Assistant
 from agents.assistant.choice import assistant_for
 from graphs.conversation import Conversation
 from graphs.desk import Desk, Finding, Lives, Settings
+from graphs.story import load
 from ui.chat.room import Room
 from ui.chat.settings import ChatSettings, current
 from ui.doctor import examine
 from ui.report import write
-from ui.story import load
 
 MEMORIES = "memories.db"
 

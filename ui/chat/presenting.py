@@ -24,8 +24,8 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
+from graphs.run_view import CandidateView, RunView, fold
 from ui.chat.candidates import candidate
-from ui.chat.gathering import Gathered, Tried
 from ui.chat.lines import Line
 
 
@@ -34,14 +34,14 @@ class Presentation:
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self.known = Gathered()
+        self.view = RunView()
         self.lines: dict[str, Line] = {}
         self._changed: dict[str, Line] = {}
 
     def take(self, seq: int, event: Event) -> tuple[Line, ...]:
         """Take in one event; its lines, parents before what stands in them."""
         self._changed = {}
-        self.known.take(event)
+        self.view = fold(self.view, event)
         self._tell(seq, event)
         return tuple(self._changed.values())
 
@@ -62,7 +62,7 @@ class Presentation:
             case BestImproved():
                 self._candidate(event.candidate, event.at)
             case Critiqued():
-                self._under_round(event, roles.critique(f"critic:{seq}", event, self.known))
+                self._under_round(event, roles.critique(f"critic:{seq}", event, self.view))
             case ModelCalled():
                 self._under_round(event, roles.asked(f"asked:{seq}", event))
             case StrategyEvolved():
@@ -77,21 +77,21 @@ class Presentation:
     def _ideas(self, seq: int, event: IdeasProposed) -> None:
         self._under_round(event, roles.reasons(f"reasons:{seq}", event))
         for idea in event.ideas:
-            self._under_round(event, roles.idea(idea_key(idea.id), event.at, idea, self.known))
+            self._under_round(event, roles.idea(idea_key(idea.id), event.at, idea, self.view))
 
     def _candidate(self, name: str, at: datetime) -> None:
         """A candidate's whole line anew: what was written, the verdict, the profile."""
-        tried = self.known.tried.get(name)
+        tried = self.view.candidates.get(name)
         if tried is None:
             return
         parent = self._home_of(tried, at)
-        self._put(candidate(f"candidate:{name}", parent, tried, self.known))
-        idea = self.known.ideas.get(tried.candidate.idea)
+        self._put(candidate(f"candidate:{name}", parent, tried, self.view))
+        idea = self.view.ideas.get(tried.candidate.idea)
         if idea is not None and (line := self.lines.get(idea_key(idea.id))):
-            told = roles.idea(line.key, line.at, idea, self.known)
+            told = roles.idea(line.key, line.at, idea, self.view)
             self._put(told.model_copy(update={"parent": line.parent}))
 
-    def _home_of(self, tried: Tried, at: datetime) -> str:
+    def _home_of(self, tried: CandidateView, at: datetime) -> str:
         """The idea that a candidate is for; its round where nobody proposed it."""
         key = idea_key(tried.candidate.idea)
         if key in self.lines:
@@ -110,7 +110,7 @@ class Presentation:
 
     def _end_round(self, event: RoundFinished) -> None:
         line = self.lines[self._round(event.round, event.at)]
-        self._put(roles.round_ended(line, event, self.known))
+        self._put(roles.round_ended(line, event, self.view))
 
     def _end_open(self, at: datetime) -> None:
         """A round that a stop or a crash cut short does not look as if it went on."""

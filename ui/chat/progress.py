@@ -10,16 +10,8 @@ from agents.assistant.wishes import (
 )
 from graphs.desk import Told
 from graphs.events import RunFinished
-from profiles.load import Hardware
-from tools.nouns import Verdict
-from tools.nouns.run import BestSummary, Summary
-from ui.chat.gathering import Gathered
-from ui.chat.lines import Button, Line, Sheet
-from ui.chat.plots import roofline, trajectory
-from ui.chat.safe import table, text
-from ui.chat.tasklist import tasklist
-from ui.progress.board import Board
-from ui.words import (
+from graphs.run_view import RunView
+from graphs.words import (
     STATUS,
     count,
     dollars,
@@ -31,6 +23,12 @@ from ui.words import (
     tokens,
     waiting_words,
 )
+from profiles.load import Hardware
+from tools.nouns.run import BestSummary, Summary
+from ui.chat.lines import Button, Line, Sheet
+from ui.chat.plots import roofline, trajectory
+from ui.chat.safe import table, text
+from ui.chat.tasklist import tasklist
 
 LEADERS = 5
 PAUSE = Button(label="Pause", wish=PauseSearch(), icon="pause", quiet=True)
@@ -45,8 +43,7 @@ TAKE = Button(label="Take it home", wish=ExportResult(), icon="download")
 def progress(
     thread: str,
     state: str,
-    board: Board,
-    known: Gathered,
+    view: RunView,
     hardware: Hardware | None = None,
     ahead: int = 0,
 ) -> Line:
@@ -55,32 +52,32 @@ def progress(
     Without the `hardware` nothing is drawn under its roofs; `ahead` is how many others' work the
     device does first.
     """
-    assert known.begun is not None, "a run's first event is its beginning"
-    plots = {"trajectory": trajectory(known)}
-    plots |= {"roofline": roofline(known, hardware)} if hardware else {}
+    assert view.begun is not None, "a run's first event is its beginning"
+    plots = {"trajectory": trajectory(view)}
+    plots |= {"roofline": roofline(view, hardware)} if hardware else {}
     sheets = [
         Sheet(key=name, name=name, kind="plotly", content=plot)
         for name, plot in plots.items()
         if plot
     ]
-    parts = [_headline(state, board, ahead), _times(board), _leaders(known), _effort(board)]
+    parts = [_headline(state, view, ahead), _times(view), _leaders(view), _effort(view)]
     return Line(
         key="progress",
         kind="message",
         name="",
-        at=known.begun,
+        at=view.begun,
         words="\n\n".join(part for part in parts if part),
-        sheets=(*sheets, tasklist(thread, state, board, known)),
-        buttons=_buttons(state, board),
+        sheets=(*sheets, tasklist(thread, state, view)),
+        buttons=_buttons(state, view),
     )
 
 
-def result(told: Told, known: Gathered, hardware: Hardware | None = None) -> Line | None:
+def result(told: Told, view: RunView, hardware: Hardware | None = None) -> Line | None:
     """The card of a session's end; None for every other event."""
     if not isinstance(told.event, RunFinished):
         return None
     summary = told.event.summary
-    roof = roofline(known, hardware) if hardware and summary.best else ""
+    roof = roofline(view, hardware) if hardware and summary.best else ""
     key = f"result:{told.seq}"
     sheet = Sheet(key=f"{key}/roofline", name="roofline", kind="plotly", content=roof)
     return Line(
@@ -88,15 +85,15 @@ def result(told: Told, known: Gathered, hardware: Hardware | None = None) -> Lin
         kind="message",
         name="",
         at=told.event.at,
-        words=_card(summary, known),
+        words=_card(summary, view),
         failed=summary.status == "failed",
         sheets=(sheet,) if roof else (),
         buttons=(TAKE, REPORT, EXPLAIN, CONTINUE) if summary.best else (REPORT, CONTINUE),
     )
 
 
-def _buttons(state: str, board: Board) -> tuple[Button, ...]:
-    export = (EXPORT,) if board.best else ()
+def _buttons(state: str, view: RunView) -> tuple[Button, ...]:
+    export = (EXPORT,) if view.best else ()
     if state in {"starting", "running"}:
         return (PAUSE, STOP, *export)
     if state == "pausing":
@@ -104,61 +101,60 @@ def _buttons(state: str, board: Board) -> tuple[Button, ...]:
     return (CONTINUE, *export, REPORT) if state == "resting" else export
 
 
-def _headline(state: str, board: Board, ahead: int) -> str:
-    task, device = text(one_line(board.task, 60)), text(one_line(board.hardware, 60))
+def _headline(state: str, view: RunView, ahead: int) -> str:
+    task, device = text(one_line(view.task, 60)), text(one_line(view.hardware, 60))
     doing = {
         "starting": "starts",
-        "running": f"is in round {max(board.round, 1)}, {board.stage}",
+        "running": f"is in round {max(view.round, 1)}, {view.stage}",
         "pausing": "is pausing: the present step is finished first",
         "stopping": "is stopping",
     }.get(state, "is at rest")
-    idea = f" *{text(board.idea)}*" if board.idea and state == "running" else ""
+    idea = f" *{text(one_line(view.idea_title))}*" if view.idea and state == "running" else ""
     waits = f" {waiting_words(ahead)}" if ahead else ""
     return f"**{task}** on {device}: the search {text(doing)}.{waits}{idea}"
 
 
-def _times(board: Board) -> str:
+def _times(view: RunView) -> str:
     rows = [
-        ("eager PyTorch", milliseconds(board.eager_ms)),
-        ("best baseline", milliseconds(board.best_baseline_ms)),
-        ("best so far", _of_best(board)),
-        ("floor", f"{milliseconds(board.floor_ms)}, nothing can be faster here"),
+        ("eager PyTorch", milliseconds(view.eager_ms)),
+        ("best baseline", milliseconds(view.best_baseline_ms)),
+        ("best so far", _of_best(view)),
+        ("floor", f"{milliseconds(view.floor_ms)}, nothing can be faster here"),
     ]
     return table(("", ""), rows)
 
 
-def _of_best(board: Board) -> str:
-    if board.best is None:
+def _of_best(view: RunView) -> str:
+    if view.best is None:
         return "nothing correct yet"
-    parts = [milliseconds(board.best.median_ms)]
-    parts += [f"{ratio(board.speedup)} the best baseline"] if board.speedup else []
-    if board.floor_ms:
-        parts.append(f"{percent(board.floor_ms / board.best.median_ms)} of the floor")
+    parts = [milliseconds(view.best_ms)]
+    parts += [f"{ratio(view.speedup)} the best baseline"] if view.speedup else []
+    if view.floor_ms:
+        parts.append(f"{percent(view.floor_fraction)} of the floor")
     return ", ".join(parts)
 
 
-def _leaders(known: Gathered) -> str:
+def _leaders(view: RunView) -> str:
     rows = []
-    for item in known.leaders[:LEADERS]:
-        base, took = known.best_baseline_ms, item.correct_ms
-        idea = known.ideas.get(item.candidate.idea)
-        over = ratio(base / took) if base and took else "-"
-        rows.append(
-            (item.name, milliseconds(took), over, one_line(idea.title, 60) if idea else "-")
-        )
+    for item in view.leaders[:LEADERS]:
+        idea = view.ideas.get(item.candidate.idea)
+        words = one_line(idea.title, 60) if idea else "-"
+        over = ratio(view.speedup_of(item))
+        rows.append((item.name, milliseconds(item.correct_ms), over, words))
     return table(("leaders", "time", "vs best baseline", "idea"), rows) if rows else ""
 
 
-def _effort(board: Board) -> str:
-    correct = board.by_verdict[Verdict.CORRECT]
-    parts = [count(board.written, "candidate"), f"{correct} correct", seconds(board.elapsed_s)]
-    if board.questions:
-        parts += [count(board.questions, "question"), tokens(board.tokens)]
-        parts += [dollars(board.usd)] if board.usd is not None else []
+def _effort(view: RunView) -> str:
+    made = view.counts
+    parts = [count(made.written, "candidate"), f"{made.correct} correct"]
+    parts.append(seconds(view.elapsed_s))
+    if view.questions:
+        parts += [count(view.questions, "question"), tokens(view.tokens)]
+        parts += [dollars(view.usd)] if view.usd is not None else []
     return text(", ".join(parts)) + "."
 
 
-def _card(summary: Summary, known: Gathered) -> str:
+def _card(summary: Summary, view: RunView) -> str:
     best = summary.best
     if best is not None and summary.status == "improved":
         head = f"**{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline**"
@@ -169,7 +165,7 @@ def _card(summary: Summary, known: Gathered) -> str:
     if summary.stopped_because:
         parts.append(f"It ended because {text(summary.stopped_because)}.")
     if best is not None:
-        parts += [table(("", ""), _rows(summary, best, known)), _unverified(best, known)]
+        parts += [table(("", ""), _rows(summary, best, view)), _unverified(best, view)]
     made = summary.candidates
     parts.append(
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, {made.timed} "
@@ -178,12 +174,12 @@ def _card(summary: Summary, known: Gathered) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _rows(summary: Summary, best: BestSummary, known: Gathered) -> list[tuple[str, str]]:
+def _rows(summary: Summary, best: BestSummary, view: RunView) -> list[tuple[str, str]]:
     low, high = best.ci95
     unclear = best.outcome == "not distinguishable" if best.outcome else low <= 1 <= high
     doubt = ", not distinguishable" if unclear else ""
-    rows = [("time", f"{milliseconds(best.median_ms)} ({known.name_of(best.candidate)})")]
-    tried = known.tried.get(best.candidate)
+    rows = [("time", f"{milliseconds(best.median_ms)} ({view.name_of(best.candidate)})")]
+    tried = view.candidates.get(best.candidate)
     compared = tried.evaluation.comparisons if tried and tried.evaluation else ()
     for item in compared:
         words = f"{ratio(item.ratio)}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}"
@@ -204,7 +200,7 @@ def _rows(summary: Summary, best: BestSummary, known: Gathered) -> list[tuple[st
     return rows
 
 
-def _unverified(best: BestSummary, known: Gathered) -> str:
-    tried = known.tried.get(best.candidate)
+def _unverified(best: BestSummary, view: RunView) -> str:
+    tried = view.candidates.get(best.candidate)
     found = tried.evaluation.verification.not_verified if tried and tried.evaluation else ()
     return "**Not verified**: " + "; ".join(text(item) for item in found) + "." if found else ""

@@ -16,13 +16,13 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
+from graphs.run_view import CandidateView, RunView
+from graphs.words import amount, count, milliseconds, one_line, ratio
 from tools.nouns import Idea
 from ui.chat.candidates import said
-from ui.chat.gathering import Gathered
 from ui.chat.lines import Line
 from ui.chat.safe import fence, inline, paragraphs, text
 from ui.talk import asked_words, changes, evolved_words, prediction_words
-from ui.words import amount, count, milliseconds, one_line, ratio
 
 # Of a model's thinking, this much is shown; the report has all of it.
 REASONING = 6_000
@@ -58,20 +58,20 @@ def round_begun(key: str, number: int, at: datetime) -> Line:
     return Line(key=key, name=name, at=at, words="It goes on.", icon="repeat", open=True)
 
 
-def round_ended(line: Line, event: RoundFinished, known: Gathered) -> Line:
+def round_ended(line: Line, event: RoundFinished, view: RunView) -> Line:
     """The same round with what it brought, closed."""
-    tried = [item for item in known.tried.values() if item.round == event.round]
-    correct = sum(item.correct_ms is not None for item in tried)
+    tried = view.of_round(event.round)
+    correct = sum(item.is_correct for item in tried)
     words = (
         f"{count(len(tried), 'candidate')}, {correct} correct. "
-        f"Best so far {milliseconds(event.best_ms)}{_against(event.best_ms, known)}; "
+        f"Best so far {milliseconds(view.best_ms)}{_against(view.best, view)}; "
         f"{count(event.elites, 'elite')}."
     )
     if event.why_stop:
         words += f" The search ends here: {text(event.why_stop)}."
     return line.model_copy(
         update={
-            "name": f"Round {event.round}: {_short(event.best_ms, known)}",
+            "name": f"Round {event.round}: {_short(view)}",
             "words": words,
             "ended_at": event.at,
             "open": False,
@@ -85,38 +85,37 @@ def reasons(key: str, event: IdeasProposed) -> Line:
     return _step(key, f"Planner: {count(len(event.ideas), 'idea')}", words, event.at, "lightbulb")
 
 
-def idea(key: str, at: datetime, idea: Idea, known: Gathered) -> Line:
+def idea(key: str, at: datetime, idea: Idea, view: RunView) -> Line:
     """An idea, with what it brought so far."""
-    tried = known.of_idea(idea.id)
-    times = [item.correct_ms for item in tried if item.correct_ms is not None]
+    tried = view.of_idea(idea.id)
+    best = view.best_of(tried)
     words = [f"**How**: {text(idea.mechanism)}", f"**Why**: {text(idea.reason)}"]
     if idea.predicted_ms is not None:
         words.append(f"**Predicts** {milliseconds(idea.predicted_ms)}; watch {text(idea.metric)}")
     if idea.risk:
         words.append(f"**Risk**: {text(idea.risk)}")
-    if times:
-        best = min(times)
-        words.append(f"**Brought** {milliseconds(best)}{_against(best, known)}")
-    name = f"Idea {_number(idea, known)}: {one_line(idea.title, 80)}"
+    if best is not None:
+        words.append(f"**Brought** {milliseconds(best.correct_ms)}{_against(best, view)}")
+    name = f"Idea {_number(idea, view)}: {one_line(idea.title, 80)}"
     if tried:
-        name += f" ({count(len(tried), 'candidate')}, {_best_of(times)})"
+        name += f" ({count(len(tried), 'candidate')}, {_best_words(best)})"
     return _step(key, name, "\n\n".join(words), at, "sparkles")
 
 
-def critique(key: str, event: Critiqued, known: Gathered) -> Line:
+def critique(key: str, event: Critiqued, view: RunView) -> Line:
     """What the critic makes of fast and slow candidates."""
     analysis = event.analysis
-    words = [paragraphs(known.spoken(analysis.implies))]
+    words = [paragraphs(view.with_names(analysis.implies))]
     for claim in analysis.claims:
-        pair = f"{known.name_of(claim.faster)} beats {known.name_of(claim.slower)}"
-        words.append(f"**{text(pair)}**: {text(known.spoken(claim.words))}")
-        words.append("\n".join(f"- {text(known.spoken(number))}" for number in claim.numbers))
-    words += [f"- {text(known.spoken(prediction_words(item)))}" for item in analysis.predictions]
+        pair = f"{view.name_of(claim.faster)} beats {view.name_of(claim.slower)}"
+        words.append(f"**{text(pair)}**: {text(view.with_names(claim.words))}")
+        words.append("\n".join(f"- {text(view.with_names(number))}" for number in claim.numbers))
+    words += [f"- {text(view.with_names(prediction_words(item)))}" for item in analysis.predictions]
     if analysis.predictions_checked:
         held, checked = analysis.predictions_held, analysis.predictions_checked
         words.append(f"Earlier predictions: {held} of {checked} held.")
     words += [f"*{text(note)}*" for note in analysis.notes]
-    name = f"Critic: {one_line(known.spoken(analysis.implies), 80)}"
+    name = f"Critic: {one_line(view.with_names(analysis.implies), 80)}"
     return _step(key, name, "\n\n".join(part for part in words if part), event.at, "scale")
 
 
@@ -151,22 +150,20 @@ def _step(key: str, name: str, words: str, at: datetime, icon: str) -> Line:
     return Line(key=key, name=name, words=words, at=at, ended_at=at, icon=icon)
 
 
-def _number(idea: Idea, known: Gathered) -> int:
-    return list(known.ideas).index(idea.id) + 1 if idea.id in known.ideas else 0
+def _number(idea: Idea, view: RunView) -> int:
+    return list(view.ideas).index(idea.id) + 1 if idea.id in view.ideas else 0
 
 
-def _best_of(times: list[float]) -> str:
-    return f"best {milliseconds(min(times))}" if times else "none correct yet"
+def _best_words(best: CandidateView | None) -> str:
+    return f"best {milliseconds(best.correct_ms)}" if best else "none correct yet"
 
 
-def _short(best_ms: float | None, known: Gathered) -> str:
-    if best_ms is None:
+def _short(view: RunView) -> str:
+    if view.best is None:
         return "nothing correct yet"
-    base = known.best_baseline_ms
-    over = f", {ratio(base / best_ms)} the best baseline" if base else ""
-    return f"best {milliseconds(best_ms)}{over}"
+    return f"best {milliseconds(view.best_ms)}{_against(view.best, view)}"
 
 
-def _against(best_ms: float | None, known: Gathered) -> str:
-    base = known.best_baseline_ms
-    return f", {ratio(base / best_ms)} the best baseline" if base and best_ms else ""
+def _against(best: CandidateView | None, view: RunView) -> str:
+    speedup = view.speedup_of(best) if best else None
+    return f", {ratio(speedup)} the best baseline" if speedup else ""

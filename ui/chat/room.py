@@ -30,7 +30,6 @@ from ui.chat.presenting import Presentation
 from ui.chat.progress import progress, result
 from ui.chat.screen import Screen
 from ui.chat.speaking import spoken
-from ui.progress.board import Board
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,6 @@ class Room:
     def __init__(self, thread: str, desk: Desk, leave: Callable[[], None]) -> None:
         self.thread, self.desk = thread, desk
         self.screen = Screen(thread)
-        self.board = Board()
         self._leave = leave
         self._presentation: Presentation | None = None
         self._pending: dict[str, Line] = {}
@@ -125,15 +123,14 @@ class Room:
     async def _hear(self, told: Told) -> None:
         """Fold an event; what it changes is shown a moment later."""
         if self._presentation is None or self._presentation.run != told.run:
-            self._presentation, self.board, self._card = Presentation(told.run), Board(), None
+            self._presentation, self._card = Presentation(told.run), None
             self._drawn_state = ""
             self.screen.begin(told.run, f"begun:{told.seq}", stamp(datetime.now(UTC)))
-        self.board.fold(told.event)
         for line in self._presentation.take(told.seq, told.event):
             self._pending[line.key] = line
         if isinstance(told.event, RunStarted | RunFinished):
             self._hardware = await asyncio.to_thread(_hardware, self.desk.home, told.run)
-            self._end(result(told, self._presentation.known, self._hardware))
+            self._end(result(told, self._presentation.view, self._hardware))
         self._due.set()
 
     def _end(self, card: Line | None) -> None:
@@ -185,8 +182,8 @@ class Room:
         if self._presentation is not None:
             self._drawn_at_s = time.monotonic()
             self._drawn_state, self._drawn_ahead = state, ahead
-            known = self._presentation.known
-            line = progress(self.thread, state, self.board, known, self._hardware, ahead)
+            view = self._presentation.view
+            line = progress(self.thread, state, view, self._hardware, ahead)
             await self.screen.draw(run, line)
 
 

@@ -3,32 +3,31 @@
 import json
 from typing import Literal
 
-from ui.chat.gathering import Gathered
+from graphs.run_view import RunView
+from graphs.words import count, milliseconds, one_line, ratio
 from ui.chat.lines import Sheet, id_of
-from ui.progress.board import Board
-from ui.words import count, milliseconds, one_line, ratio
 
 Status = Literal["ready", "running", "failed", "done"]
 # Earlier rounds than these are one line.
 ROUNDS = 6
 
 
-def tasklist(thread: str, state: str, board: Board, known: Gathered) -> Sheet:
+def tasklist(thread: str, state: str, view: RunView) -> Sheet:
     """The list; a task leads to what it is about."""
     running = state in {"starting", "running", "pausing", "stopping"}
-    tasks = [_task("Time PyTorch itself", "done" if known.baselines else _now(running))]
-    ended = max(known.round_ends, default=0)
+    tasks = [_task("Time PyTorch itself", "done" if view.baselines else _now(running))]
+    ended = max(view.round_ends, default=0)
     first = max(1, ended - ROUNDS + 1)
     if first > 1:
         tasks.append(_task(f"{count(first - 1, 'earlier round')}", "done"))
-    for number in (number for number in known.round_ends if number >= first):
-        for_id = id_of(thread, board.run, f"round:{number}")
-        tasks.append(_task(f"Round {number}{_brought(number, known)}", "done", for_id))
-    stage = one_line(board.stage, 60)
-    if running and board.round > ended:
-        for_id = id_of(thread, board.run, f"round:{board.round}")
-        tasks.append(_task(f"Round {board.round}: {stage}", "running", for_id))
-    elif running and known.baselines:
+    for number in (number for number in view.round_ends if number >= first):
+        for_id = id_of(thread, view.run, f"round:{number}")
+        tasks.append(_task(f"Round {number}{_brought(number, view)}", "done", for_id))
+    stage = one_line(view.stage, 60)
+    if running and view.round > ended:
+        for_id = id_of(thread, view.run, f"round:{view.round}")
+        tasks.append(_task(f"Round {view.round}: {stage}", "running", for_id))
+    elif running and view.baselines:
         tasks.append(_task(stage[:1].upper() + stage[1:], "running"))
     content = {"status": _headline(state), "tasks": tasks}
     return Sheet(key="tasks", name="tasks", kind="tasklist", content=json.dumps(content))
@@ -42,14 +41,14 @@ def _now(running: bool) -> Status:
     return "running" if running else "ready"
 
 
-def _brought(number: int, known: Gathered) -> str:
+def _brought(number: int, view: RunView) -> str:
     """The best of a round's own candidates."""
-    times = [t.correct_ms for t in known.tried.values() if t.round == number and t.correct_ms]
-    if not times:
+    best = view.best_of(view.of_round(number))
+    if best is None:
         return ": none correct"
-    base = known.best_baseline_ms
-    over = f", {ratio(base / min(times))}" if base else ""
-    return f": {milliseconds(min(times))}{over}"
+    speedup = view.speedup_of(best)
+    over = f", {ratio(speedup)}" if speedup else ""
+    return f": {milliseconds(best.correct_ms)}{over}"
 
 
 def _headline(state: str) -> str:

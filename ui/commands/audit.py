@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphs.desk.auditing import kernel_words
+from graphs.words import amount, milliseconds, one_line, plain
 from tools.nouns import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from tools.nouns.run import InputSummary, TaskSummary
 from tools.tasks import floor_ms
@@ -19,7 +20,6 @@ from ui.cards import input_words
 from ui.commands.judge import judge, traced
 from ui.commands.output import STDOUT, check_json, console, write_json
 from ui.complaints import existing_file
-from ui.words import amount, milliseconds, one_line, plain
 
 if TYPE_CHECKING:
     from tools.evaluate.messages import DispatchSeen

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from graphs.summary import against_best
+from graphs.run_view import hardest_comparison
+from graphs.words import VERDICT, one_line, plain
 from tools.evaluate.clock.statistics import percentile
 from tools.evaluate.findings import findings
 from tools.evaluate.foreign.intake import is_foreign, read_foreign
@@ -33,7 +34,6 @@ from ui.commands.candidates import read_candidate
 from ui.commands.judge import baselines_of, judge, traced
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.complaints import Complaint, allowed_precisions, existing_file, refused
-from ui.words import VERDICT, one_line, plain
 
 LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise", "timed by")
 
@@ -174,7 +174,7 @@ def compared(evaluation: Evaluation) -> Baselines:
 def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
     """The judge's findings in the shape that machines read."""
     found = evaluation.verification
-    hardest = against_best(evaluation)
+    hardest = hardest_comparison(evaluation)
     eager = next((item for item in evaluation.comparisons if item.baseline == "eager"), None)
     return CheckResult(
         verdict=found.verdict.value,

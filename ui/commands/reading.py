@@ -5,10 +5,10 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from ui import story as stories
+from graphs import story as stories
+from graphs.words import STATUS, one_line, plain, ratio
 from ui.commands.output import console
 from ui.complaints import writable_file
-from ui.words import STATUS, one_line, plain, ratio
 
 
 def show(run: str, home: Path | None) -> None:

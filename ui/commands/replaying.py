@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.text import Text
 
+from graphs.words import count, one_line, plain
 from ui.commands.output import console
-from ui.words import count, one_line, plain
 
 DIFFERS = 1
 AROUND = 60

@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from graphs import story as stories
 from graphs.control import Control
 from graphs.events import EVENT, Event
 from graphs.material import material_of
@@ -22,7 +23,6 @@ from tools.evaluate.executors.base.kind import ExecutorChoice
 from tools.export import ExportRefusedError
 from tools.nouns import Refusal, TracePolicy
 from tools.nouns.run import Summary
-from ui import story as stories
 from ui.cards import leaderboard, result_card
 from ui.commands.candidates import read_start
 from ui.commands.models import Choice, chosen_models, other_models
@@ -172,13 +172,13 @@ async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:
     """Run a search under a watcher; Ctrl-C stops it with the best so far, a second one at once."""
     control = Control()
     loop = asyncio.get_running_loop()
-    with watcher() as view:
-        view.board.recall(earlier)
-        task = asyncio.ensure_future(search(view.show, control))
+    with watcher() as progress:
+        progress.recall(earlier)
+        task = asyncio.ensure_future(search(progress.show, control))
 
         def interrupted() -> None:
             # Before there is a run there is nothing to keep, and a second Ctrl-C means it.
-            if control.stopped_because or not view.board.run:
+            if control.stopped_because or not progress.view.run:
                 task.cancel()
             control.stop("you interrupted it")
 
@@ -187,7 +187,7 @@ async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:
         try:
             result = await task
         except asyncio.CancelledError:
-            raise Complaint(cancelled_words(view.board.run), 130) from None
+            raise Complaint(cancelled_words(progress.view.run), 130) from None
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)

@@ -15,9 +15,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from graphs.words import one_line
 from ui.commands.output import STDOUT, check_json, console, remarks, write_json
 from ui.complaints import Complaint, writable_file
-from ui.words import one_line
 
 if TYPE_CHECKING:
     from tools.selftest.nouns import Device, Outcome

@@ -7,12 +7,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from graphs.words import plain
 from tools.archive import Archive
 from tools.nouns import Call
 from ui.commands.output import console
 from ui.complaints import Complaint
 from ui.talk import answered_by, by_role, spending
-from ui.words import plain
 
 
 def prompts(run: str, key: str | None, home: Path | None) -> None:

@@ -4,6 +4,7 @@ Notes and new bests are also printed above it, so that they stay in the scrollba
 """
 
 import time
+from collections.abc import Iterable
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -14,10 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphs.events import Awaited, BestImproved, Event, Noted
-from tools.nouns import Verdict
-from ui.progress.board import Board
-from ui.progress.plain import sentence
-from ui.words import (
+from graphs.run_view import RunView, fold, folded
+from graphs.words import (
     VERDICT,
     count,
     dollars,
@@ -28,15 +27,17 @@ from ui.words import (
     seconds,
     tokens,
 )
+from tools.nouns import Verdict
+from ui.progress.plain import sentence
 
 BAR = 28
 
 
 class LiveProgress:
-    """Redraws the board after every event."""
+    """Redraws the view of the run after every event."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.board = Board()
+        self.view = RunView()
         self._console = Console(file=stream, highlight=False)
         self._spinner = Spinner("dots")
         self._shown_at = time.monotonic()
@@ -53,47 +54,51 @@ class LiveProgress:
         """Stop showing."""
         self._live.stop()
 
+    def recall(self, events: Iterable[Event]) -> None:
+        """Take in what earlier sessions told, without showing it."""
+        self.view = folded(events).in_new_session()
+
     def show(self, event: Event) -> None:
         """Take in an event; the next frame shows it."""
-        self.board.fold(event)
+        self.view = fold(self.view, event)
         self._shown_at = time.monotonic()
         if isinstance(event, BestImproved | Noted | Awaited):
             style = "green" if isinstance(event, BestImproved) else "yellow"
-            self._console.print(Text(sentence(event, self.board), style=style))
+            self._console.print(Text(sentence(event, self.view), style=style))
 
     def _draw(self) -> Panel:
         since_s = time.monotonic() - self._shown_at
-        self._spinner.update(text=stage_line(self.board, self.board.elapsed_s + since_s))
+        self._spinner.update(text=stage_line(self.view, self.view.elapsed_s + since_s))
         return Panel(
-            Group(self._spinner, times(self.board), counts(self.board)),
-            title=title(self.board),
+            Group(self._spinner, times(self.view), counts(self.view)),
+            title=title(self.view),
             title_align="left",
             border_style="dim",
         )
 
 
-def title(board: Board) -> Text:
+def title(view: RunView) -> Text:
     """Task, device and run."""
-    words = f"{one_line(board.task, 40)} on {one_line(board.hardware, 40)}"
-    return Text(words if board.task else "Kernelwright", style="bold")
+    words = f"{one_line(view.task, 40)} on {one_line(view.hardware, 40)}"
+    return Text(words if view.task else "Kernelwright", style="bold")
 
 
-def stage_line(board: Board, elapsed_s: float) -> Text:
+def stage_line(view: RunView, elapsed_s: float) -> Text:
     """Round, stage, idea and the time since the search began."""
-    line = Text(f"round {board.round}  {board.stage}", style="cyan")
-    if board.idea:
-        line.append(f"  {one_line(board.idea, 70)}", style="default")
+    line = Text(f"round {view.round}  {view.stage}", style="cyan")
+    if view.idea:
+        line.append(f"  {one_line(view.idea_title, 70)}", style="default")
     line.append(f"  {seconds(elapsed_s)}", style="dim")
     return line
 
 
-def times(board: Board) -> Table:
+def times(view: RunView) -> Table:
     """Eager, the best baseline, the best candidate and the floor, as bars to one scale."""
     rows = [
-        ("eager", board.eager_ms, "dim"),
-        ("best baseline", board.best_baseline_ms, "default"),
-        ("best so far", board.best.median_ms if board.best else None, "green"),
-        ("floor", board.floor_ms, "dim"),
+        ("eager", view.eager_ms, "dim"),
+        ("best baseline", view.best_baseline_ms, "default"),
+        ("best so far", view.best_ms, "green"),
+        ("floor", view.floor_ms, "dim"),
     ]
     longest = max((value for _, value, _ in rows if value), default=1.0)
     table = Table.grid(padding=(0, 1))
@@ -103,35 +108,35 @@ def times(board: Board) -> Table:
             Text(f"{name:>13}", style="dim"),
             Text(f"{milliseconds(value):>9}", style=style),
             Text(f"{bar:<{BAR}}", style=style),
-            Text(remark(name, value, board), style=style),
+            Text(remark(name, value, view), style=style),
         )
     return table
 
 
-def remark(name: str, value: float | None, board: Board) -> str:
+def remark(name: str, value: float | None, view: RunView) -> str:
     """What to say beside a time."""
     if value is None:
         return "not measured yet" if name != "best so far" else "nothing correct yet"
-    if name == "best so far" and board.best:
-        of_floor = f", {percent(board.floor_ms / value)} of the floor" if board.floor_ms else ""
-        return f"{ratio(board.speedup)} the best baseline{of_floor}"
+    if name == "best so far":
+        of_floor = f", {percent(view.floor_fraction)} of the floor" if view.floor_ms else ""
+        return f"{ratio(view.speedup)} the best baseline{of_floor}"
     return ""
 
 
-def counts(board: Board) -> Text:
+def counts(view: RunView) -> Text:
     """How many candidates there are and what the judge said."""
-    line = Text(count(board.written, "candidate"), style="bold")
-    correct = board.by_verdict[Verdict.CORRECT]
+    line = Text(count(view.counts.written, "candidate"), style="bold")
+    correct = view.counts.correct
     line.append(f"  {correct} correct", style="green" if correct else "dim")
-    for verdict, number in board.by_verdict.most_common():
+    for verdict, number in view.by_verdict.most_common():
         if verdict is not Verdict.CORRECT:
             line.append(f"  {number} {VERDICT[verdict]}", style="yellow")
-    if board.questions:
-        line.append(f"  {asked(board)}", style="dim")
+    if view.questions:
+        line.append(f"  {asked(view)}", style="dim")
     return line
 
 
-def asked(board: Board) -> str:
+def asked(view: RunView) -> str:
     """How much was asked of models, and what it cost."""
-    cost = f", {dollars(board.usd)}" if board.usd is not None else ""
-    return f"{count(board.questions, 'question')}, {tokens(board.tokens)}{cost}"
+    cost = f", {dollars(view.usd)}" if view.usd is not None else ""
+    return f"{count(view.questions, 'question')}, {tokens(view.tokens)}{cost}"

@@ -1,5 +1,6 @@
 """Progress in lines, for logs and pipes: what a person would want to read afterwards."""
 
+from collections.abc import Iterable
 from typing import Self, TextIO
 
 from graphs.events import (
@@ -16,16 +17,16 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from ui.progress.board import Board
+from graphs.run_view import RunView, fold, folded
+from graphs.words import count, milliseconds, one_line, percent, ratio, seconds
 from ui.talk import asked_words, evolved_words
-from ui.words import count, milliseconds, one_line, percent, ratio, seconds
 
 
 class PlainProgress:
     """Writes a line for each event that moves the search on."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.board = Board()
+        self.view = RunView()
         self._stream = stream
 
     def __enter__(self) -> Self:
@@ -36,16 +37,20 @@ class PlainProgress:
         """Stop showing."""
         self._stream.flush()
 
+    def recall(self, events: Iterable[Event]) -> None:
+        """Take in what earlier sessions told, without showing it."""
+        self.view = folded(events).in_new_session()
+
     def show(self, event: Event) -> None:
         """Take in an event and say it, if it is worth a line."""
-        self.board.fold(event)
-        line = sentence(event, self.board)
+        self.view = fold(self.view, event)
+        line = sentence(event, self.view)
         if line:
-            self._stream.write(f"[{self.board.elapsed_s:6.1f} s] {line}\n")
+            self._stream.write(f"[{self.view.elapsed_s:6.1f} s] {line}\n")
             self._stream.flush()
 
 
-def sentence(event: Event, board: Board) -> str:
+def sentence(event: Event, view: RunView) -> str:
     """An event as one line; empty for those that only count."""
     match event:
         case RunStarted():
@@ -65,17 +70,11 @@ def sentence(event: Event, board: Board) -> str:
             ideas = "; ".join(one_line(idea.title, 60) for idea in event.ideas)
             return f"round {event.round}: {count(len(event.ideas), 'idea')}: {ideas}"
         case BestImproved():
-            over_floor = percent(event.floor_ms / event.median_ms)
-            return (
-                f"best so far {milliseconds(event.median_ms)}, "
-                f"{ratio(event.best_baseline_ms / event.median_ms)} the best baseline, "
-                f"{over_floor} of the floor: {board.title(event.idea)}"
-            )
+            return _improved(event, view)
         case Critiqued():
             return f"critic: {one_line(event.analysis.implies, 160)}"
         case RoundFinished():
-            judged = sum(board.by_verdict.values())
-            correct = sum(n for v, n in board.by_verdict.items() if v.value == "correct")
+            judged, correct = len(view.standings), view.counts.correct
             end = f"; stopping: {one_line(event.why_stop)}" if event.why_stop else ""
             return f"round {event.round} done: {judged} judged, {correct} correct{end}"
         case Awaited():
@@ -91,3 +90,14 @@ def sentence(event: Event, board: Board) -> str:
             return f"finished after {seconds(event.summary.seconds)}"
         case _:
             return ""
+
+
+def _improved(event: BestImproved, view: RunView) -> str:
+    """The best so far; by the event's own figures where it is all that is known."""
+    best_ms = view.best_ms or event.median_ms
+    speedup = view.speedup or event.best_baseline_ms / best_ms
+    idea = view.best.candidate.idea if view.best else event.idea
+    return (
+        f"best so far {milliseconds(best_ms)}, {ratio(speedup)} the best baseline, "
+        f"{percent(event.floor_ms / best_ms)} of the floor: {one_line(view.title(idea))}"
+    )

@@ -1,11 +1,12 @@
 """Which way of showing progress suits the stream at hand."""
 
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from graphs.events import Event
-from ui.progress.board import Board
+from graphs.run_view import RunView
 from ui.progress.live import LiveProgress
 from ui.progress.plain import PlainProgress
 
@@ -13,7 +14,7 @@ from ui.progress.plain import PlainProgress
 class Watcher(Protocol):
     """Shows events as they happen; a context manager that leaves the terminal tidy."""
 
-    board: Board
+    view: RunView
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -26,6 +27,10 @@ class Watcher(Protocol):
         trace: TracebackType | None,
     ) -> None:
         """Show the last state and let go of the terminal."""
+        ...
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Take in what earlier sessions told, without showing it."""
         ...
 
     def show(self, event: Event) -> None:

@@ -1,113 +1,27 @@
 """The values on the page, worked out from a story: what is drawn, what stands in which table."""
 
-from datetime import datetime
-
 from markupsafe import Markup
 
-from agents.facts import reading
-from graphs.events import CandidateJudged, RoundFinished, RunStarted
+from graphs.charts import around, roofline, trajectory
+from graphs.story import Story
+from graphs.words import VERDICT
 from tools.archive import Standing, elites
 from tools.evaluate.rules import Rules
-from tools.nouns import (
-    Candidate,
-    Conditions,
-    Evidence,
-    OutputError,
-    Prediction,
-    Rank,
-    StrategyVersion,
-    Verdict,
-)
-from ui.report.charts import Dot, Line, Point, dumbbell, roofline, trajectory
-from ui.report.scale import Scale, around
-from ui.story import Story
+from tools.nouns import Candidate, Conditions, Evidence, OutputError, Rank, StrategyVersion, Verdict
+from ui.report import charts
+from ui.report.scale import Scale
 from ui.talk import Spending, by_role, changes, spending
-from ui.words import VERDICT, milliseconds, one_line
 
 
 def trajectory_chart(story: Story) -> Markup:
-    """Every correct candidate at the time it was first timed."""
-    begun = story.events[0].at if story.events else None
-    dots = [] if begun is None else _dots(story, begun)
-    ends = [
-        (event.at - begun).total_seconds()
-        for event in story.events
-        if begun is not None and isinstance(event, RoundFinished)
-    ]
-    return trajectory(dots, _lines(story), ends)
-
-
-def _dots(story: Story, begun: datetime) -> list[Dot]:
-    idea_of = {item.candidate.id: item.candidate.idea for item in story.written}
-    dots: dict[str, Dot] = {}
-    for event in story.events:
-        if not isinstance(event, CandidateJudged):
-            continue
-        found = event.evaluation
-        if found.verdict is Verdict.CORRECT and found.median_ms is not None:
-            title = one_line(story.title(idea_of.get(found.candidate, "")), 80)
-            words = f"{found.candidate}: {milliseconds(found.median_ms)}, {title}"
-            at_s = (event.at - begun).total_seconds()
-            dots.setdefault(found.candidate, Dot(at_s, found.median_ms, words))
-    return list(dots.values())
-
-
-def _lines(story: Story) -> list[Line]:
-    items = story.baselines.items if story.baselines else ()
-    lines = [
-        Line(item.name, item.measurement.median_ms, "baseline")
-        for item in items
-        if item.measurement is not None
-    ]
-    if story.floor_ms:
-        lines.append(Line("floor", story.floor_ms, "floor"))
-    return lines
+    """Every correct candidate at the time it was first judged."""
+    return charts.trajectory(trajectory(story.view))
 
 
 def roofline_chart(story: Story) -> Markup:
     """PyTorch, the elites and the best under the roofs; empty where there is no arithmetic."""
-    task, hardware = story.record.task, story.record.hardware
-    if task.flops == 0 or task.bytes_moved == 0:
-        return Markup("")
-    points = [
-        Point(line.name, task.flops / (line.ms / 1e3), "baseline")
-        for line in _lines(story)
-        if line.style == "baseline"
-    ]
-    best = story.best.candidate.id if story.best is not None else ""
-    points += [
-        _under_the_roof(story, elite.standing, best) for elite in elites(story.standings)
-    ]  # fmt: skip
-    if not points:
-        return Markup("")
-    tensor = any(_uses_tensor_cores(profile) for profile, _ in story.profiles.values())
-    return roofline(
-        task.flops / task.bytes_moved,
-        hardware.bandwidth_gb_s,
-        hardware.fp32_tflops,
-        points,
-        hardware.tensor_tflops if tensor else None,
-        hardware.source,
-    )
-
-
-def _under_the_roof(story: Story, standing: Standing, best: str) -> Point:
-    """A candidate by its time, and by the bytes that memory carried where they were counted."""
-    candidate, task = standing.candidate.id, story.record.task
-    median_ms = standing.evaluation.median_ms or float("inf")
-    carried = reading(story.profiles.get(candidate, ((), ()))[0], "dram_traffic")
-    own = candidate == best
-    return Point(
-        name="best" if own else candidate,
-        flops_per_s=task.flops / (median_ms / 1e3),
-        style="top" if own else "dot",
-        intensity=task.flops / carried if carried else None,
-        labelled=own,
-    )
-
-
-def _uses_tensor_cores(profile: tuple[Evidence, ...]) -> bool:
-    return any(item.name.endswith(".tensor_instructions") for item in profile)
+    chosen = [elite.standing for elite in elites(story.standings)] if story.view.flops else []
+    return charts.roofline(roofline(story.view, story.record.hardware, chosen))
 
 
 def rungs(profile: tuple[Evidence, ...]) -> list[tuple[str, list[Evidence]]]:
@@ -132,18 +46,7 @@ def dumbbells(story: Story) -> list[Markup]:
     ]
     low, high = around(times) if times else (1.0, 2.0)
     scale = Scale(low, high, 8, 180)
-    return [dumbbell(entry.predicted_ms, entry.measured_ms, scale) for entry in story.ledger]
-
-
-def predictions(story: Story) -> list[Prediction]:
-    """Every prediction of the critic's once, scored where it was scored later."""
-    known: dict[tuple[int, str], Prediction] = {}
-    for analysis in story.analyses:
-        for item in analysis.predictions:
-            key = (item.made_in_round, item.words)
-            if key not in known or item.held is not None:
-                known[key] = item
-    return list(known.values())
+    return [charts.dumbbell(entry.predicted_ms, entry.measured_ms, scale) for entry in story.ledger]
 
 
 def ancestor(story: Story) -> Candidate | None:
@@ -205,11 +108,7 @@ def _conditions(story: Story) -> Conditions | None:
 
 def verdict_rows(story: Story) -> list[tuple[str, int]]:
     """How many candidates got which verdict, the most frequent first."""
-    counts: dict[str, int] = {}
-    for standing in story.standings:
-        word = VERDICT[standing.evaluation.verdict]
-        counts[word] = counts.get(word, 0) + 1
-    return sorted(counts.items(), key=lambda row: -row[1])
+    return [(VERDICT[verdict], number) for verdict, number in story.view.by_verdict.most_common()]
 
 
 def remarks(story: Story) -> tuple[str, ...]:
@@ -234,8 +133,7 @@ def switched_off(story: Story) -> tuple[str, ...]:
 
 def warnings(story: Story) -> tuple[str, ...]:
     """What the audit of the task warned of."""
-    told = [event.warnings for event in story.events if isinstance(event, RunStarted)]
-    return told[-1] if told and told[-1] else story.record.task.warnings
+    return story.view.warnings or story.record.task.warnings
 
 
 def spending_rows(story: Story) -> list[Spending]:

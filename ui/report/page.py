@@ -7,10 +7,11 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
+from graphs import words
+from graphs.story import Story
 from tools.evaluate.findings import Row, timed, verified
-from ui import cards, talk, words
+from ui import cards, talk
 from ui.report import facts, source
-from ui.story import Story
 
 HERE = Path(__file__).parent
 
@@ -38,7 +39,7 @@ def render(story: Story) -> str:
         rungs=facts.rungs,
         unmeasured=facts.unmeasured,
         ledger=list(zip(story.ledger, facts.dumbbells(story), strict=True)),
-        predictions=facts.predictions(story),
+        predictions=list(story.view.predictions),
         kernel=source.kernel(best) if best else "",
         plan=source.plan(best) if best else "",
         before=before,

@@ -35,12 +35,6 @@ class Scale:
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
-def around(values: list[float], room: float = 1.25) -> tuple[float, float]:
-    """Limits of a logarithmic axis that holds all values with some room."""
-    low, high = min(values), max(values)
-    return low / room, high * room
-
-
 def _linear(low: float, high: float) -> list[float]:
     span = high - low
     step = 10.0 ** floor(log10(span)) if span > 0 else 1.0

@@ -7,8 +7,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer, CudaLexer, DiffLexer, PythonLexer
 
+from graphs.words import plain
 from tools.nouns import Candidate, Language
-from ui.words import plain
 
 
 def kernel(candidate: Candidate) -> Markup:

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from graphs.events import CandidateWritten, Event
 from graphs.suite import Outcome
+from graphs.words import one_line, seconds
 from ui.commands.output import remarks
 from ui.suite.tables import COLUMNS, row_cells
-from ui.words import one_line, seconds
 
 SHOWN = 12
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from graphs.suite.figures import sound
 from graphs.suite.outcome import BESIDE
-from ui.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
+from graphs.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
 
 NOTHING = "-"
 _WORDS = ("task", "end", "against", "")

@@ -1,25 +1,19 @@
 """The drawings: Plotly takes them as they are, and they show what was measured."""
 
 import json
+from dataclasses import replace
 
 import plotly.io
 import pytest
 
 from agents.assistant.sayings import Picture
-from ui.chat.gathering import Gathered
+from graphs.run_view import RunView, folded
 from ui.chat.plots import picture, roofline, trajectory
 
 
-def gathered(events):
-    known = Gathered()
-    for event in events:
-        known.take(event)
-    return known
-
-
 @pytest.fixture
-def known(recording):
-    return gathered(recording().events("r"))
+def view(recording):
+    return folded(recording().events("r"))
 
 
 def names(drawing):
@@ -33,8 +27,8 @@ def valid(drawing):
     return plotly.io.from_json(json.dumps(parts))
 
 
-def test_the_trajectory_has_baselines_floor_candidates_and_the_best(known):
-    drawing = trajectory(known)
+def test_the_trajectory_has_baselines_floor_candidates_and_the_best(view):
+    drawing = trajectory(view)
     valid(drawing)
     assert names(drawing) == [
         "eager 12.4 ms",
@@ -45,27 +39,26 @@ def test_the_trajectory_has_baselines_floor_candidates_and_the_best(known):
     ]
 
 
-def test_the_best_so_far_only_ever_falls(known):
-    best = json.loads(trajectory(known))["data"][-1]
+def test_the_best_so_far_only_ever_falls(view):
+    best = json.loads(trajectory(view))["data"][-1]
     assert best["y"] == sorted(best["y"], reverse=True)
     assert best["x"] == sorted(best["x"])
 
 
 def test_there_is_no_drawing_of_nothing(recording):
-    assert trajectory(Gathered()) == ""
-    known = gathered(recording().events("r"))
-    known.flops = 0
-    assert roofline(known, recording().hardware) == ""
+    assert trajectory(RunView()) == ""
+    view = folded(recording().events("r"))
+    assert roofline(replace(view, flops=0), recording().hardware) == ""
 
 
-def test_the_roofline_has_the_roof_the_baselines_and_the_best(known, recording):
-    drawing = roofline(known, recording().hardware)
+def test_the_roofline_has_the_roof_the_baselines_and_the_best(view, recording):
+    drawing = roofline(view, recording().hardware)
     valid(drawing)
     assert [name.split(":")[0] for name in names(drawing)] == ["roof", "eager", "compile", "best"]
 
 
 def test_an_ideas_title_is_no_tag_in_a_drawing(recording):
-    drawing = trajectory(gathered(recording(text="<a href='http://x'>y</a>").events("r")))
+    drawing = trajectory(folded(recording(text="<a href='http://x'>y</a>").events("r")))
     assert "<a" not in drawing
 
 
@@ -77,6 +70,6 @@ async def test_a_drawing_that_was_asked_for_is_made_from_the_archive(what, look,
     assert json.loads(element.content)["data"]
 
 
-async def test_a_drawing_of_an_unknown_run_is_none(look, home, run):
+async def test_a_drawing_of_an_unview_run_is_none(look, home, run):
     look()
     assert await picture("thread", home, Picture(what="roofline", run="nobody")) is None

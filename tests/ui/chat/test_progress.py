@@ -6,21 +6,12 @@ import pytest
 
 from graphs.desk import Told
 from graphs.events import RunFinished
-from ui.chat.gathering import Gathered
+from graphs.run_view import folded
 from ui.chat.progress import progress, result
-from ui.progress.board import Board
-
-
-def standing(events):
-    board, known = Board(), Gathered()
-    for event in events:
-        board.fold(event)
-        known.take(event)
-    return board, known
 
 
 def line(events, state="running"):
-    return progress("thread", state, *standing(events))
+    return progress("thread", state, folded(events))
 
 
 def labels(shown):
@@ -41,9 +32,9 @@ def test_it_says_times_leaders_and_effort(recording):
 
 @pytest.mark.parametrize(("ahead", "words"), [(1, "another person's work is"), (3, "3 others")])
 def test_a_search_that_waits_for_the_device_says_so(recording, ahead, words):
-    board, known = standing(recording().events("r")[:-1])
-    assert words in progress("thread", "running", board, known, ahead=ahead).words
-    assert "waits" not in progress("thread", "running", board, known).words
+    view = folded(recording().events("r")[:-1])
+    assert words in progress("thread", "running", view, ahead=ahead).words
+    assert "waits" not in progress("thread", "running", view).words
 
 
 @pytest.mark.parametrize(
@@ -87,10 +78,10 @@ def test_nothing_is_running_in_a_search_that_rests(recording):
 
 def test_the_card_says_by_how_much_how_sure_and_what_was_not_verified(recording):
     events = recording().events("r")
-    _, known = standing(events)
+    view = folded(events)
     finished = events[-1]
     assert isinstance(finished, RunFinished)
-    card = result(Told(run="r", seq=18, event=finished), known)
+    card = result(Told(run="r", seq=18, event=finished), view)
     for part in (
         "1.44x as fast as the best baseline",
         "against eager",
@@ -109,9 +100,9 @@ def test_the_card_says_by_how_much_how_sure_and_what_was_not_verified(recording)
 
 def test_a_search_without_a_result_has_nothing_to_take_home(recording):
     events = recording().events("r")
-    _, known = standing(events[:3])
+    view = folded(events[:3])
     nothing = events[-1].summary.model_copy(update={"status": "nothing_correct", "best": None})
-    card = result(Told(run="r", seq=4, event=RunFinished(summary=nothing)), known)
+    card = result(Told(run="r", seq=4, event=RunFinished(summary=nothing)), view)
     assert "No candidate was correct" in card.words
     assert labels(card) == ["Report", "Continue"]
 
@@ -125,10 +116,10 @@ def test_a_hostile_name_is_only_a_name(recording):
 
 def test_the_roofline_is_there_while_the_search_goes_on(recording):
     made = recording()
-    board, known = standing(made.events("r")[:-1])
-    names = [sheet.name for sheet in progress("thread", "running", board, known).sheets]
+    view = folded(made.events("r")[:-1])
+    names = [sheet.name for sheet in progress("thread", "running", view).sheets]
     assert names == ["trajectory", "tasks"]
-    shown = progress("thread", "running", board, known, made.hardware)
+    shown = progress("thread", "running", view, made.hardware)
     roof = next(sheet for sheet in shown.sheets if sheet.name == "roofline")
     drawn = json.loads(roof.content)["data"]
     assert {"roof"} < {trace["name"].split(":")[0] for trace in drawn}

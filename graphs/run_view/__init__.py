@@ -1,0 +1,20 @@
+"""One view of a run: folded from its events one by one, and read by everything that shows a run.
+
+`fold` is the only place where events become state. Terminal, chat, trace and report read a
+`RunView`; a run that is read from its archive is its stored events, folded, and `completed` by what
+events do not tell.
+"""
+
+from graphs.run_view.candidates import CandidateView, counts_of, hardest_comparison
+from graphs.run_view.folding import completed, fold, folded
+from graphs.run_view.view import RunView
+
+__all__ = [
+    "CandidateView",
+    "RunView",
+    "completed",
+    "counts_of",
+    "fold",
+    "folded",
+    "hardest_comparison",
+]

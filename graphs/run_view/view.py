@@ -1,0 +1,211 @@
+"""What a run looks like after the events so far: the one value that every presentation reads."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from graphs.events import IdeasProposed
+from graphs.run_view.candidates import CandidateView, counts_of
+from tools.archive import Standing, apart, ranked
+from tools.nouns import Analysis, Baselines, Idea, Isolation, Prediction, Verdict, WallKind
+from tools.nouns.run import CandidateCounts, Summary, TokenCounts
+
+UNKNOWN_ISOLATION = Isolation(kind=WallKind.UNKNOWN, words="unknown")
+_CANDIDATE_ID = re.compile(r"\b[0-9a-f]{12}\b")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as its events tell it so far; times of day in UTC.
+
+    Attributes:
+        begun: The first event's time.
+        watched_from: From when `elapsed_s` counts: the first event since `in_new_session`.
+        stage: What is being done, in words.
+        idea: Id of the idea that is being worked on.
+        candidates: By id, in order of writing.
+        round_ends: When each round ended.
+        notes: Plain sentences that were worth keeping, each on a line.
+        questions: How often a language model was asked.
+        usd: What the questions cost; None where no price is known.
+        stopped_because: Why the search stops; empty while it goes on.
+        waiting_for: What somebody outside is to do; empty while nobody is waited for.
+        summary: What the search amounted to; None while it goes on.
+    """
+
+    run: str = ""
+    task: str = ""
+    hardware: str = ""
+    isolation: Isolation = UNKNOWN_ISOLATION
+    warnings: tuple[str, ...] = ()
+    floor_ms: float | None = None
+    bytes_moved: int = 0
+    flops: int = 0
+    begun: datetime | None = None
+    watched_from: datetime | None = None
+    latest: datetime | None = None
+    round: int = 0
+    stage: str = "reading the task"
+    idea: str = ""
+    baselines: Baselines | None = None
+    ideas: Mapping[str, Idea] = field(default_factory=dict)
+    proposals: tuple[IdeasProposed, ...] = ()
+    candidates: Mapping[str, CandidateView] = field(default_factory=dict)
+    round_ends: Mapping[int, datetime] = field(default_factory=dict)
+    analyses: tuple[Analysis, ...] = ()
+    notes: tuple[str, ...] = ()
+    questions: int = 0
+    tokens: TokenCounts = field(default_factory=TokenCounts)
+    usd: float | None = None
+    stopped_because: str = ""
+    waiting_for: str = ""
+    summary: Summary | None = None
+
+    @property
+    def best_baseline_ms(self) -> float | None:
+        """The time to beat."""
+        name = self._best_baseline
+        found = self.baselines.named(name) if self.baselines and name else None
+        return found.measurement.median_ms if found and found.measurement else None
+
+    @property
+    def eager_ms(self) -> float | None:
+        """What PyTorch takes as it comes."""
+        eager = self.baselines.named("eager") if self.baselines else None
+        return eager.measurement.median_ms if eager and eager.measurement else None
+
+    @cached_property
+    def standings(self) -> tuple[Standing, ...]:
+        """Every judged candidate with its most trusted evaluation, in order of writing."""
+        found = (item.standing for item in self.candidates.values())
+        return tuple(item for item in found if item is not None)
+
+    @cached_property
+    def leaders(self) -> tuple[CandidateView, ...]:
+        """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
+        return tuple(self.candidates[item.candidate.id] for item in ranked(self.standings))
+
+    @cached_property
+    def apart(self) -> tuple[CandidateView, ...]:
+        """Correct candidates that compute in less than the task asks, in an order of their own."""
+        return tuple(self.candidates[item.candidate.id] for item in apart(self.standings))
+
+    @property
+    def best(self) -> CandidateView | None:
+        """The best so far; once the search ended, the one that its summary stands for.
+
+        Certified times are not comparable with screened ones, so the summary's choice may not be
+        the first of the leaders.
+        """
+        chosen = self.summary.best if self.summary else None
+        found = self.candidates.get(chosen.candidate) if chosen else None
+        return found or next(iter(self.leaders), None)
+
+    @property
+    def best_ms(self) -> float | None:
+        """Time of the best so far."""
+        return self.best.correct_ms if self.best else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Of the best so far, over the best baseline."""
+        return self.speedup_of(self.best) if self.best else None
+
+    @property
+    def floor_fraction(self) -> float | None:
+        """How much of the floor the best so far reaches."""
+        return self.floor_ms / self.best_ms if self.floor_ms and self.best_ms else None
+
+    @cached_property
+    def by_verdict(self) -> Counter[Verdict]:
+        """How many candidates got which verdict."""
+        return Counter(item.evaluation.verdict for item in self.standings)
+
+    @cached_property
+    def counts(self) -> CandidateCounts:
+        """How many candidates were written, compiled, correct and timed."""
+        return counts_of(len(self.candidates), self.standings)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds between the first event that was watched and the latest."""
+        if self.watched_from is None or self.latest is None:
+            return 0.0
+        return (self.latest - self.watched_from).total_seconds()
+
+    @property
+    def predictions(self) -> tuple[Prediction, ...]:
+        """Every prediction of the critic's once, scored where it was scored later."""
+        known: dict[tuple[int, str], Prediction] = {}
+        for item in (item for analysis in self.analyses for item in analysis.predictions):
+            key = (item.made_in_round, item.words)
+            if key not in known or item.held is not None:
+                known[key] = item
+        return tuple(known.values())
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """The rounds in which ideas were proposed."""
+        return tuple(event.round for event in self.proposals)
+
+    def speedup_of(self, item: CandidateView) -> float | None:
+        """A candidate's speed-up over the best baseline; None where either has no time.
+
+        Pair by pair where it was compared with that baseline, else by their times alone.
+        """
+        worst, base_ms, took_ms = item.slowest_comparison, self.best_baseline_ms, item.correct_ms
+        evaluation = item.evaluation
+        compared = {one.baseline for one in evaluation.comparisons} if evaluation else set()
+        if worst is not None and self._best_baseline in compared:
+            return worst.ratio
+        return base_ms / took_ms if base_ms and took_ms else None
+
+    def of_idea(self, idea: str) -> tuple[CandidateView, ...]:
+        """What was written for an idea, in order."""
+        return tuple(item for item in self.candidates.values() if item.candidate.idea == idea)
+
+    def of_round(self, number: int) -> tuple[CandidateView, ...]:
+        """What was written in a round, in order."""
+        return tuple(item for item in self.candidates.values() if item.round == number)
+
+    def best_of(self, items: Sequence[CandidateView]) -> CandidateView | None:
+        """The fastest correct one of some candidates, those of lower precision last."""
+        wanted = {item.id for item in items}
+        return next((item for item in (*self.leaders, *self.apart) if item.id in wanted), None)
+
+    def seconds_at(self, at: datetime) -> float:
+        """Seconds from the run's beginning to a time of day."""
+        return (at - self.begun).total_seconds() if self.begun else 0.0
+
+    def title(self, idea: str) -> str:
+        """An idea in words; its id where it was never proposed."""
+        found = self.ideas.get(idea)
+        return found.title if found else idea or "-"
+
+    @property
+    def idea_title(self) -> str:
+        """The idea that is being worked on, in words; empty where there is none."""
+        return self.title(self.idea) if self.idea else ""
+
+    def name_of(self, candidate: str) -> str:
+        """What people call a candidate; its id where it is not known."""
+        found = self.candidates.get(candidate)
+        return found.name if found else candidate
+
+    def with_names(self, words: str) -> str:
+        """Words in which candidates have the names that people use instead of ids."""
+        return _CANDIDATE_ID.sub(lambda found: self.name_of(found.group()), words)
+
+    def in_new_session(self) -> "RunView":
+        """What earlier sessions told; the clock begins with the next event."""
+        return replace(self, watched_from=None, latest=None, summary=None)
+
+    @property
+    def _best_baseline(self) -> str:
+        try:
+            return self.baselines.best.name if self.baselines else ""
+        except LookupError:
+            return ""
