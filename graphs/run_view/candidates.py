@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from graphs.events import Profiled
-from tools.archive import Author, Effort, Standing
+from tools.archive import Author, Standing
 from tools.archive.records import EFFORTS
-from tools.nouns import Candidate, Comparison, Evaluation, Verdict
+from tools.nouns import Candidate, Comparison, Effort, Evaluation, Verdict
 from tools.nouns.run import CandidateCounts
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
