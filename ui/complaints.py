@@ -48,8 +48,8 @@ def complaint_of(error: Exception) -> Complaint | None:
     from tools.archive import RunError
     from tools.candidates import ContractError
     from tools.evaluate.batch.bundle import BundleError
-    from tools.evaluate.executor import EnvironmentLacksError
     from tools.export import ExportRefusedError
+    from tools.nouns import EnvironmentLacksError
 
     if isinstance(error, Complaint):
         return error

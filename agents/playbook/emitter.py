@@ -4,14 +4,14 @@ from typing import Protocol
 
 from agents.playbook.ir import Emitted, Loop, Strategy
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 
 class Emitter(Protocol):
     """Knows which strategies fit a loop on a device, and prints the loop under one of them."""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """What it emits."""
         ...
 

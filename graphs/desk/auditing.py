@@ -6,9 +6,9 @@ from agents.assistant.sayings import Piece, Saying, Table, Words
 from graphs.desk.card import TaskCard, offers, pays_words
 from graphs.desk.place import Place
 from graphs.words import amount, milliseconds, one_line
-from tools.evaluate.executor import EnvironmentLacksError, Executor, WatchingExecutor
+from tools.evaluate.executor import Executor, WatchingExecutor
 from tools.evaluate.messages import DispatchSeen
-from tools.nouns import Dispatched, Task
+from tools.nouns import Dispatched, EnvironmentLacksError, Task
 
 SHOWN_KERNELS = 12
 PATIENCE_S = 15.0

@@ -29,8 +29,8 @@ from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import RunError, Target, default_home, run_folders
-from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
-from tools.nouns import Prompt, Refusal, Task, TracePolicy
+from tools.evaluate.executor import Executor, PatientExecutor
+from tools.nouns import EnvironmentLacksError, Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
 # Whose worker measures the device before anybody is there; no person's folder is called so.

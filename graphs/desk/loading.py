@@ -15,8 +15,8 @@ from graphs.desk.proposing import proposals
 from graphs.desk.table import OnTable
 from graphs.words import plain, quiet
 from profiles.load import Hardware, search_profile
-from tools.evaluate.executor import EnvironmentLacksError, Executor, PatientExecutor
-from tools.nouns import InputSpec, Refusal, Task, Value
+from tools.evaluate.executor import Executor, PatientExecutor
+from tools.nouns import EnvironmentLacksError, InputSpec, Refusal, Task, Value
 from tools.nouns.task import Precision
 
 # A person's file is text to be read by people; more is no module.

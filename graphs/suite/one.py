@@ -17,14 +17,9 @@ from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import Archive, RunError, Standing, Target
-from tools.evaluate.executor import (
-    EnvironmentLacksError,
-    Executor,
-    MeteredExecutor,
-    PatientExecutor,
-)
+from tools.evaluate.executor import Executor, MeteredExecutor, PatientExecutor
 from tools.evaluate.rules import Rules
-from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy, Verdict
+from tools.nouns import Baselines, EnvironmentLacksError, Phase, Refusal, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.

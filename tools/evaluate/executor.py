@@ -183,7 +183,3 @@ class FarExecutor(Executor, Protocol):
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
         """What earlier trips of the run brought."""
         ...
-
-
-class EnvironmentLacksError(Exception):
-    """This machine lacks something needed; the message names the command that would fix it."""

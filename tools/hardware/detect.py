@@ -8,9 +8,9 @@ which `CUDA_VISIBLE_DEVICES` chooses. Not covered: MIG slices.
 from typing import Literal
 
 from profiles.load import Hardware
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.hardware.cpu import detect_cpu
 from tools.hardware.gpu import detect_gpu
+from tools.nouns import EnvironmentLacksError
 
 Target = Literal["auto", "cuda", "cpu"]
 

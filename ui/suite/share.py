@@ -18,9 +18,8 @@ from graphs.suite import Ground, Outcome, Terms, run_suite
 from graphs.suite.runner import Begun
 from profiles.load import SearchProfile
 from profiles.models import Models
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.rules import Depth, Rules
-from tools.nouns import Value
+from tools.nouns import EnvironmentLacksError, Value
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 

@@ -33,7 +33,7 @@ from agents.playbook.cpp.sweep import Knobs
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 _CHUNKS = (2048, 8192)
 _WIDTHS = (64, 256, 128, 32)
@@ -49,9 +49,9 @@ class CppEmitter:
     """Emits C++ over the prelude `kernelwright.hpp`."""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """C++."""
-        return Language.CPP
+        return "cpp"
 
     def header(self) -> str:
         """The prelude's include."""

@@ -26,7 +26,7 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.ir import Emitted, Loop, Strategy
 from agents.playbook.rewrites import rewrite, rewrites_for
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 # Rewrites that save a pass over the row, in words.
 _FEWER_PASSES = {
@@ -68,9 +68,9 @@ class CudaEmitter:
     """Prints loops as CUDA C++ over the prelude `kernelwright.cuh`."""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """CUDA."""
-        return Language.CUDA
+        return "cuda"
 
     def header(self) -> str:
         """The prelude's include."""

@@ -9,9 +9,17 @@ import pytest
 from graphs.suite import Ground, Outcome, Terms, run_suite, runner
 from profiles.load import SearchProfile
 from tools.archive import Archive
-from tools.evaluate.executor import EnvironmentLacksError, Executor
+from tools.evaluate.executor import Executor
 from tools.evaluate.rules import Depth, Rules
-from tools.nouns import Comparison, Phase, Refusal, Task, TracePolicy, Verdict
+from tools.nouns import (
+    Comparison,
+    EnvironmentLacksError,
+    Phase,
+    Refusal,
+    Task,
+    TracePolicy,
+    Verdict,
+)
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:

@@ -8,16 +8,15 @@ import pytest
 import pytest_asyncio
 
 from profiles.load import Hardware
-from tools.candidates import new_candidate
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
+from tools.languages import new_candidate
 from tools.nouns import (
     Baseline,
     Baselines,
     Candidate,
     Evaluation,
-    Language,
     Refusal,
     Task,
     TracePolicy,
@@ -152,7 +151,7 @@ def kernel() -> MakeKernel:
         plan: str = PLAN,
     ) -> Candidate:
         text = KERNEL % {"head": head, "before": before, "value": value, "after": after}
-        return new_candidate(Language.CPP, text, plan)
+        return new_candidate("cpp", text, plan)
 
     return make
 

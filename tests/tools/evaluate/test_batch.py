@@ -15,13 +15,13 @@ import pytest
 import pytest_asyncio
 
 from tools.awaiting import AwaitingError
-from tools.candidates import new_candidate
 from tools.evaluate import local
 from tools.evaluate.batch.bundle import DONE, MANIFEST, Bundle, BundleError, Done, job_name
 from tools.evaluate.batch.executor import BatchExecutor
 from tools.evaluate.batch.work import work_bundle
 from tools.evaluate.errand import Errand, Variants
 from tools.evaluate.local import LocalExecutor
+from tools.languages import new_candidate
 from tools.nouns import Baselines, Candidate, Evaluation, Setting, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

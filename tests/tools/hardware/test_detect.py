@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from profiles.load import all_hardware, hardware_profile, search_profile
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceilings
 from tools.hardware.ceilings import Ceilings
 from tools.hardware.cpu import simd_width_bits
 from tools.hardware.gpu import architecture_of, detect_gpu
+from tools.nouns import EnvironmentLacksError
 
 
 def test_the_cpu_is_described_from_what_the_system_says():

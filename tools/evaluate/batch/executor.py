@@ -11,16 +11,17 @@ from pathlib import Path
 
 from profiles.load import Hardware
 from tools.awaiting import AwaitingError
-from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.batch.bundle import DONE, PROBE, Bundle, BundleError, Done, Manifest, Probed
 from tools.evaluate.endings import not_compiled
 from tools.evaluate.errand import Errand
-from tools.evaluate.executor import UNBUILT, Effort, EnvironmentLacksError
+from tools.evaluate.executor import UNBUILT, Effort
 from tools.evaluate.local import LocalExecutor, task_key
 from tools.evaluate.profiling.absent import not_asked
+from tools.languages import CompileFailure, compile_candidate
 from tools.nouns import (
     Baselines,
     Candidate,
+    EnvironmentLacksError,
     Evaluation,
     Isolation,
     Profile,

@@ -9,12 +9,21 @@ import time
 from collections.abc import Callable, Iterable
 
 from profiles.load import Hardware
-from tools.compile import compile_candidate
 from tools.evaluate.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
-from tools.evaluate.executor import Effort, EnvironmentLacksError
+from tools.evaluate.executor import Effort
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.selection import fastest, promising, settles
-from tools.nouns import Baselines, Candidate, Evaluation, Refusal, Task, Verdict, Verification
+from tools.languages import compile_candidate
+from tools.nouns import (
+    Baselines,
+    Candidate,
+    EnvironmentLacksError,
+    Evaluation,
+    Refusal,
+    Task,
+    Verdict,
+    Verification,
+)
 
 Say = Callable[[str], None]
 

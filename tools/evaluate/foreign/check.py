@@ -9,7 +9,6 @@ that was shared is only given back by ending, none does that heard a case, and o
 from pathlib import Path
 
 from tools.evaluate.defences import Defence
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.foreign.host.guests import Guests
 from tools.evaluate.foreign.host.judges import Judge, Judges
 from tools.evaluate.foreign.request import ForeignRequest
@@ -21,7 +20,7 @@ from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Evaluation, Isolation, Verdict, Verification
+from tools.nouns import EnvironmentLacksError, Evaluation, Isolation, Verdict, Verification
 
 
 class Courthouse:

@@ -6,7 +6,6 @@ believed has two. After that come other shapes, over which its worker may be los
 
 from pathlib import Path
 
-from tools.compile import Built
 from tools.evaluate.defences import Defence
 from tools.evaluate.endings import accompanied, evaluation_of, isolated
 from tools.evaluate.executor import Effort
@@ -27,6 +26,7 @@ from tools.evaluate.process.ended import Ended
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.sanitizing import sanitized, sanitized_here
 from tools.evaluate.sanitizing.host import taken
+from tools.languages import Built
 from tools.nouns import Candidate, Evaluation, Task, Verdict
 
 

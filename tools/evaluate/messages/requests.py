@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from profiles.load import Hardware
-from tools.compile import Built
 from tools.evaluate.executor import Effort
 from tools.evaluate.foreign.request import ForeignRequest
 from tools.evaluate.rules import Rules
+from tools.languages import Built
 from tools.nouns import Baselines, Candidate, Task, TracePolicy
 from tools.nouns.value import Value
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tools.evaluate.executor import EnvironmentLacksError
 from tools.evaluate.foreign.lacking import lacking
+from tools.nouns import EnvironmentLacksError
 
 
 @pytest.mark.parametrize(
