@@ -16,7 +16,8 @@ from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, in_form
 from agents.prospects import is_refused
 from agents.steering import Steering
 from tools.archive import Standing
-from tools.candidates import ContractError, new_candidate, parse_kernel, valid_settings
+from tools.candidates import ContractError, valid_settings
+from tools.languages import new_candidate, parse_kernel
 from tools.nouns import (
     Analysis,
     Candidate,

@@ -9,8 +9,9 @@ Reading the file is the command line's business.
 from agents.coder import Answer, Coder, Failure, Order
 from agents.planner import Planner
 from agents.situation import Proposal, Situation
-from tools.candidates import ContractError, new_candidate
-from tools.nouns import Idea, Language, Value
+from tools.candidates import ContractError
+from tools.languages import new_candidate
+from tools.nouns import Idea, LanguageName, Value
 
 PERSON = "person"
 
@@ -18,7 +19,7 @@ PERSON = "person"
 class Start(Value):
     """A kernel and its plan; the plan is "" for a bare kernel. `name` is the file's."""
 
-    language: Language
+    language: LanguageName
     kernel: str
     plan: str = ""
     name: str = ""

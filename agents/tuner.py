@@ -12,7 +12,8 @@ from math import log
 import optuna
 
 from agents.attributes import agreement
-from tools.candidates import parse_kernel, valid_settings, with_settings
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel, with_settings
 from tools.nouns import Analysis, Candidate, Setting
 
 Settings = tuple[Setting, ...]

@@ -44,9 +44,8 @@ async def ready(target: str, rows: int, columns: int):
     """The task of that size, the device, and the playbook's first kernel for it, compiled."""
     from agents.playbook.assemble import assemble
     from agents.playbook.lower import lower
-    from tools.candidates import new_candidate
-    from tools.compile import CompileFailure, compile_candidate
     from tools.evaluate.executors.local.executor import LocalExecutor
+    from tools.languages import CompileFailure, compile_candidate, new_candidate
     from tools.nouns import Refusal, TracePolicy
 
     scratch = Path(tempfile.mkdtemp())
@@ -81,9 +80,9 @@ def emitter_for(kind: str) -> object:
 
 def series(target: str, size: tuple[int, int], count: int, seconds: float) -> list[dict]:
     """Comparisons of one kernel with itself, one after another."""
-    from tools.candidates.run import PlanRunner
     from tools.evaluate.rules import Rules
     from tools.evaluate.worker.station import Station
+    from tools.languages.loading import load_candidate
 
     task, hardware, candidate, built = asyncio.run(ready(target, *size))
     rules, found = Rules(), []
@@ -96,7 +95,7 @@ def series(target: str, size: tuple[int, int], count: int, seconds: float) -> li
         weights = station.bench.reference.weights()
         twins = []
         for _ in range(2):
-            runner = PlanRunner(candidate, built, hardware.kind)
+            runner = load_candidate(candidate, built, hardware.kind)
             runner.prepare(weights)
             twins.append(partial(_call, runner, weights))
         harness = station.harness

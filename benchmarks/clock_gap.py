@@ -37,9 +37,6 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import new_candidate  # noqa: E402
-from tools.candidates.run import PlanRunner  # noqa: E402
-from tools.compile import Built, compile_candidate  # noqa: E402
 from tools.evaluate.clock.cold import Flush  # noqa: E402
 from tools.evaluate.clock.harness import Harness  # noqa: E402
 from tools.evaluate.clock.stopwatch import stopwatch  # noqa: E402
@@ -48,7 +45,13 @@ from tools.evaluate.judge.memory import SpoiltMemory  # noqa: E402
 from tools.evaluate.judge.truth import Argument  # noqa: E402
 from tools.evaluate.rules import Rules  # noqa: E402
 from tools.hardware import detect  # noqa: E402
-from tools.nouns import Candidate, Language, Refusal, Task, TracePolicy  # noqa: E402
+from tools.languages import (  # noqa: E402
+    Built,
+    compile_candidate,
+    new_candidate,
+)
+from tools.languages.loading import load_candidate  # noqa: E402
+from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402
 
 PROFILED = 20
@@ -70,7 +73,7 @@ class Ways:
         self.device = bench.device
         self._sets = Harness(bench).sets
         self._memory = SpoiltMemory(bench.device)
-        runner = PlanRunner(candidate, built, bench.device, allocator=self._memory)
+        runner = load_candidate(candidate, built, bench.device, allocator=self._memory)
         weights = dict(bench.reference.weights())
         runner.prepare(weights)
         self.call: Timed = lambda arguments: runner(arguments, weights)
@@ -162,7 +165,7 @@ def _ways(path: Path, hardware: Hardware, chosen: dict[str, str]) -> Ways:
     if isinstance(task, Refusal):
         raise SystemExit(task.sentence)
     draft = repertoire_for(task, hardware).draft(chosen)
-    language = Language.CUDA if hardware.kind == "cuda" else Language.CPP
+    language = "cuda" if hardware.kind == "cuda" else "cpp"
     candidate = new_candidate(language, draft.kernel, draft.plan)
     compiling = compile_candidate(candidate, architecture=hardware.architecture, timeout_s=120)
     built = asyncio.run(compiling)

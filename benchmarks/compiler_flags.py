@@ -21,7 +21,7 @@ from cpu_strategies import candidates, error, paired, runners
 from torch import Tensor
 
 from agents.playbook.lower import lower
-from tools.compile import shutdown_compilers
+from tools.languages import shutdown_compilers
 from tools.nouns import Refusal, TracePolicy
 from tools.tasks import Reference, draw, trace
 

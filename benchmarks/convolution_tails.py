@@ -31,12 +31,15 @@ from agents.playbook.cuda import CudaEmitter  # noqa: E402
 from agents.playbook.forms import forms  # noqa: E402
 from agents.playbook.ir.predict import predict_ms  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import new_candidate  # noqa: E402
-from tools.candidates.run import PlanRunner  # noqa: E402
-from tools.compile import CompileFailure, compile_candidate  # noqa: E402
 from tools.evaluate.judge.truth import Argument  # noqa: E402
 from tools.evaluate.judge.turned import with_channels_last  # noqa: E402
-from tools.nouns import Candidate, Language, Refusal, Task, TracePolicy  # noqa: E402
+from tools.languages import (  # noqa: E402
+    CompileFailure,
+    compile_candidate,
+    new_candidate,
+)
+from tools.languages.loading import load_candidate  # noqa: E402
+from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import Reference, draw, trace  # noqa: E402
 
 LONGEST_NAME, MOST_KERNELS, CALLS = 110, 9, 4
@@ -72,7 +75,7 @@ def ours(task: Task, hardware: Hardware) -> dict[str, Candidate]:
         }
         text = assemble(form.program, emitter, picked, hardware)
         words = ",".join(f"{name}:{strategy.name}" for name, strategy in picked.items())
-        made[f"{form.name} {words}"] = new_candidate(Language.CUDA, text.kernel, text.plan)
+        made[f"{form.name} {words}"] = new_candidate("cuda", text.kernel, text.plan)
     return made
 
 
@@ -122,7 +125,7 @@ def measure(path: Path, hardware: Hardware, say: Callable[..., None]) -> None:
         if isinstance(built, CompileFailure):
             say(who=name, failure=built.message[:300])
             continue
-        runner = PlanRunner(candidate, built, "cuda:0")
+        runner = load_candidate(candidate, built, "cuda:0")
         runner.prepare(weights)
         say(who=name, k=kernels(lambda runner=runner: runner(args, weights)))
 

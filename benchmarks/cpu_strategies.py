@@ -25,11 +25,18 @@ from agents.playbook.assemble import assemble  # noqa: E402
 from agents.playbook.cpp import CppEmitter  # noqa: E402
 from agents.playbook.ir import Loop, Program, Strategy  # noqa: E402
 from agents.playbook.lower import lower  # noqa: E402
-from tools.candidates import new_candidate, parse_kernel, valid_settings, with_settings  # noqa: E402
-from tools.candidates.run import PlanRunner  # noqa: E402
-from tools.compile import CompileFailure, compile_candidate, shutdown_compilers  # noqa: E402
+from tools.candidates import valid_settings  # noqa: E402
 from tools.hardware import detect  # noqa: E402
-from tools.nouns import Candidate, Language, Refusal, Task, TracePolicy  # noqa: E402
+from tools.languages import (  # noqa: E402  # noqa: E402
+    CompileFailure,
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+    shutdown_compilers,
+    with_settings,
+)
+from tools.languages.loading import load_candidate  # noqa: E402
+from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
 from tools.tasks import Reference, draw, trace  # noqa: E402
 
 Timed = Callable[[], object]
@@ -53,8 +60,8 @@ def candidates(program: Program, settings: int) -> list[tuple[str, Candidate]]:
 
 def _settled(program, loop, strategy: Strategy, settings: int, emitter, hardware):
     text = assemble(program, emitter, {loop.name: strategy}, hardware)
-    base = new_candidate(Language.CPP, text.kernel, text.plan)
-    tried = valid_settings(parse_kernel(text.kernel, Language.CPP))
+    base = new_candidate("cpp", text.kernel, text.plan)
+    tried = valid_settings(parse_kernel(text.kernel, "cpp"))
     step = max(1, len(tried) // settings)
     return [
         (f"{strategy.name} {_shown(setting)}", with_settings(base, setting))
@@ -74,7 +81,7 @@ async def runners(task: Task, made, weights, device: str = "cpu"):
         if isinstance(built, CompileFailure):
             print(f"  {label}: {built.message[:200]}")
             continue
-        runner = PlanRunner(candidate, built, device)
+        runner = load_candidate(candidate, built, device)
         runner.prepare(weights)
         ready.append((label, runner))
     return ready

@@ -12,17 +12,17 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 
 from tools.candidates import KernelSource
 from tools.candidates.run import PlanRunner
 from tools.candidates.run.arguments import Converters
-from tools.candidates.run.loading import Extent
+from tools.candidates.run.launcher import Extent
 from tools.candidates.source import KernelFunction
-from tools.compile import INCLUDE, Built, with_macros
-from tools.nouns import Candidate, Language
+from tools.languages import INCLUDE, parse_kernel
+from tools.languages.c_source import with_macros
+from tools.nouns import Candidate
 
 EMULATOR = Path(__file__).parents[1] / "tests" / "agents" / "playbook" / "cuda" / "emulator"
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
@@ -38,13 +38,10 @@ class Emulated:
 
     def runner(self, candidate: Candidate) -> PlanRunner:
         """What carries the candidate's plan out on the CPU."""
-        built = Built(language=Language.CUDA, artifact=Path("emulated"), functions=())
-        with patch("tools.candidates.run.runner.load", self._load):
-            return PlanRunner(candidate, built, "cpu")
+        source = parse_kernel(candidate.kernel, "cuda")
+        return PlanRunner(candidate, source, self._load, "cpu")
 
-    def _load(
-        self, source: KernelSource, built: Built, device: torch.device
-    ) -> Mapping[str, _Function]:
+    def _load(self, source: KernelSource, device: torch.device) -> Mapping[str, _Function]:
         return {item.name: _Function(self._library, item) for item in source.functions}
 
 

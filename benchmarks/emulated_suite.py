@@ -37,10 +37,10 @@ from agents.playbook.ir import Loop, PlanLine, Program, Strategy
 from agents.playbook.ir.rewrites import rewrite
 from agents.playbook.lower import lower
 from profiles.load import Hardware, hardware_profile
-from tools.candidates import new_candidate, parse_kernel, valid_settings
-from tools.compile import CompileFailure, compile_candidate
+from tools.candidates import valid_settings
 from tools.evaluate.judge.errors import distance
-from tools.nouns import Candidate, Language, Refusal, Setting, Task, TracePolicy
+from tools.languages import CompileFailure, compile_candidate, new_candidate, parse_kernel
+from tools.nouns import Candidate, Refusal, Setting, Task, TracePolicy
 from tools.tasks import Reference, draw, rehearse, trace
 
 EMITTER = CudaEmitter()
@@ -264,7 +264,7 @@ def _candidates(
         values = "-".join(f"{s.name.split('_', 1)[1]}{s.value}" for s in given)
         yield (
             f"{label}[{values}]",
-            new_candidate(Language.CUDA, assembled.kernel, assembled.plan, settings=given),
+            new_candidate("cuda", assembled.kernel, assembled.plan, settings=given),
         )
 
 
@@ -280,7 +280,7 @@ def _setting(loop: Loop, strategy: Strategy, hardware: Hardware, which: int) -> 
     """The first setting that is small enough to emulate, or another one."""
     changed = rewrite(loop, strategy.rewrite) if strategy.rewrite else loop
     emitted = EMITTER.emit(changed, strategy, f"{loop.name}_", hardware)
-    listed = valid_settings(parse_kernel(EMITTER.header() + emitted.source, Language.CUDA))
+    listed = valid_settings(parse_kernel(EMITTER.header() + emitted.source, "cuda"))
     least = min(map(_threads, listed))
     small = [one for one in listed if _threads(one) <= max(MOST_THREADS, least)]
     return small[0] if which == 0 else random.Random(f"{strategy.name}{which}").choice(small)
@@ -320,12 +320,12 @@ def _real(program: Program, hardware: Hardware) -> Iterator[tuple[str, Candidate
     for turn in range(rounds):
         chosen = {name: found[turn % len(found)] for name, found in offered.items()}
         assembled = assemble(program, EMITTER, chosen, hardware)
-        source = parse_kernel(assembled.kernel, Language.CUDA)
+        source = parse_kernel(assembled.kernel, "cuda")
         label = ",".join(f"{name}={s.name}" for name, s in chosen.items())
         for setting in valid_settings(source)[:2]:
             yield (
                 label,
-                new_candidate(Language.CUDA, assembled.kernel, assembled.plan, settings=setting),
+                new_candidate("cuda", assembled.kernel, assembled.plan, settings=setting),
             )
 
 

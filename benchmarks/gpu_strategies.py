@@ -49,10 +49,17 @@ from agents.playbook.assemble import assemble  # noqa: E402
 from agents.playbook.cuda import CudaEmitter  # noqa: E402
 from agents.playbook.ir import Strategy  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import new_candidate, parse_kernel, valid_settings, with_settings  # noqa: E402
-from tools.candidates.run import PlanRunner  # noqa: E402
-from tools.compile import CompileFailure, compile_candidate, shutdown_compilers  # noqa: E402
-from tools.nouns import Candidate, Language, Setting  # noqa: E402
+from tools.candidates import valid_settings  # noqa: E402
+from tools.languages import (  # noqa: E402  # noqa: E402
+    CompileFailure,
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+    shutdown_compilers,
+    with_settings,
+)
+from tools.languages.loading import load_candidate  # noqa: E402
+from tools.nouns import Candidate, Setting  # noqa: E402
 
 
 def settings_to_try(listed: list[tuple[Setting, ...]], count: int) -> list[tuple[Setting, ...]]:
@@ -82,13 +89,13 @@ def chosen_candidates(
         if strategy is None:
             raise ValueError(f"{problem.name} has no strategy {word}")
         text = assemble(problem.program, emitter, {problem.loop.name: strategy}, hardware)
-        default = valid_settings(parse_kernel(text.kernel, Language.CUDA))[0]
+        default = valid_settings(parse_kernel(text.kernel, "cuda"))[0]
         wanted = {name: int(value) for name, value in (c.split("=") for c in changes.split())}
         kernel = text.kernel
         for name, value in wanted.items():
             # Values that a search would not try are looked at too.
             kernel = re.sub(rf"(// tune: \w+_{name} in .*)", rf"\1, {value}", kernel)
-        base = new_candidate(Language.CUDA, kernel, text.plan)
+        base = new_candidate("cuda", kernel, text.plan)
         setting = tuple(
             one.model_copy(update={"value": wanted.get(one.name.split("_")[-1], one.value)})
             for one in default
@@ -106,8 +113,8 @@ def candidates(
         if only and not any(word in strategy.name for word in only):
             continue
         text = assemble(problem.program, emitter, {problem.loop.name: strategy}, hardware)
-        base = new_candidate(Language.CUDA, text.kernel, text.plan)
-        listed = valid_settings(parse_kernel(text.kernel, Language.CUDA))
+        base = new_candidate("cuda", text.kernel, text.plan)
+        listed = valid_settings(parse_kernel(text.kernel, "cuda"))
         tried = settings_to_try(listed, settings)
         queues.append([(strategy, with_settings(base, setting)) for setting in tried])
     return [q[i] for i in range(settings) for q in queues if i < len(q)]
@@ -194,7 +201,7 @@ def counted(bench: Bench) -> Iterator[None]:
 def _one(bench, problem: Problem, candidate: Candidate, built, data, expected) -> dict:
     if isinstance(built, CompileFailure):
         return {"failure": built.message[:400]}
-    runner = PlanRunner(candidate, built, "cuda:0")
+    runner = load_candidate(candidate, built, "cuda:0")
     args = [data[name] for name in problem.program.parameters]
     with counted(bench):
         outputs = dict(zip(problem.program.returns, runner(args, {}), strict=True))

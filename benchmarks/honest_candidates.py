@@ -12,10 +12,10 @@ from agents.playbook.cpp import CppEmitter
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.lower import lower
 from profiles.load import Hardware
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.foreign.intake import RECORDS, read_foreign
 from tools.evaluate.messages.foreign import Foreign
+from tools.languages import new_candidate
 from tools.nouns import Candidate, Refusal, Task, TracePolicy
 from tools.selftest.catalogue import base, cases, twin_of
 

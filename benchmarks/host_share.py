@@ -26,22 +26,20 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from cuda.bindings import driver
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import complete_settings, new_candidate, parse_kernel  # noqa: E402
-from tools.candidates.run import PlanRunner, cuda  # noqa: E402
-from tools.candidates.run.cuda import CudaFunction  # noqa: E402
-from tools.compile import Built  # noqa: E402
+from tools.candidates import KernelSource, complete_settings  # noqa: E402
+from tools.candidates.run import PlanRunner  # noqa: E402
 from tools.evaluate.judge.memory import SpoiltMemory  # noqa: E402
-from tools.export.parts import cuda_launcher  # noqa: E402
 from tools.export.plan_python import print_plan  # noqa: E402
-from tools.export.signatures import letters, pointers  # noqa: E402
-from tools.nouns import Candidate, Language, Refusal, TensorSpec, TracePolicy  # noqa: E402
+from tools.languages import new_candidate, parse_kernel  # noqa: E402
+from tools.languages.cuda.launcher import Kernel  # noqa: E402
+from tools.languages.cuda.loading import CheckedKernel, CudaFunction  # noqa: E402
+from tools.nouns import Candidate, Refusal, TensorSpec, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402
 
 BATCHES, CALLS = 60, 500
@@ -61,35 +59,7 @@ class Clock:
         self.at_ns = self.at_ns or time.perf_counter_ns()
 
 
-class JudgeDriver:
-    """In place of cuda.bindings: it launches nothing."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def cuLaunchKernelEx(self, *_: object) -> tuple[int]:  # noqa: N802
-        """A launch."""
-        self._clock.note()
-        return (0,)
-
-    def cuModuleGetFunction(self, *_: object) -> tuple[int, int]:  # noqa: N802
-        """A function that nobody runs."""
-        return 0, 0
-
-    def cuFuncGetAttribute(self, *_: object) -> tuple[int, int]:  # noqa: N802
-        """No static shared memory."""
-        return 0, 0
-
-    def cuFuncSetAttribute(self, *_: object) -> tuple[int]:  # noqa: N802
-        """As much dynamic shared memory as is asked for."""
-        return (0,)
-
-    def __getattr__(self, name: str) -> Any:
-        """Its structures are the real ones."""
-        return getattr(driver, name)
-
-
-class ExportDriver:
+class IdleDriver:
     """In place of the driver's library: it launches nothing."""
 
     def __init__(self, clock: Clock, memory: "Memory") -> None:
@@ -103,6 +73,10 @@ class ExportDriver:
         return 0
 
     cuLaunchKernelEx = cuLaunchKernel  # noqa: N815
+
+    def cuFuncGetAttribute(self, *_: object) -> int:  # noqa: N802
+        """No static shared memory."""
+        return 0
 
     def cuFuncSetAttribute(self, *_: object) -> int:  # noqa: N802
         """Whatever is asked for."""
@@ -155,15 +129,15 @@ def _row(path: Path, hardware: Hardware, chosen: dict[str, str]) -> dict[str, ob
     if isinstance(task, Refusal):
         raise SystemExit(task.sentence)
     draft = repertoire_for(task, hardware).draft(chosen)
-    candidate = new_candidate(Language.CUDA, draft.kernel, draft.plan)
+    candidate = new_candidate("cuda", draft.kernel, draft.plan)
     if "aten." in draft.plan:
         raise SystemExit(f"{path}: its plan calls a library")
     weights = {item.name: _tensor(item.tensor) for item in task.weights}
     inputs = tuple(_tensor(item.tensor) if item.tensor else item.scalar for item in task.inputs)
     clock, memory = Clock(), Memory()
     with _stubs(clock, memory):
-        runner = _runner(candidate)
-        library = ExportDriver(clock, memory)
+        library = IdleDriver(clock, memory)
+        runner = _runner(candidate, library)
         exported = _exported(candidate, library)
         exported(weights, inputs)
         return {
@@ -181,7 +155,6 @@ def _tensor(spec: TensorSpec) -> torch.Tensor:
 def _stubs(clock: Clock, memory: Memory) -> Iterator[None]:
     stream = "_cuda_getCurrentRawStream"
     with (
-        patch.object(cuda, "driver", JudgeDriver(clock)),
         patch.object(torch, "empty", memory.empty),
         patch.object(torch, "zeros", memory.zeros),
         patch.object(torch._C, stream, lambda _: 0, create=True),
@@ -189,28 +162,31 @@ def _stubs(clock: Clock, memory: Memory) -> Iterator[None]:
         yield
 
 
-def _runner(candidate: Candidate) -> PlanRunner:
+def _runner(candidate: Candidate, library: IdleDriver) -> PlanRunner:
     """The judge's runner with its memory for timed calls, over the driver that launches nothing."""
 
-    def load(source: Any, *_: object) -> dict[str, CudaFunction]:
-        return {item.name: CudaFunction(None, item, CPU) for item in source.functions}
+    def load(source: KernelSource, *_: object) -> dict[str, CudaFunction]:
+        return {
+            item.name: CudaFunction(
+                CheckedKernel(library, item.name, ctypes.c_void_p(), item.letters, 0), item, CPU
+            )
+            for item in source.functions
+        }
 
-    built = Built(language=Language.CUDA, artifact=Path(), functions=())
-    with patch("tools.candidates.run.runner.load", load):
-        return PlanRunner(candidate, built, CPU, SpoiltMemory("cpu"))
+    source = parse_kernel(candidate.kernel, "cuda")
+    return PlanRunner(candidate, source, load, CPU, SpoiltMemory("cpu"))
 
 
-def _exported(candidate: Candidate, library: ExportDriver) -> Callable[..., object]:
+def _exported(candidate: Candidate, library: IdleDriver) -> Callable[..., object]:
     """The plan as an export prints it, with the export's own kernels."""
-    source = parse_kernel(candidate.kernel, Language.CUDA)
+    source = parse_kernel(candidate.kernel, "cuda")
     settings = {item.name: item.value for item in complete_settings(source, candidate.settings)}
-    text = print_plan(candidate.plan, pointers(source), settings, Language.CUDA)
+    text = print_plan(candidate.plan, source.pointers, settings, has_grid=True)
     space: dict[str, Any] = {"torch": torch, "ceil_div": lambda a, b: -(-a // b)}
     exec(text, space)
     kernels = SimpleNamespace(device=CPU)
-    for name, signature in letters(source).items():
-        kernel = cuda_launcher.Kernel(library, ctypes.c_void_p(), signature, 0)  # type: ignore[arg-type]
-        setattr(kernels, name, kernel)
+    for name, letters in source.letters.items():
+        setattr(kernels, name, Kernel(library, name, ctypes.c_void_p(), letters, 0))
     run = space["run_plan"]
     return lambda weights, inputs: run(kernels, weights, None, {}, *inputs)
 

@@ -103,7 +103,7 @@ class InstantVoice:
         options = self.repertoire.options()
         option = options[self.dice.randrange(len(options))]
         draft = self.repertoire.draft({option.loop: option.strategy.name})
-        fence = self.repertoire.language.value
+        fence = self.repertoire.language
         whole = [
             f"```{fence}\n{LABELS}// {self._word()}\n{draft.kernel}```\n"
             f"```python\n{draft.plan}```\n"

@@ -45,8 +45,9 @@ async def pace(arguments: argparse.Namespace) -> dict:
     """Evaluate up to `--candidates` candidates; the figures."""
     from agents.playbook.assemble import assemble
     from agents.playbook.lower import lower
-    from tools.candidates import new_candidate, parse_kernel, valid_settings
+    from tools.candidates import valid_settings
     from tools.evaluate.executors.local.executor import LocalExecutor
+    from tools.languages import new_candidate, parse_kernel
     from tools.nouns import Refusal, TracePolicy
 
     executor = LocalExecutor.create(arguments.target, Path(tempfile.mkdtemp()))

@@ -18,10 +18,10 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.profiling.nsight import VARIABLE
-from tools.nouns import Candidate, Language, Profile, Refusal, Task, TracePolicy
+from tools.languages import new_candidate
+from tools.nouns import Candidate, Profile, Refusal, Task, TracePolicy
 from tools.profile import measured_evidence
 
 FILE = """import torch
@@ -103,7 +103,7 @@ async def measured(
             if isinstance(task, Refusal):
                 raise SystemExit(task.sentence)
             for name, (kernel, plan) in CANDIDATES.items():
-                candidate = new_candidate(Language.CUDA, kernel, plan)
+                candidate = new_candidate("cuda", kernel, plan)
                 judged = await executor.evaluate(task, candidate, "screen")
                 await asyncio.sleep(between_s)
                 rows.append(await _row(executor, task, candidate, f"{label}, {name}"))

@@ -24,7 +24,8 @@ from graphs.events import (
 )
 from profiles.load import Hardware, search_profile
 from tools.archive import Archive, Author
-from tools.candidates import new_candidate, parse_kernel, valid_settings
+from tools.candidates import valid_settings
+from tools.languages import new_candidate, parse_kernel
 from tools.nouns import (
     Analysis,
     Baseline,

@@ -1,7 +1,7 @@
 """The faults of `worker_faults.py`: what each does, and which verdict it must get."""
 
-from tools.candidates import new_candidate
-from tools.nouns import Candidate, Language, Value
+from tools.languages import new_candidate
+from tools.nouns import Candidate, Value
 
 ROWS = """
 import torch
@@ -107,8 +107,8 @@ def faults(target: str) -> tuple[Fault, ...]:
 def _made(target: str, body: str, plan: str = "") -> Candidate:
     if target == "cuda":
         text = plan or _PLAN % "grid=264, block=256, "
-        return new_candidate(Language.CUDA, _CUDA % body, text)
-    return new_candidate(Language.CPP, _CPP % body, plan or _PLAN % "")
+        return new_candidate("cuda", _CUDA % body, text)
+    return new_candidate("cpp", _CPP % body, plan or _PLAN % "")
 
 
 def _kernel(name: str, body: str, words: str, *verdicts: str, target: str = "cpu") -> Fault:

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.archive.records import Effort
 from tools.nouns import (
     Analysis,
     Baselines,
     Candidate,
+    Effort,
     Evaluation,
     Evidence,
     Idea,

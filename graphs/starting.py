@@ -5,7 +5,8 @@ from agents.planner import Planner
 from agents.starting import Start, StartingCoder, StartingPlanner
 from profiles.load import Hardware
 from tools.archive import Archive
-from tools.nouns import Language, Refusal
+from tools.languages import default_language, language_named
+from tools.nouns import Refusal
 
 _TERM = "start"
 
@@ -14,11 +15,10 @@ def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refu
     """Why a search here cannot begin with that kernel; None when it can."""
     if start is None:
         return None
-    language = Language.CUDA if hardware.kind == "cuda" else Language.CPP
-    if start.language is not language:
+    if language_named(start.language).spec.device != hardware.kind:
         return Refusal(
-            sentence=f"{start.name} is {start.language.value}, but a search on {hardware.name} "
-            f"takes {language.value}"
+            sentence=f"{start.name} is {start.language}, but a search on {hardware.name} "
+            f"takes {default_language(hardware.kind).spec.name}"
         )
     if not start.plan and not has_model:
         return Refusal(

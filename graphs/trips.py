@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from agents.coder import spread
 from agents.tuner import Tuning
 from graphs.context import SearchContext
-from tools.candidates import ContractError, parse_kernel, valid_settings, with_settings
+from tools.candidates import ContractError, valid_settings
 from tools.evaluate.executors.base.errand import Errand, Variants
+from tools.languages import parse_kernel, with_settings
 from tools.nouns import Candidate, Setting
 
 Settings = tuple[Setting, ...]

@@ -49,7 +49,7 @@ def complaint_of(error: Exception) -> Complaint | None:
     from tools.candidates import ContractError
     from tools.evaluate.executors.batch.bundle import BundleError
     from tools.export import ExportRefusedError
-    from tools.lacking import EnvironmentLacksError
+    from tools.nouns import EnvironmentLacksError
 
     if isinstance(error, Complaint):
         return error

@@ -9,16 +9,20 @@ import sys
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Language
+from tools.languages import (
+    Built,
+    Language,
+    compile_candidate,
+    default_language,
+    languages,
+    new_candidate,
+)
+from tools.nouns import EnvironmentLacksError, WallKind
 from ui.commands.models import Choice, chosen_models
 from ui.complaints import Complaint
 from ui.probes import Row, architectures_row, bytecode_row, cpu_rows, gpu_rows
 
 _COMPILE_TIMEOUT_S = 60.0
-_CPP = 'extern "C" void probe(float* x) { x[0] = 1.0f; }\n'
-_CUDA = 'extern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }\n'
-_PLAN = 'def forward(x):\n    launch("probe", {shape}args=(x,))\n    return x\n'
 
 
 def doctor(choice: Choice | None = None) -> int:
@@ -31,8 +35,8 @@ def doctor(choice: Choice | None = None) -> int:
 def exit_status(rows: tuple[Row, ...]) -> int:
     """0 when packages, compiler and a kernel on the device at hand work, else 3."""
     outcomes = {row.subject: row.outcome for row in rows}
-    compiler = "CUDA compiler" if outcomes["GPU"] == "works" else "C++ compiler"
-    kernel = compiler.replace("compiler", "kernel")
+    language = default_language("cuda" if outcomes["GPU"] == "works" else "cpu").spec.title
+    compiler, kernel = f"{language} compiler", f"{language} kernel"
     needed = (outcomes["Python packages"], outcomes[compiler], outcomes[kernel])
     return 0 if all(outcome == "works" for outcome in needed) else 3
 
@@ -43,8 +47,7 @@ async def examine(choice: Choice | None = None) -> tuple[Row, ...]:
         ("Python packages", _packages),
         ("GPU", _gpu),
         ("CPU", _cpu),
-        ("C++ compiler", lambda: _compile("C++ compiler", Language.CPP)),
-        ("CUDA compiler", lambda: _compile("CUDA compiler", Language.CUDA)),
+        *map(_compiler, sorted(languages(), key=lambda language: language.spec.device)),
         ("CUDA architectures", architectures_row),
         ("isolation", _isolation),
         ("bytecode", bytecode_row),
@@ -123,20 +126,20 @@ async def _cpu() -> Row:
     return Row(subject="CPU", outcome="works", words=words)
 
 
+def _compiler(language: Language) -> tuple[str, Callable[[], Awaitable[Row]]]:
+    subject = f"{language.spec.title} compiler"
+    return subject, lambda: _compile(subject, language)
+
+
 async def _compile(subject: str, language: Language) -> Row:
-    """Compile a one-line kernel for the device here, or for Hopper where there is none."""
-    from tools.candidates import new_candidate
-    from tools.compile import Built, compile_candidate
+    """Compile a small kernel for the device here, or for Hopper where there is none."""
     from tools.hardware.gpu import detect_gpu
 
     architecture = None
-    shape = ""
-    if language is Language.CUDA:
+    if language.spec.device == "cuda":
         gpu, _ = detect_gpu()
         architecture = gpu.architecture if gpu else "sm_90a"
-        shape = "grid=1, block=1, "
-    source = _CUDA if language is Language.CUDA else _CPP
-    candidate = new_candidate(language, source, _PLAN.format(shape=shape))
+    candidate = new_candidate(language.spec.name, language.spec.probe, language.spec.probe_plan)
     made = await compile_candidate(
         candidate, architecture=architecture, timeout_s=_COMPILE_TIMEOUT_S
     )
@@ -169,7 +172,6 @@ async def _isolation() -> Row:
     """Start a process behind the wall for the device here, and hear what it could reach."""
     from tools.evaluate.process.walls import wall
     from tools.hardware import detect
-    from tools.nouns import WallKind
 
     found = wall(detect("auto").kind).isolation
     if found.kind is WallKind.BUBBLEWRAP:

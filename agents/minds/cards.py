@@ -165,7 +165,7 @@ def candidate_card(
     facts = [f"Candidate {candidate.id}", f"settings {settings}" if settings else ""]
     facts += [", ".join(candidate.strategies), _measured(evaluation) if evaluation else ""]
     known = "; ".join(fact for fact in facts if fact)
-    kernel = fenced(candidate.language.value, shortened(candidate.kernel, characters))
+    kernel = fenced(candidate.language, shortened(candidate.kernel, characters))
     plan = fenced("python", shortened(candidate.plan, characters))
     return "\n\n".join((known, kernel, plan))
 

@@ -29,7 +29,8 @@ from agents.starting import PERSON, Start
 from agents.steering import Steering
 from profiles.load import Hardware
 from tools.archive.behaviour import declared
-from tools.candidates import new_candidate, parse_kernel, valid_settings
+from tools.candidates import valid_settings
+from tools.languages import language_named, new_candidate, parse_kernel
 from tools.nouns import Candidate, Message, Prompt, Task
 from tools.tasks import floor_ms
 
@@ -74,7 +75,7 @@ class ModelCoder:
         )  # fmt: skip
         self._standing: dict[str, object] = {
             "contract": contract(self._language, hardware.architecture),
-            "fence": self._language.value,
+            "fence": language_named(self._language).spec.fences[0],
             "task": task_card(task),
             "hardware": hardware_card(hardware),
         }

@@ -70,6 +70,11 @@ class Words:
             raise PromptError(f"{_shown(self.name)}: no placeholder for {more[0]!r}")
 
 
+def exists(name: str) -> bool:
+    """Whether there is a file of that name."""
+    return (PROMPTS / f"{name}.md").is_file()
+
+
 def section(name: str, **values: object) -> str:
     """A file without message lines, filled in at once; for standing words such as the contract."""
     return _section(name, tuple(sorted(values))).text(**values)

@@ -6,42 +6,39 @@ contract refuses.
 
 from collections.abc import Iterable
 
-from agents.minds.prompts import section
+from agents.minds.prompts import exists, section
 from tools.candidates.plan.vocabulary import HELPERS, METHODS
-from tools.compile.includes import ALLOWED
 from tools.evaluate.rules import Rules
-from tools.nouns import Language
+from tools.languages import language_named
+from tools.nouns import LanguageName
 
 HOPPER = "sm_90a"
-# What torch's allocators align to, on a GPU and on the host.
-_ALIGNMENT_BYTES = {Language.CUDA: 256, Language.CPP: 64}
 
 
-def contract(language: Language, architecture: str | None = None) -> str:
+def contract(language: LanguageName, architecture: str | None = None) -> str:
     """The whole candidate contract with examples, for whoever writes candidates."""
+    spec = language_named(language).spec
     return section(
         "contract",
-        language=language.value,
+        language=language,
         architecture=architecture or "",
-        headers=_listed(ALLOWED[language]),
+        headers=_listed(spec.includes),
         helpers=_listed(HELPERS),
         methods=_listed(METHODS),
-        alignment=_ALIGNMENT_BYTES[language],
+        alignment=spec.alignment_bytes,
         error_bound=f"{Rules().error_bound:g}",
     )
 
 
-def contract_summary(language: Language) -> str:
+def contract_summary(language: LanguageName) -> str:
     """What a candidate can and cannot do, in a paragraph, for whoever plans."""
-    return section(
-        "contract-short", language=language.value, error_bound=f"{Rules().error_bound:g}"
-    )
+    return section("contract-short", language=language, error_bound=f"{Rules().error_bound:g}")
 
 
-def craft(language: Language, architecture: str | None = None) -> str:
+def craft(language: LanguageName, architecture: str | None = None) -> str:
     """What tends to make kernels of this language fast, on that architecture where it is named."""
-    words = section(f"craft-{language.value}")
-    if language is Language.CUDA and architecture == HOPPER:
+    words = section(f"craft-{language}") if exists(f"craft-{language}") else ""
+    if architecture == HOPPER and language_named(language).spec.device == "cuda":
         return f"{words}\n\n{section('craft-hopper')}"
     return words
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from agents.playbook.ir import Strategy
-from tools.nouns import Idea, Language, Value
+from tools.nouns import Idea, LanguageName, Value
 
 FORM = "form"
 
@@ -144,7 +144,7 @@ class Repertoire(Protocol):
     """Everything the playbook can do for one task on one device."""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """What its drafts are written in."""
         ...
 

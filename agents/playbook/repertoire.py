@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from agents.playbook.assemble import assemble
@@ -12,7 +12,8 @@ from agents.playbook.ideas import FORM, Draft, Option
 from agents.playbook.ir import LibraryCall, Loop, PlanLine, Program, ProgramNode, Strategy
 from agents.playbook.ir.predict import line_ms
 from profiles.load import Hardware
-from tools.nouns import Language, Task
+from tools.languages import languages
+from tools.nouns import LanguageName, Task
 
 
 def repertoire_for(
@@ -29,13 +30,27 @@ def repertoire_for(
 
 
 def _emitter(hardware: Hardware) -> Emitter:
-    if hardware.kind == "cuda":
-        from agents.playbook.cuda import CudaEmitter
+    """The emitter of the first language for that kind of device that has one."""
+    for language in languages():
+        if language.spec.device == hardware.kind and language.spec.name in EMITTERS:
+            return EMITTERS[language.spec.name]()
+    raise ValueError(f"no emitter is registered for {hardware.kind} devices")
 
-        return CudaEmitter()
+
+def _cuda() -> Emitter:
+    from agents.playbook.cuda import CudaEmitter
+
+    return CudaEmitter()
+
+
+def _cpp() -> Emitter:
     from agents.playbook.cpp import CppEmitter
 
     return CppEmitter()
+
+
+# What makes the emitter of a language, by its name; imported when first needed.
+EMITTERS: dict[LanguageName, Callable[[], Emitter]] = {"cuda": _cuda, "cpp": _cpp}
 
 
 class PlaybookRepertoire:
@@ -48,7 +63,7 @@ class PlaybookRepertoire:
         self._known: dict[tuple[str, str], tuple[Strategy, ...]] = {}
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """The emitter's."""
         return self._emitter.language
 

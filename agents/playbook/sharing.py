@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 
 from agents.playbook.ir import Access, Buffer, Emitted, LibraryCall, Loop, ProgramNode
-from tools.candidates import complete_settings, parse_kernel
-from tools.nouns import Language
+from tools.candidates import complete_settings
+from tools.languages import parse_kernel
+from tools.nouns import LanguageName
 
 # The contract allows 64 in a file; a search over more than this would be blind anyway.
 MOST_TUNABLES = 48
@@ -83,7 +84,7 @@ class _Renaming(ast.NodeTransformer):
 
 
 def within_budget(
-    emitted: Mapping[str, Emitted], order: tuple[str, ...], header: str, language: Language
+    emitted: Mapping[str, Emitted], order: tuple[str, ...], header: str, language: LanguageName
 ) -> dict[str, Emitted]:
     """The emitted loops with at most `MOST_TUNABLES` tunables among them.
 
@@ -99,7 +100,7 @@ def within_budget(
     return result
 
 
-def fixed(emitted: Emitted, header: str, language: Language) -> Emitted:
+def fixed(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
     """The same kernel with every tunable at its first valid value."""
     source = parse_kernel(f"{header}\n{emitted.source}", language)
     values = {setting.name: str(setting.value) for setting in complete_settings(source)}

@@ -8,8 +8,7 @@ from graphs.desk.place import Place
 from graphs.words import amount, milliseconds, one_line
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.messages import DispatchSeen
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Dispatched, Task
+from tools.nouns import Dispatched, EnvironmentLacksError, Task
 
 SHOWN_KERNELS = 12
 PATIENCE_S = 15.0

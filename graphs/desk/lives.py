@@ -30,8 +30,7 @@ from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.archive import RunError, Target, default_home, run_folders
 from tools.evaluate.executors.base.executor import Executor
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Prompt, Refusal, Task, TracePolicy
+from tools.nouns import EnvironmentLacksError, Prompt, Refusal, Task, TracePolicy
 from tools.nouns.run import Summary
 
 # Whose worker measures the device before anybody is there; no person's folder is called so.

@@ -16,8 +16,7 @@ from graphs.desk.table import OnTable
 from graphs.words import plain, quiet
 from profiles.load import Hardware, search_profile
 from tools.evaluate.executors.base.executor import Executor
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import InputSpec, Refusal, Task, Value
+from tools.nouns import EnvironmentLacksError, InputSpec, Refusal, Task, Value
 from tools.nouns.task import Precision
 
 # A person's file is text to be read by people; more is no module.

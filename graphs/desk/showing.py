@@ -6,13 +6,14 @@ from graphs.desk.explaining import bounded, picture
 from graphs.desk.naming import candidate_of, label
 from graphs.story import Story
 from graphs.words import milliseconds, one_line, plain, ratio
+from tools.languages import language_of
 from tools.nouns import LedgerEntry
 
 
 def code(story: Story, wish: ShowCode) -> Saying:
     """A candidate's kernel and plan."""
     item = candidate_of(story, wish.candidate)
-    language = "cpp" if item.candidate.language == "cpp" else "cuda"
+    language = language_of(item.candidate).spec.fences[0]
     pieces: list[Piece] = [
         Words(text=f"{label(item)}:"),
         Code(title="kernel", text=plain(item.candidate.kernel), language=language),

@@ -19,8 +19,7 @@ from profiles.models import Models
 from tools.archive import Archive, RunError, Standing, Target
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.rules import Rules
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Baselines, Phase, Refusal, Task, TracePolicy, Verdict
+from tools.nouns import Baselines, EnvironmentLacksError, Phase, Refusal, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.

@@ -8,11 +8,11 @@ import pytest
 from agents.playbook.ideas import Draft, Option, Repertoire
 from agents.playbook.ir import Strategy
 from tools.archive import Standing
-from tools.candidates import new_candidate
+from tools.languages import new_candidate
 from tools.nouns import (
     Conditions,
     Evaluation,
-    Language,
+    LanguageName,
     Measurement,
     Setting,
     Verdict,
@@ -40,7 +40,7 @@ class ToyRepertoire:
     """`times` gives each loop its strategies: name -> (memory label, predicted ms)."""
 
     times: Mapping[str, Mapping[str, tuple[str, float]]]
-    language: Language = Language.CPP
+    language: LanguageName = "cpp"
     fixed_ms: float = 0.0
 
     def options(self) -> tuple[Option, ...]:
@@ -91,7 +91,7 @@ def standing() -> Callable[..., Standing]:
         nonlocal count
         count += 1
         candidate = new_candidate(
-            Language.CPP,
+            "cpp",
             KERNEL.format(what=", ".join(strategies)),
             PLAN,
             settings=(Setting(name="THREADS", value=threads), Setting(name="VECTOR", value=vector)),

@@ -6,7 +6,8 @@ from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Repertoire
 from agents.situation import Situation
 from tools.archive import Standing
-from tools.candidates import parse_kernel, valid_settings
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
 from tools.nouns import Analysis, Idea, Verdict
 
 MakeStanding = Callable[..., Standing]

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tools.candidates import parse_kernel, validate_plan
 from tools.candidates.errors import ContractError
-from tools.compile import Built, CompileFailure, compile_candidate
+from tools.candidates.plan import validate_plan
 from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.languages import Built, CompileFailure, compile_candidate, parse_kernel
 from tools.nouns import Candidate, Verdict
 from tools.selftest.catalogue import cases, evil_of, twin_of
 from tools.selftest.nouns import Case, Row

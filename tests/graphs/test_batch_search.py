@@ -11,13 +11,13 @@ from graphs.replay import replay
 from graphs.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
-from tools.compile import CompileFailure
 from tools.evaluate.executors.base.errand import Errand
 from tools.evaluate.executors.batch import executor as asking_side
 from tools.evaluate.executors.batch import work as working_side
 from tools.evaluate.executors.batch.bundle import Bundle
 from tools.evaluate.executors.batch.executor import BatchExecutor
 from tools.evaluate.rules import Rules
+from tools.languages import CompileFailure
 from tools.nouns import Candidate, Task, TracePolicy, Verdict
 from tools.nouns.run import Summary
 

@@ -2,12 +2,12 @@ from collections.abc import Sequence
 
 from graphs.ledger import of_idea
 from tools.archive import Standing
-from tools.nouns import Candidate, Evaluation, Idea, Language, Verdict, Verification
+from tools.nouns import Candidate, Evaluation, Idea, Verdict, Verification
 
 
 def judged(id: str, memory: str, origin: str) -> Standing:
     candidate = Candidate.model_validate({
-        "id": id, "language": Language.CUDA, "kernel": id, "plan": "p", "idea": "r1i1",
+        "id": id, "language": "cuda", "kernel": id, "plan": "p", "idea": "r1i1",
         "origin": origin, "strategies": (f"memory={memory}",),
     })  # fmt: skip
     found = Verification(verdict=Verdict.COMPILE_ERROR, reason="")

@@ -16,7 +16,7 @@ from graphs.replay import replay
 from graphs.run import resume_search, start_search
 from graphs.starting import start_of
 from tools.archive import Archive
-from tools.nouns import Candidate, Idea, Language, Prompt, Refusal, Reply, TracePolicy, Verdict
+from tools.nouns import Candidate, Idea, LanguageName, Prompt, Refusal, Reply, TracePolicy, Verdict
 from tools.nouns.run import Summary
 
 KERNEL = """// memory=streamed
@@ -92,7 +92,7 @@ async def test_a_models_repairs_are_bounded_and_each_is_another_question(
 async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
     toy: ModuleType, tmp_path: Path
 ) -> None:
-    start = Start(language=Language.CPP, kernel=KERNEL.format(number=0), plan=PLAN, name="mine.cpp")
+    start = Start(language="cpp", kernel=KERNEL.format(number=0), plan=PLAN, name="mine.cpp")
     profile = toy.PROFILE.model_copy(update={"rounds": 1})
 
     class Executor(toy.ToyExecutor):  # type: ignore[name-defined, misc]
@@ -128,7 +128,7 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
 async def test_a_bare_kernel_is_wrapped_by_the_model(
     toy: ModuleType, voice: CountingVoice, model_minds: MakeMinds, tmp_path: Path
 ) -> None:
-    start = Start(language=Language.CPP, kernel="void mine() {}\n", name="mine.cpp")
+    start = Start(language="cpp", kernel="void mine() {}\n", name="mine.cpp")
     profile = toy.PROFILE.model_copy(update={"rounds": 1, "repairs": 0, "candidates_per_idea": 1})
     executor = toy.ToyExecutor(wrong=always(Verdict.WRONG_RESULT))
     await start_search(
@@ -140,10 +140,10 @@ async def test_a_bare_kernel_is_wrapped_by_the_model(
 
 @pytest.mark.parametrize(
     ("language", "plan", "words"),
-    [(Language.CUDA, PLAN, "takes cpp"), (Language.CPP, "", "has no plan")],
+    [("cuda", PLAN, "takes cpp"), ("cpp", "", "has no plan")],
 )
 async def test_a_kernel_that_cannot_be_used_is_refused_in_a_sentence(
-    toy: ModuleType, tmp_path: Path, language: Language, plan: str, words: str
+    toy: ModuleType, tmp_path: Path, language: LanguageName, plan: str, words: str
 ) -> None:
     start = Start(language=language, kernel=KERNEL.format(number=0), plan=plan, name="mine")
     answer = await start_search(

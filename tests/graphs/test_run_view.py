@@ -41,7 +41,6 @@ from tools.nouns import (
     Evaluation,
     Idea,
     Isolation,
-    Language,
     Measurement,
     Setting,
     Verdict,
@@ -68,7 +67,7 @@ VERDICTS = (Verdict.CORRECT, Verdict.CORRECT, Verdict.WRONG_RESULT, Verdict.COMP
 def candidate(number: int) -> Candidate:
     setting = Setting(name="LANES", value=number)
     idea = f"idea-{number % 3}"
-    return new_candidate(Language.CPP, KERNEL, PLAN, settings=(setting,), idea=idea)
+    return new_candidate("cpp", KERNEL, PLAN, settings=(setting,), idea=idea)
 
 
 CANDIDATES = tuple(candidate(number) for number in range(6))

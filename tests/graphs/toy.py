@@ -34,7 +34,7 @@ from tools.nouns import (
     Graph,
     InputSpec,
     KernelTime,
-    Language,
+    LanguageName,
     Measurement,
     Profile,
     Refusal,
@@ -79,7 +79,7 @@ LOOPS: Mapping[str, Mapping[str, tuple[str, float, float]]] = {
 @dataclass(frozen=True)
 class ToyRepertoire:
     loops: Mapping[str, Mapping[str, tuple[str, float, float]]]
-    language: Language = Language.CPP
+    language: LanguageName = "cpp"
     fixed_ms: float = 0.0
 
     def options(self) -> tuple[Option, ...]:

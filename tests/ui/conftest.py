@@ -22,7 +22,7 @@ from graphs.events import (
 )
 from profiles.load import Hardware, SearchProfile, hardware_profile, search_profile
 from tools.archive import Archive
-from tools.candidates import new_candidate
+from tools.languages import new_candidate
 from tools.nouns import (
     Analysis,
     Baseline,
@@ -37,7 +37,6 @@ from tools.nouns import (
     Graph,
     Idea,
     InputSpec,
-    Language,
     LedgerEntry,
     Measurement,
     Node,
@@ -202,9 +201,7 @@ def candidate(
     lanes: int, name: str, *, kernel: str = KERNEL, parents: tuple[str, ...] = ()
 ) -> Candidate:
     setting = Setting(name="LANES", value=lanes)
-    return new_candidate(
-        Language.CPP, kernel, PLAN, settings=(setting,), idea=name, parents=parents
-    )
+    return new_candidate("cpp", kernel, PLAN, settings=(setting,), idea=name, parents=parents)
 
 
 def idea(name: str, title: str, predicted_ms: float) -> Idea:

@@ -116,7 +116,7 @@ def test_a_wrong_candidate_is_not_exported_even_by_force(said, recording, tmp_pa
 
 
 def test_what_lacks_is_status_3(said, monkeypatch):
-    from tools.lacking import EnvironmentLacksError
+    from tools.nouns import EnvironmentLacksError
     from ui.commands import audit
 
     def lacking(*_):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.candidates.ctypes_table import POINTEES, SCALARS, ScalarType
-from tools.nouns import DType, Language, Value
+from tools.nouns import DType, LanguageName, Value
 
 
 class Parameter(Value):
@@ -36,6 +36,16 @@ class KernelFunction(Value):
     parameters: tuple[Parameter, ...]
     line: int
 
+    @property
+    def letters(self) -> str:
+        """Its parameters as letters: `P` a pointer, else the `struct` letter of the C type."""
+        return "".join("P" if item.scalar is None else item.scalar.code for item in self.parameters)
+
+    @property
+    def pointers(self) -> tuple[bool, ...]:
+        """Which of its parameters are pointers."""
+        return tuple(item.pointer for item in self.parameters)
+
 
 class Tunable(Value):
     """A macro of the kernel and name of the plan, with the values declared for it."""
@@ -53,12 +63,26 @@ class Requirement(Value):
 
 
 class KernelSource(Value):
-    """The contract side of a kernel's source."""
+    """The contract side of a kernel's source.
 
-    language: Language
+    `has_grid` is whether its launches have a geometry: grid, block, shared memory, cluster.
+    """
+
+    language: LanguageName
+    has_grid: bool
     functions: tuple[KernelFunction, ...]
     tunables: tuple[Tunable, ...] = ()
     requires: tuple[Requirement, ...] = ()
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """For every exported function, its parameters as letters."""
+        return {item.name: item.letters for item in self.functions}
+
+    @property
+    def pointers(self) -> dict[str, tuple[bool, ...]]:
+        """For every exported function, which parameters are pointers."""
+        return {item.name: item.pointers for item in self.functions}
 
     def function(self, name: str) -> KernelFunction | None:
         """The exported function of that name, or None."""

@@ -5,7 +5,6 @@ import os
 import zipfile
 from pathlib import Path
 
-from tools.compile import INCLUDE, with_macros
 from tools.export import parts, render
 from tools.export.evidence import evidence
 from tools.export.material import ExportRefusedError, Material, check
@@ -78,19 +77,22 @@ def export_files(material: Material) -> dict[str, str]:
         ExportRefusedError: When nothing may be exported.
     """
     check(material)
-    candidate = material.candidate
-    header = render.HEADER_FILES[candidate.language]
     verify = Path(parts.__file__).parent / "verify.py"
     files = {
         "__init__.py": f'"""{material.task.entry}, exported by Kernelwright; see module.py."""\n',
         "module.py": render.module(material),
         "reference.py": material.task.source,
-        render.KERNEL_FILES[candidate.language]: with_macros(candidate.kernel, candidate.settings),
-        header: (INCLUDE / header).read_text(encoding="utf-8"),
+        render.kernel_file(material): render.kernel(material),
+        **_header(material),
         "verify.py": verify.read_text(encoding="utf-8"),
         "VERIFICATION.md": verification(material),
     }
     return files | {EVIDENCE: evidence(material, files)}
+
+
+def _header(material: Material) -> dict[str, str]:
+    name = render.header_file(material)
+    return {name: render.header(material)} if name else {}
 
 
 def _writable(folder: Path) -> bool:

@@ -8,10 +8,8 @@ a benchmark must never measure a fallback.
 import ast
 from pathlib import Path
 
-from tools.compile import INCLUDE, with_macros
 from tools.export import render
 from tools.export.material import ExportRefusedError, Material, check
-from tools.nouns import Language
 
 
 def export_kernelbench(material: Material, path: Path) -> Path:
@@ -36,10 +34,9 @@ def kernelbench(material: Material) -> str:
         ExportRefusedError: When nothing may be exported, or the task has another form.
     """
     check(material)
-    task, candidate = material.task, material.candidate
+    task = material.task
     if task.entry_kind != "kernelbench" or task.entry != "Model":
         raise ExportRefusedError("the KernelBench format needs a task whose entry is `class Model`")
-    header = (INCLUDE / render.HEADER_FILES[candidate.language]).read_text(encoding="utf-8")
     text = (
         render.environment()
         .get_template("kernelbench.py.j2")
@@ -47,9 +44,8 @@ def kernelbench(material: Material) -> str:
             render.values(material)
             | {
                 "reference": task.source.rstrip(),
-                "kernel": literal(with_macros(candidate.kernel, candidate.settings)),
-                "header": literal(header),
-                "is_cuda": candidate.language is Language.CUDA,
+                "kernel": literal(render.kernel(material)),
+                "header": literal(render.header(material)),
             }
         )
     )

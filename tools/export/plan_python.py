@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tools.candidates.plan.calls import operator_path
 from tools.candidates.plan.operators import CREATORS
-from tools.nouns import DType, Language
+from tools.nouns import DType
 
 WIDTH = 96
 DTYPES = {dtype.value for dtype in DType}
@@ -34,7 +34,8 @@ def print_plan(
     plan: str,
     pointers: Mapping[str, tuple[bool, ...]],
     tunables: Mapping[str, int],
-    language: Language,
+    *,
+    has_grid: bool,
 ) -> str:
     """The plan's functions as Python source.
 
@@ -42,14 +43,14 @@ def print_plan(
         plan: Validated plan source.
         pointers: For every kernel function, which of its parameters are pointers.
         tunables: Values that stand for the tunables' names.
-        language: What the kernels are written in, which decides how one is launched.
+        has_grid: Whether a launch has a geometry.
 
     Returns:
         Source that defines `run_plan(kernels, weights, prepared, updates, *inputs)` and, where the
         plan has one, `prepare_weights(kernels, weights)`.
     """
     tree = ast.parse(plan)
-    printer = _Printer(pointers, tunables, language)
+    printer = _Printer(pointers, tunables, has_grid=has_grid)
     functions = [printer.function(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     return "\n\n\n".join(_text(node) for node in functions)
 
@@ -102,11 +103,12 @@ class _Printer(ast.NodeTransformer):
         self,
         pointers: Mapping[str, tuple[bool, ...]],
         tunables: Mapping[str, int],
-        language: Language,
+        *,
+        has_grid: bool,
     ) -> None:
         self._pointers = pointers
         self._tunables = tunables
-        self._language = language
+        self._has_grid = has_grid
         self._held = 0
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
@@ -198,7 +200,7 @@ class _Printer(ast.NodeTransformer):
         assert isinstance(arguments, ast.Tuple | ast.List)
         values = self._values(name, arguments.elts)
         kernel = _expression(f"kernels.{name}")
-        if self._language is Language.CPP:
+        if not self._has_grid:
             return ast.Call(kernel, values, [])
         shape = [
             self.visit(given.get(key, ast.Constant(default)))

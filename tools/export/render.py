@@ -7,21 +7,21 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tools.candidates import parse_kernel
 from tools.candidates.plan import Plan, validate_plan
-from tools.compile import cpp_flags
-from tools.export import guards, parts, plan_python, signatures
+from tools.export import guards, plan_python
 from tools.export.guards import Argument
 from tools.export.material import ExportRefusedError, Material
-from tools.nouns import Language, Task
+from tools.languages import language_of
+from tools.nouns import Task
 from tools.version import kernelwright_version
 
 HERE = Path(__file__).parent
 # Between the reference and what is ours in a KernelBench file.
 SEPARATOR = "# ---- Kernelwright ----"
-MARKER = "# --- exported from here ---\n"
-KERNEL_FILES = {Language.CPP: "kernel.cpp", Language.CUDA: "kernel.cu"}
-HEADER_FILES = {Language.CPP: "kernelwright.hpp", Language.CUDA: "kernelwright.cuh"}
+# What module.py itself needs of the standard library.
+_IMPORTS = (
+    "collections", "copy", "functools", "importlib.util", "inspect", "math", "sys", "warnings",
+)  # fmt: skip
 
 
 @cache
@@ -39,20 +39,31 @@ def environment() -> Environment:
         "literal": repr,
         "prefix": lambda text, with_: f"{with_}{text}",
         "suffix": lambda text, with_: f"{text}{with_}",
-        "lines": _one_a_line,
     }
     return made
 
 
-def _one_a_line(words: tuple[str, ...]) -> str:
-    return "(\n" + "".join(f"    {word!r},\n" for word in words) + ")"
+def header(material: Material) -> str:
+    """The text of the header that the kernels include; "" where there is none."""
+    prelude = language_of(material.candidate).spec.prelude
+    return prelude.read_text(encoding="utf-8") if prelude else ""
 
 
-def launcher(language: Language) -> str:
-    """The part that builds and calls kernels, without its own imports."""
-    name = {Language.CPP: "cpp_launcher.py", Language.CUDA: "cuda_launcher.py"}[language]
-    text = (Path(parts.__file__).parent / name).read_text(encoding="utf-8")
-    return text.partition(MARKER)[2].strip()
+def kernel(material: Material) -> str:
+    """The kernels' text as it is compiled."""
+    candidate = material.candidate
+    return language_of(candidate).with_settings(candidate.kernel, candidate.settings)
+
+
+def kernel_file(material: Material) -> str:
+    """What the kernels' file is called."""
+    return f"kernel{language_of(material.candidate).spec.suffixes[0]}"
+
+
+def header_file(material: Material) -> str:
+    """What the header's file is called; "" where there is none."""
+    prelude = language_of(material.candidate).spec.prelude
+    return prelude.name if prelude else ""
 
 
 def module(material: Material) -> str:
@@ -63,14 +74,15 @@ def module(material: Material) -> str:
 def values(material: Material) -> dict[str, object]:
     """What the templates are filled with."""
     task, candidate = material.task, material.candidate
-    language = candidate.language
-    source = parse_kernel(candidate.kernel, language)
+    language = language_of(candidate)
+    source = language.parse(candidate.kernel)
+    printed = language.export(material.hardware.architecture)
     checked = validate_plan(candidate.plan, source)
     names, inputs, weights = _arguments(task, checked)
     tensors = [*inputs, *weights]
     if not names or not tensors:
         raise ExportRefusedError("a forward without inputs cannot be exported")
-    device_type = "cpu" if language is Language.CPP else "cuda"
+    device_type = language.spec.device
     scalars = [
         guards.scalar_condition(name, spec)
         for name, spec in zip(names, task.inputs, strict=True)
@@ -83,31 +95,28 @@ def values(material: Material) -> dict[str, object]:
     tensor_names = [item.name for item in tensors]
     plan = plan_python.print_plan(
         candidate.plan,
-        signatures.pointers(source),
+        source.pointers,
         {item.name: item.value for item in candidate.settings},
-        language,
+        has_grid=source.has_grid,
     )
     return {
         "entry": task.entry,
         "class_name": _class_name(task),
         "class_words": _class_words(task),
         "instance_name": task.entry,
-        "needs": {
-            Language.CPP: "a C++ compiler",
-            Language.CUDA: "cuda-core with NVRTC (pip install cuda-core nvidia-cuda-nvrtc)",
-        }[language],
+        "needs": printed.needs,
+        "compiled_by": printed.compiled_by,
+        "imports": sorted({*_IMPORTS, *printed.imports}),
+        "launcher_imports": sorted({"math", *printed.imports}),
         "is_function": task.entry_kind == "function",
         "version": kernelwright_version(),
-        "language": language.value,
         "device_type": device_type,
-        "dispatch_key": {"cpu": "CPU", "cuda": "CUDA"}[device_type],
-        "kernel_file": KERNEL_FILES[language],
-        "header_file": HEADER_FILES[language],
-        "architecture": material.hardware.architecture,
-        "compile_flags": cpp_flags()[0],
-        "link_flags": cpp_flags()[1],
-        "signatures": signatures.letters(source),
-        "launcher": launcher(language),
+        "dispatch_key": device_type.upper(),
+        "kernel_file": kernel_file(material),
+        "header_file": header_file(material),
+        "signatures": source.letters,
+        "launcher": printed.launcher,
+        "loader": printed.loader,
         "plan": plan,
         "prepare": checked.prepared is not None,
         "prepare_reads": plan_python.prepare_reads(candidate.plan),

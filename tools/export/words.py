@@ -2,7 +2,8 @@
 
 from tools.evaluate.findings import timed, verified
 from tools.export.material import Material
-from tools.nouns import Conditions, Language
+from tools.languages import language_of
+from tools.nouns import Conditions
 
 
 def verification(material: Material) -> str:
@@ -25,7 +26,9 @@ def verification(material: Material) -> str:
             comparisons=comparisons,
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),
-            is_cpp=material.candidate.language is Language.CPP,
+            unverified=language_of(material.candidate)
+            .export(material.hardware.architecture)
+            .not_verified,
         )
     )
 

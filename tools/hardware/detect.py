@@ -10,7 +10,7 @@ from typing import Literal
 from profiles.load import Hardware
 from tools.hardware.cpu import detect_cpu
 from tools.hardware.gpu import detect_gpu
-from tools.lacking import EnvironmentLacksError
+from tools.nouns import EnvironmentLacksError
 
 Target = Literal["auto", "cuda", "cpu"]
 

@@ -6,7 +6,8 @@ names. A failed candidate is one of these values; an exception means Kernelwrigh
 
 from tools.nouns.audit import Badge, Dispatched, Doubt, MemoryNeeds
 from tools.nouns.call import Call, Message, Prompt, Reply, Role, ToolCall
-from tools.nouns.candidate import Candidate, Language, Setting
+from tools.nouns.candidate import Candidate, LanguageName, Setting
+from tools.nouns.environment import EnvironmentLacksError
 from tools.nouns.evidence import Evidence, Rank, Symptom
 from tools.nouns.graph import (
     Arg,
@@ -75,6 +76,7 @@ __all__ = [
     "Domain",
     "Doubt",
     "Effort",
+    "EnvironmentLacksError",
     "Evaluation",
     "Evidence",
     "EvolvingRole",
@@ -85,7 +87,7 @@ __all__ = [
     "Isolation",
     "KernelCounters",
     "KernelTime",
-    "Language",
+    "LanguageName",
     "LaunchShape",
     "LedgerEntry",
     "ListArg",

@@ -1,16 +1,14 @@
 """One implementation: device code plus a plan."""
 
-from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
 
 from tools.nouns.value import Value
 
-
-class Language(StrEnum):
-    """What the kernel source is written in."""
-
-    CUDA = "cuda"
-    CPP = "cpp"
+# What the kernel source is written in, as in "cuda" or "cpp"; `tools.languages` knows which are
+# there, so that a new one needs no line here.
+LanguageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 
 
 class Setting(Value):
@@ -32,7 +30,7 @@ class Candidate(Value):
     """
 
     id: str
-    language: Language
+    language: LanguageName
     kernel: str
     plan: str
     settings: tuple[Setting, ...] = ()

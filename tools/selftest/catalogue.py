@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tools.candidates import new_candidate
 from tools.evaluate.messages.foreign import Foreign
-from tools.nouns import Candidate, Language
+from tools.languages import default_language, new_candidate
+from tools.nouns import Candidate
 from tools.selftest.nouns import Base, Case, Device, Edit, Row
 
 _HERE = Path(__file__).parent
@@ -75,7 +75,7 @@ def candidate_of(origin: Base, device: Device, edits: Sequence[Edit], what: str)
         (origin.cuda, origin.cuda_plan) if device == "cuda" else (origin.cpp, origin.cpp_plan)
     )
     kernel, plan = edited((kernel, plan), edits, what)
-    return new_candidate(Language.CUDA if device == "cuda" else Language.CPP, kernel, plan)
+    return new_candidate(default_language(device).spec.name, kernel, plan)
 
 
 def edited(texts: tuple[str, ...], edits: Sequence[Edit], what: str) -> tuple[str, ...]:

@@ -2,13 +2,11 @@
 
 from graphs.run_view import CandidateView, RunView
 from graphs.words import VERDICT, milliseconds, one_line, percent, ratio
-from tools.nouns import Candidate, Evaluation, Evidence, Language, Rank, Verdict
+from tools.languages import language_of
+from tools.nouns import Candidate, Evaluation, Evidence, Rank, Verdict
 from ui.chat.lines import Line
 from ui.chat.safe import fence, paragraphs, table, text
 
-LANGUAGE = {Language.CUDA: "cuda", Language.CPP: "cpp"}
-# The page's highlighter knows C++ and not CUDA.
-HIGHLIGHTED = {Language.CUDA: "cpp", Language.CPP: "cpp"}
 LOG = 6_000
 
 
@@ -34,7 +32,7 @@ def said(sentence: str) -> str:
 
 def source(candidate: Candidate) -> str:
     """The kernel and its plan."""
-    kernel = fence(candidate.kernel, HIGHLIGHTED[candidate.language])
+    kernel = fence(candidate.kernel, language_of(candidate).spec.web_lexer)
     return f"**Kernel**\n\n{kernel}\n\n**Plan**\n\n{fence(candidate.plan, 'python')}"
 
 

@@ -10,17 +10,24 @@ import re
 from pathlib import Path
 
 from agents.starting import Start
-from tools.candidates import new_candidate, parse_kernel
 from tools.candidates.plan import validate_plan
-from tools.nouns import Candidate, Language
+from tools.languages import languages, new_candidate, parse_kernel
+from tools.nouns import Candidate, LanguageName
 from ui.complaints import Complaint
 
-LANGUAGES = {".cu": Language.CUDA, ".cpp": Language.CPP, ".cc": Language.CPP}
-FENCE = re.compile(r"^```(cuda|cpp|c\+\+|python)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WORDS = {"cuda": Language.CUDA, "cpp": Language.CPP, "c++": Language.CPP}
+_SPECS = [language.spec for language in languages()]
+# By the ending of a kernel's file, and by the word that opens a block with one.
+LANGUAGES = {suffix: spec.name for spec in _SPECS for suffix in spec.suffixes}
+WORDS = {word: spec.name for spec in _SPECS for word in (spec.name, spec.title.lower())}
+FENCE = re.compile(
+    rf"^```({'|'.join(map(re.escape, (*WORDS, 'python')))})[^\n]*\n(.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+KERNEL_FILE = " or ".join(spec.suffixes[0] for spec in _SPECS)
+KERNEL_BLOCK = " or ".join(f"```{spec.name}" for spec in _SPECS)
 FOREIGN = (
     "is a foreign ModelNew file, which can be checked; a search starts from a kernel with a plan "
-    "(a .cu or .cpp file with plan.py beside it)"
+    f"(a {KERNEL_FILE} file with plan.py beside it)"
 )
 
 
@@ -55,7 +62,7 @@ def _plans(kernel: Path) -> list[Path]:
     return [kernel.with_suffix(".py"), kernel.with_name("plan.py")]
 
 
-def _parts(path: Path) -> tuple[Language, str, str]:
+def _parts(path: Path) -> tuple[LanguageName, str, str]:
     if not path.exists():
         raise Complaint(f"there is no candidate at {path}")
     if path.is_dir():
@@ -75,23 +82,23 @@ def _only_kernel(folder: Path) -> Path:
     if (folder / "module.py").exists() and not (folder / "plan.py").exists():
         raise Complaint(f"{folder} looks like an export; run its verify.py instead")
     count = "no" if not kernels else str(len(kernels))
-    raise Complaint(f"{folder} must hold one .cu or .cpp file, but it holds {count}")
+    raise Complaint(f"{folder} must hold one {KERNEL_FILE} file, but it holds {count}")
 
 
-def _with_plan(kernel: Path, plans: list[Path]) -> tuple[Language, str, str]:
+def _with_plan(kernel: Path, plans: list[Path]) -> tuple[LanguageName, str, str]:
     plan = next((item for item in plans if item.is_file()), None)
     if plan is None:
         raise Complaint(f"{kernel} has no plan: {plans[-1]} does not exist")
     return LANGUAGES[kernel.suffix], _text(kernel), _text(plan)
 
 
-def _fenced(text: str, path: Path) -> tuple[Language, str, str]:
+def _fenced(text: str, path: Path) -> tuple[LanguageName, str, str]:
     blocks = FENCE.findall(text)
     kernels = [(WORDS[word], block) for word, block in blocks if word in WORDS]
     plans = [block for word, block in blocks if word == "python"]
     if len(kernels) != 1 or len(plans) != 1:
         raise Complaint(
-            f"{path} must hold one ```cuda or ```cpp block and one ```python block, but it holds "
+            f"{path} must hold one {KERNEL_BLOCK} block and one ```python block, but it holds "
             f"{len(kernels)} and {len(plans)}"
         )
     return kernels[0][0], kernels[0][1], plans[0]

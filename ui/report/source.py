@@ -5,16 +5,17 @@ import difflib
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CppLexer, CudaLexer, DiffLexer, PythonLexer
+from pygments.lexer import Lexer
+from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
 from graphs.words import plain
-from tools.nouns import Candidate, Language
+from tools.languages import language_of
+from tools.nouns import Candidate
 
 
 def kernel(candidate: Candidate) -> Markup:
     """A candidate's device code."""
-    lexer = CudaLexer() if candidate.language is Language.CUDA else CppLexer()
-    return _coloured(candidate.kernel, lexer)
+    return _coloured(candidate.kernel, get_lexer_by_name(language_of(candidate).spec.lexer))
 
 
 def plan(candidate: Candidate) -> Markup:
@@ -34,6 +35,6 @@ def _text(candidate: Candidate) -> list[str]:
     return settings + candidate.kernel.splitlines() + [""] + candidate.plan.splitlines()
 
 
-def _coloured(text: str, lexer: CppLexer | CudaLexer | PythonLexer | DiffLexer) -> Markup:
+def _coloured(text: str, lexer: Lexer) -> Markup:
     # Pygments escapes the text itself.
     return Markup(highlight(plain(text), lexer, HtmlFormatter(nowrap=False, cssclass="code")))

@@ -19,8 +19,7 @@ from graphs.suite.runner import Begun
 from profiles.load import SearchProfile
 from profiles.models import Models
 from tools.evaluate.rules import Depth, Rules
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Value
+from tools.nouns import EnvironmentLacksError, Value
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 

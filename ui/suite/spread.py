@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from graphs.suite import Outcome
 from graphs.suite.one import source_sha256
-from tools.lacking import EnvironmentLacksError
+from tools.nouns import EnvironmentLacksError
 from ui.suite.gpus import VISIBLE, Place
 from ui.suite.share import Line, Share
 

@@ -20,7 +20,7 @@ from agents.minds.text import milliseconds
 from agents.situation import Situation
 from profiles.load import Hardware
 from tools.archive import Standing
-from tools.nouns import Idea, Language, Message, Prompt, Task
+from tools.nouns import Idea, LanguageName, Message, Prompt, Task
 
 # Of the best candidate's source, this much is shown: structure matters here, not every line.
 _SHOWN = 14_000
@@ -38,7 +38,7 @@ class Question:
         PromptError: When a prompt file does not fit.
     """
 
-    def __init__(self, task: Task, hardware: Hardware, language: Language) -> None:
+    def __init__(self, task: Task, hardware: Hardware, language: LanguageName) -> None:
         self._task, self._hardware = task, hardware
         self._words = Words(
             "planner",

@@ -7,17 +7,14 @@ as the candidate's note, shortened.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from agents.attributes import LABELS
 from agents.minds.writing.edits import EditError, apply, has_edits, read_edits
 from agents.model.blocks import Block, blocks, without_thinking
-from tools.nouns import Language, Value
+from tools.languages import languages
+from tools.nouns import LanguageName, Value
 
-KERNEL_WORDS: Mapping[str, Language | None] = {
-    "cuda": Language.CUDA, "cu": Language.CUDA, "cuh": Language.CUDA,
-    "cpp": Language.CPP, "c++": Language.CPP, "cc": Language.CPP, "cxx": Language.CPP,
-    "c": Language.CPP, "kernel": None,
-}  # fmt: skip
 PLAN_WORDS = frozenset({"python", "py", "python3", "plan"})
 _LABEL = re.compile(r"\b(memory|compute|parallel)\s*[=:]\s*", re.IGNORECASE)
 _BASE = re.compile(r"^\W*base\s*[:=]\s*`?([\w.-]+)`?\W*$", re.IGNORECASE)
@@ -47,7 +44,7 @@ class Draft(Value):
 
     kernel: str = ""
     plan: str = ""
-    language: Language | None = None
+    language: LanguageName | None = None
     labels: tuple[str, ...] = ()
     base: str = ""
     problem: str = ""
@@ -65,7 +62,7 @@ class _Part(Value):
 
     role: str
     text: str
-    language: Language | None = None
+    language: LanguageName | None = None
 
 
 def read_answer(text: str, base: str, find: Callable[[str], Source | None]) -> Reading:
@@ -101,14 +98,30 @@ def read_labels(kernel: str) -> tuple[str, ...]:
     return tuple(f"{name}={found[name]}" for name in LABELS if name in found)
 
 
+@cache
+def kernel_words() -> Mapping[str, LanguageName | None]:
+    """The words that open a block with a kernel, and the language that each means."""
+    known: dict[str, LanguageName | None] = {"kernel": None}
+    for language in languages():
+        for word in language.spec.fences:
+            known.setdefault(word, language.spec.name)
+    return known
+
+
+def _marked(text: str) -> LanguageName | None:
+    """The language that alone has something which stands in the text."""
+    found = (item.spec for item in languages() if any(m in text for m in item.spec.marks))
+    return next((spec.name for spec in found), None)
+
+
 def _part(block: Block) -> _Part | None:
     word = block.language.lower()
     if has_edits(block.text):
         return _Part(role="edit", text=block.text)
-    if word in KERNEL_WORDS or (not word and _exports(block.text)):
+    words = kernel_words()
+    if word in words or (not word and _exports(block.text)):
         # What it is counts for more than what the fence calls it.
-        cuda = "__global__" in block.text
-        language = Language.CUDA if cuda else KERNEL_WORDS.get(word)
+        language = _marked(block.text) or words.get(word)
         return _Part(role="kernel", text=_ended(block.text), language=language)
     if (word in PLAN_WORDS or not word) and _PLAN.search(block.text):
         return _Part(role="plan", text=_ended(block.text))

@@ -8,29 +8,24 @@ from collections.abc import Collection
 
 from agents.minds.writing.answers import Draft
 from agents.minds.writing.excerpts import excerpt
-from tools.candidates import (
-    ContractError,
-    Plan,
-    complete_settings,
-    parse_kernel,
-    validate_plan,
-)
-from tools.compile.includes import check_includes
-from tools.compile.results import CompileRefusedError
-from tools.nouns import Language, Task
+from tools.candidates import ContractError, complete_settings
+from tools.candidates.plan import Plan, validate_plan
+from tools.languages import language_named, parse_kernel
+from tools.languages.results import CompileRefusedError
+from tools.nouns import LanguageName, Task
 
 _PLAN_MISSING = "there is no plan: a ```python block with `def forward(...)` belongs to the kernel"
 
 
-def problems(draft: Draft, task: Task, language: Language) -> str:
+def problems(draft: Draft, task: Task, language: LanguageName) -> str:
     """Why a draft cannot be judged, in words that its writer can act upon; "" when it can."""
     if draft.problem:
         return draft.problem
-    if draft.language is not None and draft.language is not language:
-        return f"the kernel is {draft.language.value}, but this device takes {language.value}"
+    if draft.language is not None and draft.language != language:
+        return f"the kernel is {draft.language}, but this device takes {language}"
     try:
         source = parse_kernel(draft.kernel, language)
-        check_includes(draft.kernel, language)
+        language_named(language).check(draft.kernel)
         complete_settings(source)
     except ContractError as error:
         return _told("kernel", draft.kernel, error)

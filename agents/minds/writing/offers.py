@@ -84,7 +84,7 @@ def _firm(order: Order) -> tuple[str, ...]:
 
 
 def _of_person(start: Start) -> Offer:
-    parts = [fenced(start.language.value, start.kernel)]
+    parts = [fenced(start.language, start.kernel)]
     parts += [fenced("python", start.plan)] if start.plan else []
     return Offer(
         name=PERSON,
@@ -130,7 +130,7 @@ def _draft(repertoire: Repertoire) -> Offer | None:
         return None
     if draft is None or len(draft.kernel) > _CHARACTERS:
         return None
-    language = repertoire.language.value
+    language = repertoire.language
     text = f"{fenced(language, draft.kernel)}\n\n{fenced('python', draft.plan)}"
     title = f"What built-in expertise would write, not measured yet: `{PLAYBOOK}`"
     return Offer(name=PLAYBOOK, title=title, text=text, source=_source(draft))

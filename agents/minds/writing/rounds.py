@@ -11,7 +11,8 @@ from agents.minds.writing.answers import Draft, Source, read_answer
 from agents.minds.writing.checks import problems
 from agents.model.answers import CUT_OFF
 from agents.model.voice import Voice, VoiceError
-from tools.nouns import Language, Message, Prompt, Reply, Task, Value
+from tools.languages import language_named
+from tools.nouns import LanguageName, Message, Prompt, Reply, Task, Value
 
 Find = Callable[[str], Source | None]
 
@@ -40,7 +41,7 @@ class _Sorted(Value):
 class Rounds:
     """Asks one voice for candidates of one task."""
 
-    def __init__(self, voice: Voice, task: Task, language: Language) -> None:
+    def __init__(self, voice: Voice, task: Task, language: LanguageName) -> None:
         self._voice = voice
         self._task = task
         self._language = language
@@ -116,7 +117,7 @@ class Rounds:
             accepted=len(first.good),
             names=", ".join(f"`{name}`" for name in names),
             first=next(iter(names), ""),
-            fence=self._language.value,
+            fence=language_named(self._language).spec.fences[0],
         )
         own = (Message(author="model", text=reply.text[:_ECHO]),) if reply.text.strip() else ()
         update = {"key": f"{prompt.key}:again", "messages": (*prompt.messages, *own, *words)}

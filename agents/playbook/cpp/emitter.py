@@ -11,7 +11,7 @@ from agents.playbook.emit import FamilyEmitter, KernelFamily
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
 from agents.playbook.ir.rewriting import LoopRewrite
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 
 class CppEmitter(FamilyEmitter[Case]):
@@ -21,9 +21,9 @@ class CppEmitter(FamilyEmitter[Case]):
         super().__init__(families)
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """C++."""
-        return Language.CPP
+        return "cpp"
 
     def header(self) -> str:
         """The prelude's include."""

@@ -10,7 +10,7 @@ from agents.playbook.emit import FamilyEmitter, KernelFamily
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
 from agents.playbook.ir.rewriting import LoopRewrite
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 _HEADER = '#include "kernelwright.cuh"\n'
 
@@ -22,9 +22,9 @@ class CudaEmitter(FamilyEmitter[Case]):
         super().__init__(families)
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """CUDA."""
-        return Language.CUDA
+        return "cuda"
 
     def header(self) -> str:
         """The prelude's include."""

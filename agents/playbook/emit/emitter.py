@@ -5,7 +5,7 @@ from typing import Protocol
 from agents.playbook.ir import Emitted, ProgramNode, Strategy
 from agents.playbook.ir.rewriting import GraphRewrite
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 # What a library call is where no family takes it, and one of its options where one does.
 LIBRARY = Strategy(
@@ -25,7 +25,7 @@ class Emitter(Protocol):
     """Knows which strategies fit a node on a device, and prints the node under one of them."""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """What it emits."""
         ...
 

@@ -10,7 +10,7 @@ from agents.playbook.emit.family import Fit, KernelFamily
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
 from agents.playbook.ir.rewriting import GraphRewrite, LoopRewrite
 from profiles.load import Hardware
-from tools.nouns import Language
+from tools.nouns import LanguageName
 
 CaseT = TypeVar("CaseT")
 
@@ -33,7 +33,7 @@ class FamilyEmitter(ABC, Generic[CaseT]):
 
     @property
     @abstractmethod
-    def language(self) -> Language:
+    def language(self) -> LanguageName:
         """What it emits."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class FamilyEmitter(ABC, Generic[CaseT]):
     def _family(self, node: ProgramNode, strategy: Strategy) -> KernelFamily[CaseT]:
         family = self._by_name.get(_plain_name(strategy))
         if family is None:
-            language = self.language.value.upper()
+            language = self.language.upper()
             raise ValueError(f"{strategy.name} is no strategy of {language}'s for {_called(node)}")
         return family
 

@@ -9,34 +9,34 @@ import torch
 
 from agents.minds.standing import contract, contract_summary, craft
 from agents.model.blocks import blocks
-from tools.candidates import new_candidate, parse_kernel, valid_settings, validate_plan
+from tools.candidates import valid_settings
+from tools.candidates.plan import validate_plan
 from tools.candidates.plan.vocabulary import HELPERS
-from tools.candidates.run import PlanRunner
-from tools.compile import Built, compile_candidate
-from tools.compile.cuda import INCLUDE
-from tools.nouns import Candidate, Language
+from tools.languages import INCLUDE, Built, compile_candidate, new_candidate, parse_kernel
+from tools.languages.loading import load_candidate
+from tools.nouns import Candidate, LanguageName
 
 WEIGHTS = {"weight": (8,), "linear.weight": (8, 16), "linear.bias": (8,), "scale": (8,)}
-PRELUDES = {Language.CUDA: "kernelwright.cuh", Language.CPP: "kernelwright.hpp"}
+PRELUDES = {"cuda": "kernelwright.cuh", "cpp": "kernelwright.hpp"}
 
 
-def words(language: Language) -> str:
-    return contract(language, "sm_90a" if language is Language.CUDA else None)
+def words(language: LanguageName) -> str:
+    return contract(language, "sm_90a" if language == "cuda" else None)
 
 
-def examples(language: Language) -> list[Candidate]:
+def examples(language: LanguageName) -> list[Candidate]:
     """The kernels of the contract with the plan that follows each."""
     found = blocks(words(language))
     return [
         new_candidate(language, kernel.text, plan.text)
         for kernel, plan in pairwise(found)
-        if kernel.language == language.value and plan.language == "python"
+        if kernel.language == language and plan.language == "python"
     ]
 
 
-@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("language", LanguageName)
 async def test_the_examples_keep_the_contract_and_compile_under_every_first_setting(
-    language: Language,
+    language: LanguageName,
 ) -> None:
     candidates = examples(language)
     assert len(candidates) == 2
@@ -51,11 +51,11 @@ async def test_the_examples_keep_the_contract_and_compile_under_every_first_sett
 
 @pytest.mark.parametrize("number", [0, 1])
 async def test_the_examples_for_the_cpu_compute_what_they_say(number: int) -> None:
-    candidate = examples(Language.CPP)[number]
+    candidate = examples("cpp")[number]
     built = await compile_candidate(candidate, architecture=None, timeout_s=60)
     assert isinstance(built, Built), built
     weights = {name: torch.rand(shape) + 0.5 for name, shape in WEIGHTS.items()}
-    runner = PlanRunner(candidate, built, "cpu")
+    runner = load_candidate(candidate, built, "cpu")
     runner.prepare(weights)
     x = torch.randn(40, 8 if number == 0 else 16)
     (got,) = runner((x,), weights)
@@ -67,8 +67,8 @@ async def test_the_examples_for_the_cpu_compute_what_they_say(number: int) -> No
     torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("language", Language)
-def test_every_name_of_the_prelude_that_is_promised_exists(language: Language) -> None:
+@pytest.mark.parametrize("language", LanguageName)
+def test_every_name_of_the_prelude_that_is_promised_exists(language: LanguageName) -> None:
     prelude = (INCLUDE / PRELUDES[language]).read_text(encoding="utf-8")
     text = words(language) + craft(language)
     promised = set(re.findall(r"\bkw::(\w+)", text))
@@ -79,20 +79,20 @@ def test_every_name_of_the_prelude_that_is_promised_exists(language: Language) -
     assert not [name for name in sorted(promised) if not re.search(rf"\b{name}\b", prelude)]
 
 
-@pytest.mark.parametrize("language", Language)
-def test_the_other_language_is_not_spoken_of(language: Language) -> None:
+@pytest.mark.parametrize("language", LanguageName)
+def test_the_other_language_is_not_spoken_of(language: LanguageName) -> None:
     text = words(language) + contract_summary(language)
-    foreign = "__global__" if language is Language.CPP else "#pragma omp"
+    foreign = "__global__" if language == "cpp" else "#pragma omp"
     assert foreign not in text
 
 
 def test_every_helper_of_the_plans_language_is_listed() -> None:
-    assert all(f"`{name}`" in words(Language.CUDA) for name in HELPERS)
+    assert all(f"`{name}`" in words("cuda") for name in HELPERS)
 
 
 # Everything that the tables of the preludes offer, used as they say.
 USES = {
-    Language.CUDA: """#include "kernelwright.cuh"
+    "cuda": """#include "kernelwright.cuh"
 struct Own {
     float a = 0.0f;
     __device__ void combine(const Own& other) { a += other.a; }
@@ -141,7 +141,7 @@ uses(const float* x, const __half* h, float* y, unsigned int* counter) {
     kw::store<kw::DEFAULT>(y + 8, v);
 }
 """,
-    Language.CPP: """#include "kernelwright.hpp"
+    "cpp": """#include "kernelwright.hpp"
 extern "C" void uses(const float* x, const uint16_t* h, float* y, int64_t n) {
     kw::Sum<float, 16> sum;
     kw::Max<float, 16> most;
@@ -184,8 +184,8 @@ extern "C" void uses(const float* x, const uint16_t* h, float* y, int64_t n) {
 }
 
 
-@pytest.mark.parametrize("language", Language)
-async def test_the_prelude_can_be_used_as_the_tables_say(language: Language) -> None:
+@pytest.mark.parametrize("language", LanguageName)
+async def test_the_prelude_can_be_used_as_the_tables_say(language: LanguageName) -> None:
     candidate = new_candidate(language, USES[language], "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=60)
     assert isinstance(built, Built), built
@@ -220,7 +220,7 @@ FRAGMENT_PLAN = """def forward(a, b):
 
 
 async def test_the_tensor_core_instructions_that_are_named_compile() -> None:
-    candidate = new_candidate(Language.CUDA, FRAGMENT, FRAGMENT_PLAN)
+    candidate = new_candidate("cuda", FRAGMENT, FRAGMENT_PLAN)
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=60)
     assert isinstance(built, Built), built
 
@@ -230,14 +230,14 @@ async def test_the_tensor_core_layout_that_is_described_is_the_devices() -> None
     from tools.hardware import detect
 
     architecture = detect("cuda").architecture
-    candidate = new_candidate(Language.CUDA, FRAGMENT, FRAGMENT_PLAN)
+    candidate = new_candidate("cuda", FRAGMENT, FRAGMENT_PLAN)
     built = await compile_candidate(candidate, architecture=architecture, timeout_s=60)
     assert isinstance(built, Built), built
     a, b = torch.randint(-8, 8, (16, 8)).float(), torch.randint(-8, 8, (8, 8)).float()
-    (got,) = PlanRunner(candidate, built, "cuda")((a.cuda(), b.cuda()), {})
+    (got,) = load_candidate(candidate, built, "cuda")((a.cuda(), b.cuda()), {})
     assert torch.equal(got.cpu(), a @ b)
 
 
 def test_no_path_of_this_machine_stands_in_the_words() -> None:
-    for language in Language:
+    for language in LanguageName:
         assert str(Path.home()) not in words(language)

@@ -6,10 +6,8 @@ import re
 import pytest
 
 from agents.minds.standing import craft
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
-from tools.nouns import Language
-from tools.profile.code import cubin_evidence
+from tools.languages import Built, compile_candidate, new_candidate
+from tools.languages.cuda.inspection import cubin_evidence
 
 KERNEL = """
 extern "C" __global__ void __launch_bounds__(128) all(const float* x, float* y, int steps) {
@@ -41,10 +39,10 @@ extern "C" __global__ void __launch_bounds__(128) all(const float* x, float* y, 
 
 
 def test_the_helpers_compile_and_are_what_they_say():
-    words = craft(Language.CUDA, "sm_90a")
+    words = craft("cuda", "sm_90a")
     (helpers,) = re.findall(r"```cuda\n(.*?)```", words, re.DOTALL)
     source = f'#include "kernelwright.cuh"\n{helpers}\n{KERNEL}'
-    candidate = new_candidate(Language.CUDA, source, "def forward(x):\n    return x\n")
+    candidate = new_candidate("cuda", source, "def forward(x):\n    return x\n")
     built = asyncio.run(compile_candidate(candidate, architecture="sm_90a", timeout_s=120.0))
     assert isinstance(built, Built), built
     read = {item.name: item.value for item in asyncio.run(cubin_evidence(built.artifact))}
@@ -54,8 +52,8 @@ def test_the_helpers_compile_and_are_what_they_say():
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89", None])
 def test_other_devices_are_not_told_of_hopper(architecture):
-    assert "wgmma_fence" not in craft(Language.CUDA, architecture)
+    assert "wgmma_fence" not in craft("cuda", architecture)
 
 
 def test_a_cpu_is_not_told_of_gpus():
-    assert "wgmma" not in craft(Language.CPP, "sm_90a")
+    assert "wgmma" not in craft("cpp", "sm_90a")

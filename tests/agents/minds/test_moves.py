@@ -7,7 +7,6 @@ from tools.nouns import (
     Conditions,
     Evaluation,
     Idea,
-    Language,
     Measurement,
     Verdict,
     Verification,
@@ -24,7 +23,7 @@ def born(
         median_ms=ms, p10_ms=ms, p90_ms=ms, samples_ms=(ms,), conditions=CONDITIONS
     )
     candidate = Candidate(
-        id=id, language=Language.CPP, kernel=id, plan="p", idea=idea, parents=tuple(parents),
+        id=id, language="cpp", kernel=id, plan="p", idea=idea, parents=tuple(parents),
         strategies=(f"memory={memory}", "compute=plain", "parallel=rows"),
     )  # fmt: skip
     evaluation = Evaluation(

@@ -19,8 +19,8 @@ from agents.playbook.cuda import CudaEmitter
 from agents.playbook.emit import Emitter
 from agents.playbook.ir import Strategy
 from profiles.load import hardware_profile
-from tools.candidates import parse_kernel
 from tools.candidates.plan.validate import validate_plan
+from tools.languages import parse_kernel
 
 Check = Callable[..., Any]
 r = torch.randn

@@ -16,8 +16,8 @@ from agents.playbook.ir import Program
 from agents.playbook.lower import lower
 from agents.playbook.sharing import MOST_TUNABLES
 from profiles.load import hardware_profile
-from tools.candidates import parse_kernel
 from tools.candidates.plan.validate import validate_plan
+from tools.languages import parse_kernel
 
 Check = Callable[..., Any]
 r = torch.randn

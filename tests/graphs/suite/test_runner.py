@@ -11,8 +11,15 @@ from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.rules import Depth, Rules
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Comparison, Phase, Refusal, Task, TracePolicy, Verdict
+from tools.nouns import (
+    Comparison,
+    EnvironmentLacksError,
+    Phase,
+    Refusal,
+    Task,
+    TracePolicy,
+    Verdict,
+)
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:

@@ -12,7 +12,6 @@ from tools.nouns import (
     Evaluation,
     Graph,
     InputSpec,
-    Language,
     Measurement,
     Task,
     TensorSpec,
@@ -54,7 +53,7 @@ def new_archive(tmp_path: Path, task: Task) -> Callable[[], Archive]:
 @pytest.fixture
 def candidate() -> Callable[[str], Candidate]:
     def make(id: str, idea: str = "i1") -> Candidate:
-        return Candidate(id=id, language=Language.CPP, kernel="k", plan="p", idea=idea)
+        return Candidate(id=id, language="cpp", kernel="k", plan="p", idea=idea)
 
     return make
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tools.candidates import KernelSource, new_candidate, parse_kernel
+from tools.candidates import KernelSource
 from tools.candidates.run import Allocator, PlanRunner
-from tools.compile import Built, compile_candidate
-from tools.nouns import Language, Setting
+from tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from tools.languages.loading import load_candidate
+from tools.nouns import Setting
 
 SCALE = """#include "kernelwright.hpp"
 // tune: BLOCK in 16, 4
@@ -28,12 +29,12 @@ Make = Callable[..., PlanRunner]
 
 @pytest.fixture(scope="session")
 def cpp_source() -> KernelSource:
-    return parse_kernel(SCALE, Language.CPP)
+    return parse_kernel(SCALE, "cpp")
 
 
 @pytest.fixture(scope="session")
 def cuda_source() -> KernelSource:
-    return parse_kernel(SOFTMAX, Language.CUDA)
+    return parse_kernel(SOFTMAX, "cuda")
 
 
 @pytest.fixture
@@ -47,9 +48,9 @@ def make_runner() -> Callable[..., object]:
         settings: Iterable[Setting] = (),
         **options: frozenset[str],
     ) -> PlanRunner:
-        candidate = new_candidate(Language.CPP, kernel, plan, settings=settings)
+        candidate = new_candidate("cpp", kernel, plan, settings=settings)
         built = await compile_candidate(candidate, architecture=None, timeout_s=120)
         assert isinstance(built, Built), built
-        return PlanRunner(candidate, built, "cpu", allocator, **options)
+        return load_candidate(candidate, built, "cpu", allocator, **options)
 
     return make

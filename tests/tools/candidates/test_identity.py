@@ -1,7 +1,8 @@
 import pytest
 
-from tools.candidates import ContractError, implementation_key, new_candidate, with_settings
-from tools.nouns import Candidate, Language, Setting
+from tools.candidates import ContractError, implementation_key
+from tools.languages import new_candidate, with_settings
+from tools.nouns import Candidate, Setting
 
 KERNEL = '// tune: A in 1, 2\n// tune: B in 1, 2\nextern "C" void f(int n) {}\n'
 PLAN = "def forward(x):\n    return x\n"
@@ -9,7 +10,7 @@ PLAN = "def forward(x):\n    return x\n"
 
 def make(**changes: object) -> Candidate:
     given: dict[str, object] = {"kernel": KERNEL, "plan": PLAN} | changes
-    return new_candidate(Language.CPP, **given)  # type: ignore[arg-type]
+    return new_candidate("cpp", **given)  # type: ignore[arg-type]
 
 
 def test_an_id_is_twelve_digits_of_the_content() -> None:

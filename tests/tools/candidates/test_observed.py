@@ -1,14 +1,10 @@
 """How a plan launched its kernels, as it really ran."""
 
-from pathlib import Path
-
 import torch
 
-from tools.candidates import new_candidate
 from tools.candidates.run import PlanRunner
-from tools.candidates.run import runner as running
-from tools.compile import Built
-from tools.nouns import Language, LaunchShape, Setting
+from tools.languages import new_candidate, parse_kernel
+from tools.nouns import LaunchShape, Setting
 
 KERNEL = """
 // tune: THREADS in 256, 128
@@ -38,17 +34,14 @@ class Device:
         self.taken += 1
 
 
-def runner(monkeypatch, device):
-    monkeypatch.setattr(running, "load", lambda *of: {"first": device, "rest": device})
-    candidate = new_candidate(
-        Language.CUDA, KERNEL, PLAN, settings=(Setting(name="THREADS", value=128),)
-    )
-    built = Built(language=Language.CUDA, artifact=Path("none"), functions=("first", "rest"))
-    return PlanRunner(candidate, built, "cpu")
+def runner(device):
+    candidate = new_candidate("cuda", KERNEL, PLAN, settings=(Setting(name="THREADS", value=128),))
+    launchers = {"first": device, "rest": device}
+    return PlanRunner(candidate, parse_kernel(KERNEL, "cuda"), lambda *_: launchers, "cpu")
 
 
-def test_every_configuration_is_noted_with_the_values_that_the_plan_worked_out(monkeypatch):
-    shapes = runner(monkeypatch, Device()).launches((torch.zeros(300, 4096),), {})
+def test_every_configuration_is_noted_with_the_values_that_the_plan_worked_out():
+    shapes = runner(Device()).launches((torch.zeros(300, 4096),), {})
     assert shapes == (
         LaunchShape(
             kernel="first", grid=(300, 2, 1), block=(64, 2, 1), cluster=(1, 2, 1),
@@ -59,9 +52,9 @@ def test_every_configuration_is_noted_with_the_values_that_the_plan_worked_out(m
     assert (shapes[0].blocks, shapes[0].threads, shapes[0].cluster_blocks) == (600, 128, 2)
 
 
-def test_launches_are_really_made_while_they_are_noted_and_nothing_is_noted_after(monkeypatch):
+def test_launches_are_really_made_while_they_are_noted_and_nothing_is_noted_after():
     device = Device()
-    made = runner(monkeypatch, device)
+    made = runner(device)
     once = made.launches((torch.zeros(300, 4096),), {})
     assert device.taken == 4
     made((torch.zeros(300, 4096),), {})

@@ -5,7 +5,8 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.candidates import ContractError, KernelSource, Plan, validate_plan
+from tools.candidates import ContractError, KernelSource
+from tools.candidates.plan import Plan, validate_plan
 from tools.candidates.plan.vocabulary import METHODS, PROPERTIES, RESERVED
 
 _WORDS = (

@@ -2,21 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.candidates import (
-    ContractError,
-    KernelSource,
-    complete_settings,
-    parse_kernel,
-    valid_settings,
-)
+from tools.candidates import ContractError, KernelSource, complete_settings, valid_settings
 from tools.candidates.arithmetic import Expression
-from tools.nouns import Language, Setting
+from tools.languages import parse_kernel
+from tools.nouns import Setting
 
 BODY = 'extern "C" void f(int n) {}\n'
 
 
 def source(*lines: str) -> KernelSource:
-    return parse_kernel("\n".join(f"// {line}" for line in lines) + "\n" + BODY, Language.CPP)
+    return parse_kernel("\n".join(f"// {line}" for line in lines) + "\n" + BODY, "cpp")
 
 
 def values(settings: tuple[Setting, ...]) -> dict[str, int]:
@@ -109,7 +104,7 @@ def test_a_declaration_twice_is_refused() -> None:
 
 def test_only_line_comments_declare() -> None:
     text = f'/* tune: A in 1, 2 */\nconst char* s = "// tune: B in 1";\n{BODY}'
-    assert parse_kernel(text, Language.CPP).tunables == ()
+    assert parse_kernel(text, "cpp").tunables == ()
 
 
 def test_what_cannot_be_evaluated_does_not_hold() -> None:

@@ -8,20 +8,11 @@ import pytest
 import pytest_asyncio
 
 from profiles.load import Hardware
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
-from tools.nouns import (
-    Baseline,
-    Baselines,
-    Candidate,
-    Evaluation,
-    Language,
-    Refusal,
-    Task,
-    TracePolicy,
-)
+from tools.languages import new_candidate
+from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
 
 # Short where nothing is claimed of times; a first run may take as long as a busy machine needs.
 SHORT = Rules(
@@ -152,7 +143,7 @@ def kernel() -> MakeKernel:
         plan: str = PLAN,
     ) -> Candidate:
         text = KERNEL % {"head": head, "before": before, "value": value, "after": after}
-        return new_candidate(Language.CPP, text, plan)
+        return new_candidate("cpp", text, plan)
 
     return make
 

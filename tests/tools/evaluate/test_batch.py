@@ -15,7 +15,6 @@ import pytest
 import pytest_asyncio
 
 from tools.awaiting import AwaitingError
-from tools.candidates import new_candidate
 from tools.evaluate.executors.base.errand import Errand, Variants
 from tools.evaluate.executors.batch.bundle import (
     DONE,
@@ -29,6 +28,7 @@ from tools.evaluate.executors.batch.executor import BatchExecutor
 from tools.evaluate.executors.batch.work import work_bundle
 from tools.evaluate.executors.local import baselines
 from tools.evaluate.executors.local.executor import LocalExecutor
+from tools.languages import new_candidate
 from tools.nouns import Baselines, Candidate, Evaluation, Setting, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from profiles.load import hardware_profile
-from tools.compile import CompileFailure
 from tools.evaluate.executors.local import compiling
 from tools.evaluate.executors.local.compiling import Compiling
 from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.rules import Rules
+from tools.languages import CompileFailure
 from tools.nouns import Candidate, Verdict
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Evaluation, Language, Refusal, Task, TracePolicy, Verdict
+from tools.languages import new_candidate
+from tools.nouns import Candidate, Evaluation, Refusal, Task, TracePolicy, Verdict
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
 
@@ -64,7 +64,7 @@ Screen = Callable[..., Awaitable[Evaluation]]
 
 def make(*, before: str = "", value: str = RIGHT, after: str = "", block: str = "256") -> Candidate:
     text = KERNEL % {"before": before, "value": value, "after": after}
-    return new_candidate(Language.CUDA, text, PLAN % {"block": block})
+    return new_candidate("cuda", text, PLAN % {"block": block})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

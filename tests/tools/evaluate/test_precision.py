@@ -8,12 +8,12 @@ import pytest_asyncio
 from profiles.load import Hardware
 from tools.archive import apart, ranked
 from tools.archive.records import Standing
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.judge.digits import resolve
 from tools.evaluate.judge.precision import candidate_precision
 from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Evaluation, Language, Task, TracePolicy, Verdict
+from tools.languages import new_candidate
+from tools.nouns import Candidate, Evaluation, LanguageName, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,7 +76,7 @@ static double times(float a, float b) { return cut(a) * cut(b); }
 
 
 def product(head: str) -> Candidate:
-    return new_candidate(Language.CPP, KERNEL % head, PLAN)
+    return new_candidate("cpp", KERNEL % head, PLAN)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -179,25 +179,25 @@ async def test_of_two_readings_the_lower_one_is_the_label(
 @pytest.mark.parametrize(
     ("language", "text", "label"),
     [
-        (Language.CUDA, "half h = x[0]; y[0] = h;", "fp16"),
-        (Language.CUDA, "half unused;", "fp32"),
-        (Language.CUDA, "int half = n / 2; y[half] = 0;", "fp32"),
-        (Language.CUDA, "#if 0\nhalf h = x[0]; y[0] = h;\n#endif\n", "fp32"),
-        (Language.CUDA, 'const char* s = "f16 half"; /* tf32 */ // bf16\n', "fp32"),
-        (Language.CUDA, "#include <cuda_fp16.h>\n#include <mma.h>\n", "fp32"),
-        (Language.CUDA, "y[0] = __half2float(__float2half_rn(x[0]));", "fp16"),
-        (Language.CUDA, "wmma::fragment<wmma::matrix_a, 16, 16, 8, precision::tf32> a;", "tf32"),
+        ("cuda", "half h = x[0]; y[0] = h;", "fp16"),
+        ("cuda", "half unused;", "fp32"),
+        ("cuda", "int half = n / 2; y[half] = 0;", "fp32"),
+        ("cuda", "#if 0\nhalf h = x[0]; y[0] = h;\n#endif\n", "fp32"),
+        ("cuda", 'const char* s = "f16 half"; /* tf32 */ // bf16\n', "fp32"),
+        ("cuda", "#include <cuda_fp16.h>\n#include <mma.h>\n", "fp32"),
+        ("cuda", "y[0] = __half2float(__float2half_rn(x[0]));", "fp16"),
+        ("cuda", "wmma::fragment<wmma::matrix_a, 16, 16, 8, precision::tf32> a;", "tf32"),
         (
-            Language.CUDA,
+            "cuda",
             'asm volatile ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0};\\n"\n'
             '    "// two" : "=f"(d) : "r"(a));',
             "bf16",
         ),
-        (Language.CPP, "float a = kw::half_to_float(kw::float_to_half(x[0])); y[0] = a;", "fp16"),
+        ("cpp", "float a = kw::half_to_float(kw::float_to_half(x[0])); y[0] = a;", "fp16"),
     ],
 )
 async def test_tokens_that_are_compiled_make_the_label(
-    exact: Task, language: Language, text: str, label: str
+    exact: Task, language: LanguageName, text: str, label: str
 ) -> None:
     kernel = f'extern "C" __global__ void f(const float* x, float* y, int n) {{\n{text}\n}}'
     candidate = new_candidate(language, kernel, "def forward(x, y):\n    return x\n")

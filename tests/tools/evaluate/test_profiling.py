@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
-from tools.compile import compile_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.executors.local.profiles import Profiles
 from tools.evaluate.executors.local.workshop import Workshop
@@ -23,7 +21,8 @@ from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
 from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.rules import Rules
-from tools.nouns import Language, Missing, Task, TracePolicy
+from tools.languages import compile_candidate, new_candidate
+from tools.nouns import Missing, Task, TracePolicy
 from tools.profile import measured_evidence
 
 RECORDED = Path(__file__).parents[1] / "profile" / "recorded"
@@ -83,7 +82,7 @@ def ncu(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def request_(task):
-    candidate = new_candidate(Language.CUDA, CUDA, CUDA_PLAN)
+    candidate = new_candidate("cuda", CUDA, CUDA_PLAN)
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=60)
     return ProfileRequest(
         task=task,
@@ -98,7 +97,7 @@ async def request_(task):
 async def test_on_a_cpu_each_launch_is_timed_and_the_rest_is_the_plans(task, tmp_path):
     executor = LocalExecutor.create("cpu", tmp_path)
     try:
-        candidate = new_candidate(Language.CPP, TWICE, PLAN)
+        candidate = new_candidate("cpp", TWICE, PLAN)
         profile = await executor.profile(task, candidate)
     finally:
         await executor.aclose()
@@ -128,12 +127,12 @@ async def test_a_candidate_that_crashes_its_profiler_costs_only_its_times(task, 
     executor = LocalExecutor.create("cpu", tmp_path)
     wild = TWICE.replace("i < n", "i < n * 1000")
     try:
-        broken = await executor.profile(task, new_candidate(Language.CPP, wild, PLAN))
-        again = await executor.profile(task, new_candidate(Language.CPP, TWICE, PLAN))
-        refused = new_candidate(Language.CPP, TWICE, PLAN.replace("y, -1)", "y.view(3, 5), -1)"))
+        broken = await executor.profile(task, new_candidate("cpp", wild, PLAN))
+        again = await executor.profile(task, new_candidate("cpp", TWICE, PLAN))
+        refused = new_candidate("cpp", TWICE, PLAN.replace("y, -1)", "y.view(3, 5), -1)"))
         unplanned = await executor.profile(task, refused)
         unbuilt = await executor.profile(
-            task, new_candidate(Language.CPP, TWICE.replace("2 *", "2 * *"), PLAN)
+            task, new_candidate("cpp", TWICE.replace("2 *", "2 * *"), PLAN)
         )
     finally:
         await executor.aclose()

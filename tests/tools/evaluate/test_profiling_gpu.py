@@ -5,10 +5,10 @@ import subprocess
 import pytest
 import pytest_asyncio
 
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.profiling.nsight import VARIABLE, trial_command
-from tools.nouns import Language, Task, TracePolicy
+from tools.languages import new_candidate
+from tools.nouns import Task, TracePolicy
 from tools.profile import measured_evidence
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
@@ -57,7 +57,7 @@ async def task(executor, tmp_path_factory):
 async def test_without_ncu_times_are_there_and_counters_say_why_not(executor, task, monkeypatch):
     # The first one, before anything stands ready under the ncu that is here.
     monkeypatch.setenv(VARIABLE, "/nonexistent/ncu")
-    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    profile = await executor.profile(task, new_candidate("cuda", SCATTER, PLAN))
     assert profile.times
     assert profile.counters == ()
     (missing,) = profile.missing
@@ -65,7 +65,7 @@ async def test_without_ncu_times_are_there_and_counters_say_why_not(executor, ta
 
 
 async def test_every_launch_of_a_call_is_timed_and_counted(executor, task):
-    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    profile = await executor.profile(task, new_candidate("cuda", SCATTER, PLAN))
     times = {item.kernel: item for item in profile.times}
     assert times["scatter"].own
     assert times["scatter"].block_threads == 256
@@ -88,7 +88,7 @@ async def test_every_launch_of_a_call_is_timed_and_counted(executor, task):
 async def test_counters_are_read_behind_the_wall_or_every_one_says_otherwise(executor, task):
     if not executor.isolation.is_a_wall:
         pytest.skip(executor.isolation.words)
-    profile = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    profile = await executor.profile(task, new_candidate("cuda", SCATTER, PLAN))
     if not profile.counters:
         pytest.skip(profile.missing[0].why)
     counted = [item for item in measured_evidence(profile) if item.name == "scatter.dram_read"]
@@ -103,7 +103,7 @@ def test_our_own_kernel_is_launched_without_torch():
 
 async def test_a_launch_that_fails_costs_only_its_profile(executor, task):
     wild = SCATTER.replace("size_t(column) * n", "size_t(column) * n * 1000000")
-    broken = await executor.profile(task, new_candidate(Language.CUDA, wild, PLAN))
+    broken = await executor.profile(task, new_candidate("cuda", wild, PLAN))
     assert {item.step for item in broken.missing} == {"counters", "times"}
-    again = await executor.profile(task, new_candidate(Language.CUDA, SCATTER, PLAN))
+    again = await executor.profile(task, new_candidate("cuda", SCATTER, PLAN))
     assert again.times

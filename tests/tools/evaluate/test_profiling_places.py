@@ -17,20 +17,18 @@ from pathlib import Path
 import pytest
 
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
-from tools.compile import Built
-from tools.compile.cache import cache_folder
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.walls import CHOICE, wall
 from tools.evaluate.profiling.nsight import VARIABLE, child_command, count
 from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import look
+from tools.languages import Built, new_candidate
+from tools.languages.cache import cache_folder
 from tools.nouns import (
     DType,
     Graph,
     InputSpec,
-    Language,
     Profile,
     Task,
     TensorSpec,
@@ -157,14 +155,14 @@ def request_(tmp_path) -> ProfileRequest:
         graph=Graph(nodes=(), inputs=(), outputs=()), bytes_moved=512, flops=64,
     )  # fmt: skip
     built = Built(
-        language=Language.CUDA, artifact=artifact, functions=("row_sums",), reports=(), log="",
+        language="cuda", artifact=artifact, functions=("row_sums",), reports=(), log="",
         cached=False, seconds=0.0,
     )  # fmt: skip
     return ProfileRequest(
         task=task,
         hardware=hardware_profile("h200"),
         rules=Rules(profile_s=60, sanitize_s=60),
-        candidate=new_candidate(Language.CUDA, KERNEL, PLAN),
+        candidate=new_candidate("cuda", KERNEL, PLAN),
         built=built,
         seed=1,
     )

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.candidates import new_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import reading
-from tools.nouns import Baseline, Baselines, Language, Task, TracePolicy, Verdict
+from tools.languages import new_candidate
+from tools.nouns import Baseline, Baselines, Task, TracePolicy, Verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 INVALID = """========= COMPUTE-SANITIZER
@@ -100,11 +100,11 @@ async def test_a_race_that_the_right_answer_hides_is_found(tmp_path: Path) -> No
         # What the others take shows nothing here.
         others = (Baseline(name=name, failure="left out") for name in OTHERS)
         executor.remember(task, Baselines(items=(*known.items, *others)))
-        honest = new_candidate(Language.CUDA, KERNEL % "__syncthreads();", PLAN)
+        honest = new_candidate("cuda", KERNEL % "__syncthreads();", PLAN)
         found = (await executor.evaluate(task, honest, "certify")).verification
         assert found.verdict is Verdict.CORRECT, found.reason
         assert not [words for words in found.not_verified if "check:" in words]
-        racing = new_candidate(Language.CUDA, KERNEL % "if (half != 64) __syncthreads();", PLAN)
+        racing = new_candidate("cuda", KERNEL % "if (half != 64) __syncthreads();", PLAN)
         found = (await executor.evaluate(task, racing, "certify")).verification
         assert found.verdict in (Verdict.NONDETERMINISTIC, Verdict.WRONG_RESULT), found.reason
     finally:

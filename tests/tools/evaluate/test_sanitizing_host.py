@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.host import reading, sanitized_here
 from tools.hardware import detect
-from tools.nouns import Candidate, Evaluation, Language, Task, TracePolicy, Verdict, Verification
+from tools.languages import Built, compile_candidate, language_of, new_candidate
+from tools.nouns import Candidate, Evaluation, Task, TracePolicy, Verdict, Verification
 
 FILE = """
 import torch
@@ -62,11 +61,11 @@ async def looked(executor: LocalExecutor, folder: Path, *lines: str) -> list[Ver
     file.write_text(FILE, encoding="utf-8")
     task = await executor.read(file, TracePolicy())
     assert isinstance(task, Task)
-    request = await asked(new_candidate(Language.CPP, KERNEL % "", PLAN), task)
+    request = await asked(new_candidate("cpp", KERNEL % "", PLAN), task)
     found = []
     for line in lines:
         # What is recorded are launches; which lines the kernel has does not matter to that.
-        other = new_candidate(Language.CPP, KERNEL % line, PLAN)
+        other = new_candidate("cpp", KERNEL % line, PLAN)
         changed = request.model_copy(update={"candidate": other})
         found.append(await sanitized_here(changed, RIGHT, folder / "sanitize", executor.record))
     await executor.aclose()
@@ -110,18 +109,16 @@ async def test_a_compiler_without_sanitizers_verified_nothing(tmp_path, monkeypa
     compiler = tmp_path / "g++"
     compiler.write_text("#!/bin/sh\necho 'ld: error: cannot find -lasan'; exit 1\n")
     compiler.chmod(0o755)
-    from tools.compile.sanitized import build_sanitized
-
     monkeypatch.setenv("CXX", str(compiler))
-    candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
-    why = await build_sanitized(candidate, tmp_path, timeout_s=30)
+    candidate = new_candidate("cpp", KERNEL % "", PLAN)
+    why = await language_of(candidate).build_sanitized(candidate, tmp_path, timeout_s=30)
     assert isinstance(why, str)
     assert "cannot find -lasan" in why
     assert "apt-get install" in why
 
 
 def test_an_index_beyond_an_array_of_the_kernels_own_is_out_of_bounds() -> None:
-    candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
+    candidate = new_candidate("cpp", KERNEL % "", PLAN)
     said = "kernel.cpp:7:40: runtime error: index 4 out of bounds for type 'float [4]'\n"
     found = reading(said, candidate)
     assert found.verdict is Verdict.OUT_OF_BOUNDS
@@ -129,7 +126,7 @@ def test_an_index_beyond_an_array_of_the_kernels_own_is_out_of_bounds() -> None:
 
 
 def test_a_line_that_two_threads_reach_at_once_is_said_without_its_column() -> None:
-    candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
+    candidate = new_candidate("cpp", KERNEL % "", PLAN)
     said = "kernel.cpp:7: runtime error: signed integer overflow: 24 + 2147483647\n"
     found = reading(said, candidate)
     assert found.verdict is Verdict.UNDEFINED_BEHAVIOUR
@@ -137,7 +134,7 @@ def test_a_line_that_two_threads_reach_at_once_is_said_without_its_column() -> N
 
 
 def test_a_program_that_breaks_elsewhere_accuses_nobody() -> None:
-    candidate = new_candidate(Language.CPP, KERNEL % "", PLAN)
+    candidate = new_candidate("cpp", KERNEL % "", PLAN)
     elsewhere = "==1==ERROR: AddressSanitizer: SEGV on unknown address\n    #0 0x1 in start x.c:3\n"
     assert reading(elsewhere, candidate).missing
     assert reading("", candidate).missing == "it said nothing"

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from profiles.load import Hardware
-from tools.candidates import new_candidate
-from tools.compile import Built
 from tools.evaluate.clock.cold import input_sets
 from tools.evaluate.clock.conditions import conditions, reasons
 from tools.evaluate.judge.coverage import coverage
@@ -27,6 +25,7 @@ from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
 from tools.evaluate.wire import TOKEN_BYTES, ForgedError, frame, opened, receive, receive_blocking
+from tools.languages import Built, new_candidate
 from tools.nouns import (
     Comparison,
     Conditions,
@@ -34,7 +33,6 @@ from tools.nouns import (
     Evaluation,
     Graph,
     InputSpec,
-    Language,
     Node,
     Ref,
     Scalar,
@@ -141,7 +139,7 @@ def test_null_answers_that_pass_are_named() -> None:
 )
 def test_a_lower_precision_in_the_source_is_labelled(text: str, precision: str) -> None:
     kernel = f'extern "C" void f(const float* x) {{ {text} }}'
-    candidate = new_candidate(Language.CPP, kernel, "def forward(x):\n    return x\n")
+    candidate = new_candidate("cpp", kernel, "def forward(x):\n    return x\n")
     assert candidate_precision(task(ARGMAX), candidate) == precision
 
 
@@ -219,8 +217,8 @@ def test_the_end_of_a_worker_has_a_verdict(how: str, status: int | None, verdict
 
 def test_what_the_reference_did_is_not_blamed_on_a_candidate(cpu: Hardware, tmp_path) -> None:
     kernel = 'extern "C" void f(const float* x) {}'
-    candidate = new_candidate(Language.CPP, kernel, "def forward(x):\n    return x\n")
-    built = Built(language=Language.CPP, artifact=tmp_path, functions=("f",))
+    candidate = new_candidate("cpp", kernel, "def forward(x):\n    return x\n")
+    built = Built(language="cpp", artifact=tmp_path, functions=("f",))
     request = JudgeRequest(
         task=task(ARGMAX), hardware=cpu, rules=Rules(), candidate=candidate, built=built,
         effort="screen", seed=0,

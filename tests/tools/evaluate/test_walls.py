@@ -20,8 +20,7 @@ from tools.evaluate.process.walled import Enclosure, start_walled
 from tools.evaluate.process.walls import Wall, plain_wall, wall
 from tools.evaluate.process.watch import Excess, Limits, until_over
 from tools.evaluate.rules import Rules
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Isolation, Verification, WallKind
+from tools.nouns import EnvironmentLacksError, Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[3]
 PLAIN = plain_wall("for a test")

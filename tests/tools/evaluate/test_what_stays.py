@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from profiles.load import Hardware
-from tools.compile import Built, compile_candidate
 from tools.evaluate.messages import Judged, JudgeRequest
 from tools.evaluate.rules import Rules
 from tools.evaluate.worker.desk import Desk
+from tools.languages import Built, compile_candidate
 from tools.nouns import Candidate, Task, Verdict
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
 from tools.export import Material
+from tools.languages import new_candidate
 from tools.nouns import (
     Baseline,
     Baselines,
     Comparison,
     Conditions,
     Evaluation,
-    Language,
+    LanguageName,
     Measurement,
     OutputError,
     Task,
@@ -201,7 +201,7 @@ def material() -> Callable[..., Material]:
         plan: str = SOFTMAX_PLAN,
         *,
         entry: str | None = None,
-        language: Language = Language.CPP,
+        language: LanguageName = "cpp",
         inputs: tuple[str, ...] = (),
         forced: bool = False,
         low: float = 1.6,
@@ -211,7 +211,7 @@ def material() -> Callable[..., Material]:
         task = trace(source, "model.py", TracePolicy(entry=entry, inputs=inputs))
         assert isinstance(task, Task), task
         candidate = new_candidate(language, kernel, plan)
-        hardware = hardware_profile("generic CPU" if language is Language.CPP else "H200")
+        hardware = hardware_profile("generic CPU" if language == "cpp" else "H200")
         return Material(
             task=task,
             candidate=candidate,

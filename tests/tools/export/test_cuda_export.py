@@ -6,22 +6,21 @@ import subprocess
 
 import pytest
 
-from tools.compile import INCLUDE
 from tools.export import export_folder, export_kernelbench
-from tools.export.parts import cuda_launcher
-from tools.nouns import Language
+from tools.languages import INCLUDE
+from tools.languages.cuda import build, launcher
 
 
 @pytest.fixture(scope="module")
 def exported(material, softmax, cuda_softmax, tmp_path_factory):
-    made = material(softmax[0], *cuda_softmax, language=Language.CUDA)
+    made = material(softmax[0], *cuda_softmax, language="cuda")
     return export_folder(made, tmp_path_factory.mktemp("cuda") / "soft")
 
 
 def test_the_kernel_compiles_for_its_architecture_without_a_gpu(exported):
     kernel = (exported / "kernel.cu").read_text()
     header = (INCLUDE / "kernelwright.cuh").read_text()
-    cubin = cuda_launcher.compile_cubin(kernel, header, "sm_90a")
+    cubin = build.compile_cubin(kernel, header, "sm_90a")
     assert cubin[:4] == b"\x7fELF"
 
 
@@ -55,7 +54,7 @@ def test_the_launch_structures_are_the_drivers(tmp_path):
     program = tmp_path / "sizes"
     subprocess.run(["g++", "-I", str(header), str(source), "-o", str(program)], check=True)
     said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
-    config, attribute = cuda_launcher.LaunchConfig, cuda_launcher.LaunchAttribute
+    config, attribute = launcher.LaunchConfig, launcher.LaunchAttribute
     assert [int(word) for word in said.split()] == [
         ctypes.sizeof(config),
         config.stream.offset,
@@ -77,17 +76,26 @@ class FakeDriver:
         self.launches = []
         self.asked_for = []
         self.meanwhile = None
+        self.static_shared_bytes = 0
 
     def cuLaunchKernelEx(self, config, function, parameters, extra):  # noqa: N802
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
         config = config._obj
-        addresses = (ctypes.c_void_p * len(KINDS)).from_address(parameters.value)
-        values = [k.from_address(at).value for k, at in zip(KINDS, addresses, strict=True)]
+        values = [k.from_address(at).value for k, at in zip(KINDS, parameters._obj, strict=True)]
         clusters = [tuple(a.value[:3]) for a in config.attributes[: config.attribute_count]]
         geometry = [*config.grid, *config.block, config.shared_bytes, *clusters]
         self.launches.append((geometry, config.stream, values))
+        return 0
+
+    def cuFuncGetAttribute(self, place, attribute, function):  # noqa: N802
+        assert attribute == launcher.SHARED_SIZE_BYTES
+        place._obj.value = self.static_shared_bytes
+        return 0
+
+    def cuGetErrorName(self, status, place):  # noqa: N802
+        place._obj.value = {1: b"CUDA_ERROR_INVALID_VALUE"}[status]
         return 0
 
     def cuFuncSetAttribute(self, function, attribute, value):  # noqa: N802
@@ -110,7 +118,7 @@ def driver():
 
 @pytest.fixture
 def kernel(driver, stream):
-    return cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "P?qf", 0)
+    return launcher.Kernel(driver, "rows", ctypes.c_void_p(1), "P?qf", 0)
 
 
 def test_every_argument_lies_where_its_address_says(kernel, driver):
@@ -149,22 +157,36 @@ def test_more_than_a_kernel_may_have_by_default_is_asked_for_once(kernel, driver
     for shared, cluster in ((49_152, 8), (60_000, 8), (50_000, 16), (60_000, 16)):
         kernel(16, 32, shared, cluster, 0, False, 0, 0.0)
     assert driver.asked_for == [
-        (cuda_launcher.MAX_DYNAMIC_SHARED_SIZE_BYTES, 60_000),
-        (cuda_launcher.NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+        (launcher.MAX_DYNAMIC_SHARED_SIZE_BYTES, 60_000),
+        (launcher.NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
     ]
 
 
-def test_a_launch_that_the_driver_refuses_is_an_error(kernel, driver):
+def test_static_shared_memory_counts_towards_the_default(driver, stream):
+    driver.static_shared_bytes = 40_000
+    kernel = launcher.Kernel(driver, "rows", ctypes.c_void_p(1), "P?qf", 0)
+    for shared in (9_000, 10_000):
+        kernel(16, 32, shared, 1, 0, False, 0, 0.0)
+    assert driver.asked_for == [(launcher.MAX_DYNAMIC_SHARED_SIZE_BYTES, 10_000)]
+
+
+def test_a_launch_that_the_driver_refuses_is_an_error_of_its_name(driver, stream):
     driver.cuLaunchKernelEx = lambda *_: 1
-    driver.cuCtxSynchronize = lambda: 0
-    with pytest.raises(RuntimeError, match=r"refused to launch a kernel \(error 1\)"):
+    kernel = launcher.Kernel(driver, "rows", ctypes.c_void_p(1), "P?qf", 0)
+    with pytest.raises(launcher.DriverError, match="rows could not be launched") as caught:
         kernel(1, 32, 0, 1, 0, False, 0, 0.0)
+    assert caught.value.name == "CUDA_ERROR_INVALID_VALUE"
+
+
+def test_an_empty_grid_launches_nothing(kernel, driver):
+    kernel((0, 4), 32, 0, 1, 0, False, 0, 0.0)
+    assert driver.launches == []
 
 
 def test_a_kernel_without_parameters_is_launched(driver, stream):
     seen = []
     driver.cuLaunchKernelEx = lambda *given: seen.append(given) or 0
-    cuda_launcher.Kernel(driver, ctypes.c_void_p(1), "", 0)(1, 32, 0, 1)
+    launcher.Kernel(driver, "none", ctypes.c_void_p(1), "", 0)(1, 32, 0, 1)
     assert len(seen) == 1
 
 
@@ -257,7 +279,7 @@ def test_on_a_gpu_clusters_and_much_shared_memory_work(
     kernel = cuda_softmax[0].replace(
         "  const int row", "  extern __shared__ float unused[];\n  const int row"
     )
-    made = material(softmax[0], kernel, plan, language=Language.CUDA)
+    made = material(softmax[0], kernel, plan, language="cuda")
     run_on_gpu(CLUSTERS, export_folder(made, tmp_path / "out"), cwd=tmp_path, python=python)
 
 
@@ -286,7 +308,7 @@ except SystemExit as end:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_kernelbench_file_agrees(material, softmax, cuda_softmax, tmp_path, python):
-    made = material(softmax[0], *cuda_softmax, language=Language.CUDA)
+    made = material(softmax[0], *cuda_softmax, language="cuda")
     path = export_kernelbench(made, tmp_path / "model_new.py")
     code = """
 import sys, torch

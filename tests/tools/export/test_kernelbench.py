@@ -6,7 +6,6 @@ import re
 from tools.export import export_kernelbench
 from tools.export.kernelbench import literal, names
 from tools.export.render import SEPARATOR
-from tools.nouns import Language
 
 # The reference runs in a namespace, then the submission's text in the same one.
 BEGIN = """
@@ -90,7 +89,7 @@ def test_the_benchmarks_own_static_rules_hold(material, softmax, tmp_path):
 def test_a_cuda_submission_has_kernel_and_compiler_in_one_file(
     material, softmax, cuda_softmax, tmp_path
 ):
-    made = material(softmax[0], *cuda_softmax, language=Language.CUDA)
+    made = material(softmax[0], *cuda_softmax, language="cuda")
     text = export_kernelbench(made, tmp_path / "m.py").read_text()
     ast.parse(text)
     assert "__global__" in text

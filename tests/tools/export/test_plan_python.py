@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.export.plan_python import prepare_reads, print_plan
-from tools.nouns import Language
 
 POINTERS = {"rows": (True, True, False)}
 
 
-def printed(body, language=Language.CPP, **tunables):
+def printed(body, has_grid=False, **tunables):
     plan = "def forward(x):\n" + "\n".join(f"    {line}" for line in body.splitlines())
-    text = print_plan(plan, POINTERS, tunables, language)
+    text = print_plan(plan, POINTERS, tunables, has_grid=has_grid)
     ast.parse(text)
     return text
 
@@ -27,7 +26,7 @@ def test_a_launch_becomes_a_call_with_addresses():
 
 def test_a_cuda_launch_keeps_its_geometry_and_fills_in_what_was_left_out():
     body = 'launch("rows", args=(x, x, 3), block=THREADS, grid=(4, 2))\nreturn x'
-    text = printed(body, Language.CUDA, THREADS=256)
+    text = printed(body, has_grid=True, THREADS=256)
     assert "kernels.rows((4, 2), 256, 0, 1, x.data_ptr(), x.data_ptr(), 3)" in text
 
 
@@ -77,7 +76,7 @@ def test_long_launches_are_broken_between_arguments():
     arguments = ", ".join(f"some_quite_long_name_{i}" for i in range(12))
     pointers = {"rows": (False,) * 12}
     plan = f'def forward(x):\n    launch("rows", args=({arguments}))\n    return x\n'
-    text = print_plan(plan, pointers, {}, Language.CPP)
+    text = print_plan(plan, pointers, {}, has_grid=False)
     assert max(map(len, text.splitlines())) <= 100
     ast.parse(text)
 
@@ -91,7 +90,7 @@ def forward(x):
     return aten.mm(x, weights["c"])
 """
     assert prepare_reads(plan) == ("a", "b")
-    text = print_plan(plan, {}, {}, Language.CPP)
+    text = print_plan(plan, {}, {}, has_grid=False)
     assert "def prepare_weights(kernels, weights):" in text
     assert "def run_plan(kernels, weights, prepared, updates, x):" in text
 

@@ -8,7 +8,7 @@ from tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceili
 from tools.hardware.ceilings import Ceilings
 from tools.hardware.cpu import simd_width_bits
 from tools.hardware.gpu import architecture_of, detect_gpu
-from tools.lacking import EnvironmentLacksError
+from tools.nouns import EnvironmentLacksError
 
 
 def test_the_cpu_is_described_from_what_the_system_says():

@@ -8,7 +8,6 @@ from tools.nouns import (
     DType,
     Evaluation,
     Graph,
-    Language,
     Measurement,
     Setting,
     Task,
@@ -46,7 +45,7 @@ def task():
 def candidate():
     return Candidate(
         id="c1",
-        language=Language.CUDA,
+        language="cuda",
         kernel="",
         plan='def forward(x):\n    launch("k", grid=8, block=(L0_THREADS, 2), args=(x,))\n',
         settings=(Setting(name="L0_THREADS", value=256),),

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from tools.candidates.errors import ContractError
 from tools.candidates.plan.operators import DROPOUT
 from tools.candidates.plan.vocabulary import (
-    CPP_LAUNCH,
-    CUDA_LAUNCH,
     FORBIDDEN_KEYWORDS,
+    GRID_LAUNCH,
     HELPERS,
     KEYWORDS,
     METHODS,
+    PLAIN_LAUNCH,
 )
 from tools.candidates.source import KernelFunction, KernelSource
-from tools.nouns import Language
 
 
 class Calls:
@@ -78,9 +77,9 @@ class Calls:
         self.launches[name] = None
 
     def _launch_keywords(self, call: ast.Call) -> None:
-        cuda = self._source.language is Language.CUDA
-        allowed = CUDA_LAUNCH if cuda else CPP_LAUNCH
-        needed = {"grid", "block", "args"} if cuda else {"args"}
+        grid = self._source.has_grid
+        allowed = GRID_LAUNCH if grid else PLAIN_LAUNCH
+        needed = {"grid", "block", "args"} if grid else {"args"}
         given = [item.arg or "**" for item in call.keywords]
         wrong = [name for name in given if name not in allowed or given.count(name) > 1]
         missing = sorted(needed - set(given))

@@ -75,8 +75,8 @@ METHODS = NUMERIC_METHODS | frozenset(
     }
 )
 
-CUDA_LAUNCH = frozenset({"grid", "block", "args", "shared", "cluster"})
-CPP_LAUNCH = frozenset({"args"})
+GRID_LAUNCH = frozenset({"grid", "block", "args", "shared", "cluster"})
+PLAIN_LAUNCH = frozenset({"args"})
 # Where things are and how they are laid out is the judge's to say, and `out` would write to a
 # tensor that a kernel or the judge owns.
 FORBIDDEN_KEYWORDS = frozenset({"out", "device", "layout", "pin_memory", "generator"})

@@ -18,15 +18,18 @@ Converter = Callable[[object], Number]
 
 
 class Converters:
-    """Turns the arguments of one function's launches into addresses and numbers."""
+    """Turns the arguments of one function's launches into addresses and numbers.
+
+    Attributes:
+        each: One converter a parameter.
+    """
 
     def __init__(self, function: KernelFunction, device: torch.device):
-        self._function = function
-        self._each = tuple(_converter(item, function, device) for item in function.parameters)
+        self.each = tuple(_converter(item, function, device) for item in function.parameters)
 
     def __call__(self, values: Sequence[object]) -> list[Number]:
         """One number a parameter; LaunchRefused when a value does not match its parameter."""
-        return [convert(value) for convert, value in zip(self._each, values, strict=True)]
+        return [convert(value) for convert, value in zip(self.each, values, strict=True)]
 
 
 def _converter(parameter: Parameter, function: KernelFunction, device: torch.device) -> Converter:

@@ -6,12 +6,12 @@ For one call, not for timed ones: every launch goes through a note-taker.
 from collections import Counter
 from collections.abc import Sequence
 
-from tools.candidates.run.loading import Extent, Launcher
+from tools.candidates.run.launcher import Extent, Launcher
 from tools.nouns.launch import Extents, LaunchShape
 
 
 class Notes:
-    """What one call launched; without `geometry` (C++ has none) only how often."""
+    """What one call launched; without `geometry` (a language may have none) only how often."""
 
     def __init__(self, *, geometry: bool) -> None:
         self._geometry = geometry

@@ -28,14 +28,13 @@ from tools.candidates.run.guards import (
     tensor,
 )
 from tools.candidates.run.imports import BUILTINS
-from tools.candidates.run.loading import load
+from tools.candidates.run.launcher import Loader
 from tools.candidates.run.observed import Notes
 from tools.candidates.run.operators import resolve
 from tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
 from tools.candidates.settings import complete_settings
-from tools.candidates.signature import parse_kernel
-from tools.compile import Built
-from tools.nouns import Candidate, Language, LaunchShape
+from tools.candidates.source import KernelSource
+from tools.nouns import Candidate, LaunchShape
 
 Around = Callable[[str, Callable[..., object]], Callable[..., object]]
 
@@ -58,7 +57,8 @@ class PlanRunner:
 
     Args:
         candidate: Its plan is validated again here.
-        built: The object that `compile_candidate` made of it.
+        source: What its kernel exports and declares.
+        load: Gives the functions of its built object.
         device: As torch names it ("cuda:0", "cpu").
         allocator: Where the plan's memory comes from; torch's own when None.
         operators: Library operators admitted.
@@ -72,13 +72,14 @@ class PlanRunner:
     def __init__(
         self,
         candidate: Candidate,
-        built: Built,
+        source: KernelSource,
+        load: Loader,
         device: str | torch.device,
         allocator: Allocator | None = None,
         *,
         operators: frozenset[str] = ADMITTED,
     ):
-        self.source = parse_kernel(candidate.kernel, candidate.language)
+        self.source = source
         self.plan = validate_plan(candidate.plan, self.source, operators)
         self.device = _indexed(torch.device(device))
         self._allocator = allocator or TorchAllocator()
@@ -89,7 +90,7 @@ class PlanRunner:
         constants |= {item.name: item.value for item in settings}
         self._namespace |= constants
         self._namespace |= self._helpers()
-        self._launchers = load(self.source, built, self.device)
+        self._launchers = load(self.source, self.device)
         self._namespace |= {launcher_name(name): call for name, call in self._launchers.items()}
         self._namespace |= {
             operator_name(path): resolve(path, self.device) for path in self.plan.operators
@@ -190,7 +191,7 @@ class PlanRunner:
             LaunchRefused: When the plan cannot be carried out.
             DeviceError: When the device reports an error of earlier work.
         """
-        notes = Notes(geometry=self.source.language is Language.CUDA)
+        notes = Notes(geometry=self.source.has_grid)
         plain = self._launchers
         try:
             self._namespace |= {launcher_name(n): notes.taking(n, c) for n, c in plain.items()}

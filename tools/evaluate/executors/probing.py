@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from profiles.load import Hardware
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.rules import Rules
 from tools.evaluate.sanitizing.device import find_sanitizer, look
 from tools.evaluate.sanitizing.findings import Finding
+from tools.languages import Built, compile_candidate, default_language, new_candidate
 from tools.nouns import (
     Candidate,
     Evaluation,
     Isolation,
-    Language,
     Profile,
     Refusal,
     Task,
@@ -44,20 +42,6 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(1024, 256)]
 """
-_CUDA = """extern "C" __global__ void probe(const float* x, float* y, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
-}
-"""
-_CPP = """extern "C" void probe(const float* x, float* y, int n) {
-    for (int i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;
-}
-"""
-_PLAN = """def forward(x):
-    y = empty_like(x)
-    launch("probe", {geometry}args=(x, y, x.numel()))
-    return y
-"""
 
 
 class Probed(Value):
@@ -71,10 +55,8 @@ class Probed(Value):
 
 def kernel(target: Target) -> Candidate:
     """The kernel of a line."""
-    if target == "cuda":
-        plan = _PLAN.format(geometry="grid=x.numel() // 256, block=256, ")
-        return new_candidate(Language.CUDA, _CUDA, plan)
-    return new_candidate(Language.CPP, _CPP, _PLAN.format(geometry=""))
+    spec = default_language(target).spec
+    return new_candidate(spec.name, spec.probe, spec.probe_plan)
 
 
 async def probe(target: Target, folder: Path) -> Probed:

@@ -8,7 +8,6 @@ GPU tasks with integer inputs, as an index that is too large would poison the de
 
 from collections.abc import Callable
 
-from tools.compile import Built
 from tools.evaluate.judge.bench import Bench, Draw
 from tools.evaluate.judge.failures import RejectedError
 from tools.evaluate.judge.memory import GuardedMemory
@@ -16,6 +15,7 @@ from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.trials import Trials, plan_runner
 from tools.evaluate.judge.truth import UnverifiableError
 from tools.evaluate.seeds import fresh_seed
+from tools.languages import Built
 from tools.nouns import Candidate, Task, TensorSpec
 from tools.nouns.value import Value
 from tools.tasks import RefusedError

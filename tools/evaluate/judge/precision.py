@@ -7,7 +7,8 @@ reads do not count. What a preprocessor or a clever name hides is found by measu
 import re
 from collections.abc import Collection
 
-from tools.nouns import Candidate, DType, Graph, Language, Task, TensorSpec
+from tools.languages import language_of
+from tools.nouns import Candidate, DType, Graph, Task, TensorSpec
 
 _SHORT = {
     DType.FLOAT64: "fp64",
@@ -96,8 +97,7 @@ def words_of(native: str) -> set[str]:
 def _words(candidate: Candidate) -> set[str]:
     """Of a kernel and its plan."""
     found = words_of(candidate.kernel)
-    if candidate.language is Language.CPP:
-        found.discard("half")  # no type of C++
+    found -= language_of(candidate).spec.plain_words
     return found | set(_WORDS.findall(_TEXT.sub(" ", candidate.plan)))
 
 

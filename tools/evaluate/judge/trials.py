@@ -18,7 +18,6 @@ from torch import Tensor
 
 from tools.candidates import ContractError, DeviceError, LaunchRefused
 from tools.candidates.run import PlanRunner
-from tools.compile import Built
 from tools.evaluate.defences import Defence
 from tools.evaluate.judge.aftermath import (
     at_rest,
@@ -38,6 +37,8 @@ from tools.evaluate.judge.room import available_bytes, candidate_bytes
 from tools.evaluate.judge.sentence import Sentence
 from tools.evaluate.judge.threads import small_steps
 from tools.evaluate.judge.truth import Argument
+from tools.languages import Built
+from tools.languages.loading import load_candidate
 from tools.nouns import Candidate, Verdict
 
 _REST_S = 0.002  # what a thread left behind needs at least to show itself
@@ -66,7 +67,7 @@ def plan_runner(
 ) -> PlanRunner:
     """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
     try:
-        return PlanRunner(candidate, built, bench.device, allocator=memory)
+        return load_candidate(candidate, built, bench.device, allocator=memory)
     except (ContractError, LaunchRefused, DeviceError) as error:
         raise rejection(error) from error
 

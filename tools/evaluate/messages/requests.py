@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from profiles.load import Hardware
-from tools.compile import Built
 from tools.evaluate.messages.foreign import ForeignRequest
 from tools.evaluate.rules import Rules
+from tools.languages import Built
 from tools.nouns import Baselines, Candidate, Effort, Task, TracePolicy
 from tools.nouns.value import Value
 

@@ -18,7 +18,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from tools.compile.cache import cache_folder
+from tools.languages.cache import cache_folder
 
 VARIABLE = "PYTHONPYCACHEPREFIX"
 # What the first import of torch, the first export and the first compilation bring along. Somebody

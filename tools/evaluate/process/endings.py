@@ -2,9 +2,9 @@
 
 import signal
 
-from tools.compile import CompileFailure
 from tools.evaluate.messages import JudgeRequest
 from tools.evaluate.process.ended import Ended
+from tools.languages import CompileFailure
 from tools.nouns import (
     Candidate,
     Conditions,

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
-from tools.compile.cache import cache_folder
 from tools.evaluate.messages import RehearseRequest, Reply, Request
 from tools.evaluate.process.device import company, idle
 from tools.evaluate.process.ended import Ended
@@ -19,6 +18,7 @@ from tools.evaluate.process.line import Lease
 from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.worker import WorkerBrokenError, WorkerProcess
 from tools.evaluate.rules import Rules
+from tools.languages.cache import cache_folder
 
 # The folder for what every worker may read and none may write.
 BUILT = "built"

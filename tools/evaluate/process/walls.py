@@ -24,8 +24,7 @@ from tools.evaluate.defences import Defence
 from tools.evaluate.process import bubblewrap
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.rules import Rules
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Isolation, Value, WallKind
+from tools.nouns import EnvironmentLacksError, Isolation, Value, WallKind
 
 CHOICE = "KERNELWRIGHT_ISOLATION"
 LAUNCHER = Path(__file__).with_name("launch.py")

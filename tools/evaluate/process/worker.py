@@ -15,7 +15,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tools.compile.cache import cache_folder
 from tools.evaluate.messages import MESSAGE, Message, Ready, Reply, Request, Stage
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.environment import worker_environment
@@ -26,6 +25,7 @@ from tools.evaluate.process.walls import standing
 from tools.evaluate.process.watch import Excess, Limits, until_over
 from tools.evaluate.rules import Rules
 from tools.evaluate.wire import TOKEN_BYTES, UNASKED, ForgedError, frame, opened, receive
+from tools.languages.cache import cache_folder
 from tools.nouns import Isolation
 
 _KEPT_OUTPUT_BYTES = 16_384

@@ -20,10 +20,10 @@ def main(asked: Path, limit_s: int) -> None:
     """Run the request's candidate on its task's own inputs."""
     import torch
 
-    from tools.candidates.run import PlanRunner
     from tools.evaluate.ground import no_new_processes, watch_processes
     from tools.evaluate.judge.bench import Bench, Draw
     from tools.evaluate.messages import ProfileRequest
+    from tools.languages.loading import load_candidate
 
     watch_processes()
     while not asked.exists():
@@ -33,7 +33,7 @@ def main(asked: Path, limit_s: int) -> None:
     bench = Bench(request.task, request.hardware, request.rules, request.seed, no_new_processes)
     arguments = bench.draw(Draw("task", request.seed))
     weights = {name: value.clone() for name, value in bench.reference.weights().items()}
-    runner = PlanRunner(request.candidate, request.built, bench.device)
+    runner = load_candidate(request.candidate, request.built, bench.device)
     runner.prepare(weights)
     runner(arguments, weights)
     torch.cuda.synchronize()

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import time
 
-from tools.compile import CompileFailure
 from tools.evaluate.messages import Broken, OpenProfilerRequest, Profiled, ProfileRequest
 from tools.evaluate.process.ended import Ended
 from tools.evaluate.process.keeper import Keeper
@@ -16,6 +15,7 @@ from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.profiling.absent import not_asked
 from tools.evaluate.profiling.nsight import Counted
 from tools.evaluate.profiling.standby import Standby
+from tools.languages import CompileFailure
 from tools.nouns import Candidate, Missing, Profile
 
 

@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.compile.cache import cache_folder
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.beside import beside
 from tools.evaluate.process.walls import Wall, standing
@@ -20,6 +19,7 @@ from tools.evaluate.profiling.nsight import Counted, Order
 from tools.evaluate.profiling.places import stays_behind
 from tools.evaluate.profiling.program import Program
 from tools.evaluate.rules import Rules
+from tools.languages.cache import cache_folder
 from tools.nouns import Missing, Task
 from tools.profile.counters.failures import too_slow
 

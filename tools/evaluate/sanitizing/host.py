@@ -10,14 +10,14 @@ import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tools.compile.sanitized import CLEAN, build_sanitized
 from tools.evaluate.messages import JudgeRequest, RecordRequest
 from tools.evaluate.process.environment import worker_environment
 from tools.evaluate.process.walls import standing
 from tools.evaluate.profiling.program import run
 from tools.evaluate.sanitizing.findings import Finding, small, with_findings
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Candidate, Evaluation, Language, Verdict
+from tools.languages import language_of
+from tools.languages.cpp.sanitizers import CLEAN
+from tools.nouns import Candidate, EnvironmentLacksError, Evaluation, Verdict
 
 TOOL = "sanitizer"
 _OPTIONS = {
@@ -46,7 +46,7 @@ async def sanitized_here(
         folder: for the program; emptied and made when needed.
         record: has a worker write the launches of one call to a file; says why it could not.
     """
-    if request.candidate.language is not Language.CPP:
+    if not language_of(request.candidate).spec.has_sanitizers:
         return found
     _empty(folder)
     try:
@@ -60,7 +60,9 @@ async def _look(request: JudgeRequest, found: Evaluation, folder: Path, record: 
     task = small(request.task, found)
     if task is None:
         return Finding(tool=TOOL, missing="the task is too large for it")
-    program = await build_sanitized(request.candidate, folder, timeout_s=request.rules.sanitize_s)
+    program = await language_of(request.candidate).build_sanitized(
+        request.candidate, folder, timeout_s=request.rules.sanitize_s
+    )
     if isinstance(program, str):
         return Finding(tool=TOOL, missing=program)
     wanted = RecordRequest(

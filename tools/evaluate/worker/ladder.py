@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
-from tools.candidates.run import PlanRunner
 from tools.evaluate.clock.harness import Timed
 from tools.evaluate.clock.stopwatch import stopwatch
 from tools.evaluate.defences import Defence
@@ -25,6 +24,7 @@ from tools.evaluate.worker.comparing import Comparing
 from tools.evaluate.worker.proof import Proof
 from tools.evaluate.worker.station import Station
 from tools.evaluate.worker.steps import Steps
+from tools.languages.loading import load_candidate
 from tools.nouns import Evaluation, Measurement, StageTimes, Verdict
 
 _MORE_LOOKS = 3
@@ -72,7 +72,7 @@ class Ladder:
         bench, request = self._station.bench, self._request
         self._steps.begin("inputs")
         memory = SpoiltMemory(bench.device)
-        runner = PlanRunner(request.candidate, request.built, bench.device, allocator=memory)
+        runner = load_candidate(request.candidate, request.built, bench.device, allocator=memory)
         weights = {name: value.clone() for name, value in bench.reference.weights().items()}
         self._steps.candidate_runs("the candidate prepares")
         watch = stopwatch(bench.device)
@@ -110,7 +110,7 @@ class Ladder:
         if not self._rules.has(Defence.COVERAGE):
             return None, ""
         device, inputs = self._station.bench.device, self._station.harness.sets[0]
-        runner = PlanRunner(self._request.candidate, self._request.built, device)
+        runner = load_candidate(self._request.candidate, self._request.built, device)
         runner.prepare(weights)
         return coverage(lambda: runner(inputs, weights), runner, device)
 

@@ -22,6 +22,7 @@ from tools.evaluate.judge.truth import Argument
 from tools.evaluate.messages import Profiled, ProfileRequest
 from tools.evaluate.worker.counting import counted
 from tools.evaluate.worker.station import Station
+from tools.languages.loading import load_candidate
 from tools.nouns import KernelTime, Missing
 from tools.profile.activity.spans import Span, kernel_times
 from tools.profile.activity.trace import device_spans
@@ -35,7 +36,7 @@ _COPIES = ("memcpy", "memset")
 def profiled(station: Station, request: ProfileRequest) -> Profiled:
     """The times of every kernel in a call, or why there are none."""
     try:
-        runner = PlanRunner(request.candidate, request.built, station.bench.device)
+        runner = load_candidate(request.candidate, request.built, station.bench.device)
         weights = {name: w.clone() for name, w in station.bench.reference.weights().items()}
         runner.prepare(weights)
         if station.bench.device == "cuda":

@@ -1,7 +1,7 @@
 """Records the launches of one call of a C++ candidate, so that another program can make them again.
 
 Of each launch: which function, every storage that its tensors lie in as it was just before, and
-the arguments. Integers of eight bytes throughout, as `tools.compile.sanitized` reads them.
+the arguments. Integers of eight bytes throughout, as `tools.languages.cpp.sanitizers` reads them.
 """
 
 import ctypes
@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 import torch
 
-from tools.candidates.run import PlanRunner
 from tools.candidates.source import KernelFunction
 from tools.evaluate.judge.bench import Draw
 from tools.evaluate.judge.failures import rejection
 from tools.evaluate.messages import LAUNCHES, LaunchesRecorded, RecordRequest
 from tools.evaluate.worker.station import Station
+from tools.languages.loading import load_candidate
 
 _MOST_BYTES = 512 * 2**20
 _SIGNED_MAX = 2**63
@@ -33,7 +33,7 @@ def recorded(station: Station, request: RecordRequest) -> LaunchesRecorded:
     try:
         arguments = bench.draw(Draw("task", request.seed))
         weights = {name: value.clone() for name, value in bench.reference.weights().items()}
-        runner = PlanRunner(request.candidate, request.built, bench.device)
+        runner = load_candidate(request.candidate, request.built, bench.device)
         runner.prepare(weights)
         with Path(LAUNCHES).open("wb") as file:
             recorder = _Recorder(file, runner.source.functions)

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.minds.writing.answers import Source, read_answer, read_labels
-from tools.nouns import Language
 
 KERNEL = '// memory=on chip\nextern "C" void f(const float* x) {}\n'
 PLAN = "def forward(x):\n    return x\n"
@@ -21,14 +20,14 @@ def whole(kernel: str = KERNEL, plan: str = PLAN, word: str = "cpp") -> str:
 def test_a_kernel_and_its_plan_are_one_draft() -> None:
     reading = read_answer(f"# Title\n\nI do this.\n\n{whole()}", "", find)
     (draft,) = reading.drafts
-    assert (draft.kernel, draft.plan, draft.language) == (KERNEL, PLAN, Language.CPP)
+    assert (draft.kernel, draft.plan, draft.language) == (KERNEL, PLAN, "cpp")
     assert draft.labels == ("memory=on chip",)
     assert reading.said == "I do this."
 
 
 @pytest.mark.parametrize("word", ["cuda", "CUDA", "cu", "cuh"])
 def test_the_fence_tells_the_language(word: str) -> None:
-    assert read_answer(whole(word=word), "", find).drafts[0].language is Language.CUDA
+    assert read_answer(whole(word=word), "", find).drafts[0].language == "cuda"
 
 
 def test_several_candidates_stand_in_one_answer_each_with_its_plan() -> None:
@@ -60,7 +59,7 @@ def test_blocks_without_a_language_are_told_by_what_is_in_them() -> None:
 
 def test_what_a_kernel_is_counts_for_more_than_its_fence() -> None:
     kernel = KERNEL.replace("void", "__global__ void")
-    assert read_answer(whole(kernel), "", find).drafts[0].language is Language.CUDA
+    assert read_answer(whole(kernel), "", find).drafts[0].language == "cuda"
     assert read_answer(whole(word="kernel"), "", find).drafts[0].language is None
 
 

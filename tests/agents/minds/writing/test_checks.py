@@ -2,7 +2,7 @@ import pytest
 
 from agents.minds.writing.answers import Draft
 from agents.minds.writing.checks import problems
-from tools.nouns import Language, Task
+from tools.nouns import Task
 
 KERNEL = """// tune: GRAIN in 8, 16
 extern "C" void shift(const float* x, float* y, int64_t n) {}
@@ -15,7 +15,7 @@ PLAN = """def forward(x):
 
 
 def check(task: Task, kernel: str = KERNEL, plan: str = PLAN) -> str:
-    return problems(Draft(kernel=kernel, plan=plan), task, Language.CPP)
+    return problems(Draft(kernel=kernel, plan=plan), task, "cpp")
 
 
 def test_a_draft_that_keeps_the_contract_has_no_problem(task: Task) -> None:
@@ -50,5 +50,5 @@ def test_the_line_in_question_is_shown(task: Task) -> None:
 
 
 def test_a_kernel_for_another_device_is_no_candidate(task: Task) -> None:
-    draft = Draft(kernel=KERNEL, plan=PLAN, language=Language.CUDA)
-    assert "this device takes cpp" in problems(draft, task, Language.CPP)
+    draft = Draft(kernel=KERNEL, plan=PLAN, language="cuda")
+    assert "this device takes cpp" in problems(draft, task, "cpp")

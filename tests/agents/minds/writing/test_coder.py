@@ -6,11 +6,10 @@ from agents.coder import Failure, Order
 from agents.model.voice import VoiceError
 from agents.starting import Start, StartingCoder
 from agents.steering import Steering
-from tools.candidates import new_candidate
+from tools.languages import new_candidate
 from tools.nouns import (
     Candidate,
     Evaluation,
-    Language,
     StrategyVersion,
     Verdict,
     Verification,
@@ -219,18 +218,18 @@ async def test_a_failed_repair_call_is_stood_in_for_as_a_child_of_what_failed(
 async def test_a_persons_candidate_is_judged_as_it_is(make_coder: MakeCoder, order: Order) -> None:
     kernel = 'extern "C" void f(const float* x, float* y) {}\n'
     plan = 'def forward(x):\n    y = empty_like(x)\n    launch("f", args=(x, y))\n    return y\n'
-    start = Start(language=Language.CPP, kernel=kernel, plan=plan, name="mine.cpp")
+    start = Start(language="cpp", kernel=kernel, plan=plan, name="mine.cpp")
     coder, voice = make_coder(start=start)
     mine = order.model_copy(update={"idea": start.idea})
     (candidate,) = (await StartingCoder(coder, start).write(mine)).candidates
-    assert candidate == new_candidate(Language.CPP, kernel, plan, idea="r1i0", origin="person")
+    assert candidate == new_candidate("cpp", kernel, plan, idea="r1i0", origin="person")
     assert voice.asked == []
 
 
 async def test_a_bare_kernel_of_a_persons_is_wrapped_by_the_model(
     make_coder: MakeCoder, order: Order, answer: str
 ) -> None:
-    start = Start(language=Language.CPP, kernel="void mine(float* x) {}\n", name="mine.cpp")
+    start = Start(language="cpp", kernel="void mine(float* x) {}\n", name="mine.cpp")
     coder, voice = make_coder(answer, start=start)
     mine = order.model_copy(update={"idea": start.idea})
     written = await StartingCoder(coder, start).write(mine)

@@ -1,11 +1,10 @@
 from agents.minds.writing.excerpts import compiler_errors, excerpt
 from agents.minds.writing.failures import findings
-from tools.candidates import new_candidate
+from tools.languages import new_candidate
 from tools.nouns import (
     Candidate,
     CompileReport,
     Evaluation,
-    Language,
     OutputError,
     Verdict,
     Verification,
@@ -16,7 +15,7 @@ PLAN = "def forward(x):\n    y = x.view(3)\n    return y\n"
 
 
 def candidate() -> Candidate:
-    return new_candidate(Language.CPP, KERNEL, PLAN)
+    return new_candidate("cpp", KERNEL, PLAN)
 
 
 def judged(verdict: Verdict, reason: str, **more: object) -> Evaluation:

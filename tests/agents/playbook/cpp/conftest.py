@@ -31,10 +31,10 @@ from agents.playbook.ir import (
 )
 from agents.playbook.ir.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
-from tools.candidates import parse_kernel, valid_settings
-from tools.compile import INCLUDE
-from tools.compile.cpp import cpp_compiler, cpp_flags, openmp_library
-from tools.nouns import DType, Language
+from tools.candidates import valid_settings
+from tools.languages import INCLUDE, parse_kernel
+from tools.languages.cpp.compile import cpp_compiler, cpp_flags, openmp_library
+from tools.nouns import DType
 
 Buffers = dict[str, torch.Tensor]
 
@@ -209,7 +209,7 @@ def everything(cpu: Hardware) -> Any:
                     probe = emitter.emit(loop, strategy, "probe", cpu)
                 except ValueError:
                     continue
-                tried = valid_settings(parse_kernel(probe.source, Language.CPP))
+                tried = valid_settings(parse_kernel(probe.source, "cpp"))
                 for _ in range(min(settings, len(tried))):
                     number = next(count)
                     # A stride that shares no factor with the numbers of values visits them all.

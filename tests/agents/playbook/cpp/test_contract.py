@@ -11,10 +11,9 @@ import pytest
 from agents.playbook.cpp import CppEmitter
 from agents.playbook.cpp.strategies import EVERY
 from profiles.load import Hardware
-from tools.candidates import new_candidate, parse_kernel, validate_plan
-from tools.compile import INCLUDE, Built, compile_candidate
-from tools.compile.cpp import cpp_compiler, cpp_flags
-from tools.nouns import Language
+from tools.candidates.plan import validate_plan
+from tools.languages import INCLUDE, Built, compile_candidate, new_candidate, parse_kernel
+from tools.languages.cpp.compile import cpp_compiler, cpp_flags
 
 
 def softmax(build: Any, rows: int, columns: int) -> Any:
@@ -34,11 +33,11 @@ def test_every_strategy_is_a_valid_candidate(build: Any, cpu: Hardware):
         body = ["y = empty((4096, 4096))", *emitted.plan, "return y"]
         plan = "\n    ".join(["def forward(x):", *body]) + "\n"
         kernel = emitter.header() + emitted.source
-        source = parse_kernel(kernel, Language.CPP)
+        source = parse_kernel(kernel, "cpp")
         validate_plan(plan, source)
         assert all(tunable.name.startswith("L0_") for tunable in source.tunables)
         assert all(function.name.startswith("l0") for function in source.functions)
-        candidate = new_candidate(Language.CPP, kernel, plan)
+        candidate = new_candidate("cpp", kernel, plan)
         built = asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120))
         assert isinstance(built, Built), built
 
@@ -83,7 +82,7 @@ def test_a_strategy_for_another_kind_of_loop_is_refused(build: Any, cpu: Hardwar
 def test_softmax_vectorises_throughout(build: Any, cpu: Hardware, tmp_path: Path, name: str):
     (strategy,) = (item for item in EVERY if item.name == name)
     emitted = CppEmitter().emit(softmax(build, 128, 8192), strategy, "k", cpu)
-    source = parse_kernel(emitted.source, Language.CPP)
+    source = parse_kernel(emitted.source, "cpp")
     macros = [f"-D{tunable.name}={tunable.values[0]}" for tunable in source.tunables]
     (tmp_path / "kernel.cpp").write_text(CppEmitter().header() + emitted.source)
     command = [*cpp_compiler(), *cpp_flags()[0], *macros, f"-I{INCLUDE}", "-S", "-o", "-"]

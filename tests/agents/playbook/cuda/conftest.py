@@ -35,9 +35,10 @@ from agents.playbook.ir import (
 )
 from agents.playbook.ir.rewrites import rewrite
 from profiles.load import Hardware, hardware_profile
-from tools.candidates import parse_kernel, valid_settings
-from tools.nouns import DType, Language
-from tools.profile.code.disassembler import disassemble
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
+from tools.languages.cuda.disassembler import disassemble
+from tools.nouns import DType
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parents[3] / "tools" / "compile" / "include"
@@ -322,7 +323,7 @@ def make_variants(
             listed = valid_settings(
                 parse_kernel(
                     emitter.header() + emitter.emit(loop, strategy, "k", hardware).source,
-                    Language.CUDA,
+                    "cuda",
                 )
             )
             for chosen in _chosen(listed, f"{name}{strategy.name}", settings, most_threads):

@@ -10,11 +10,16 @@ import torch
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir.rewrites import rewrite
 from profiles.load import Hardware
-from tools.candidates import new_candidate, parse_kernel, valid_settings, with_settings
-from tools.candidates.run import PlanRunner
-from tools.compile import CompileFailure, compile_candidate
+from tools.candidates import valid_settings
 from tools.hardware import detect
-from tools.nouns import Language
+from tools.languages import (
+    CompileFailure,
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+    with_settings,
+)
+from tools.languages.loading import load_candidate
 
 pytestmark = pytest.mark.gpu
 EMITTER = CudaEmitter()
@@ -88,8 +93,8 @@ def candidates(
         lines += [f"    {line}" for line in emitted.plan]
         lines.append(f"    return ({', '.join(outputs)},)")
         text = EMITTER.header() + emitted.source
-        base = new_candidate(Language.CUDA, text, "\n".join(lines) + "\n")
-        listed = valid_settings(parse_kernel(text, Language.CUDA))
+        base = new_candidate("cuda", text, "\n".join(lines) + "\n")
+        listed = valid_settings(parse_kernel(text, "cuda"))
         step = max(1, len(listed) // count)
         for setting in listed[::step][:count]:
             label = f"{name} {strategy.name} " + " ".join(f"{s.name}={s.value}" for s in setting)
@@ -115,7 +120,7 @@ async def wrong_ones(toolbox: SimpleNamespace, builds: dict[str, Any], count: in
             if isinstance(built, CompileFailure):
                 wrong.append(f"{label}: {built.message[:300]}")
                 continue
-            runner = PlanRunner(candidate, built, "cuda:0")
+            runner = load_candidate(candidate, built, "cuda:0")
             inputs = [buffers[k] for k in buffers if k not in wanted]
             got = dict(zip(wanted, runner(inputs, {}), strict=True))
             torch.cuda.synchronize()

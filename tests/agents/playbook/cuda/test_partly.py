@@ -11,9 +11,7 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.partly_shape import Partly
 from agents.playbook.ir import Strategy
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
-from tools.nouns import Language
+from tools.languages import Built, compile_candidate, new_candidate
 
 H200 = hardware_profile("H200")
 NAME, GRID = "cluster_rows_partly", "grid_rows_partly"
@@ -100,7 +98,7 @@ async def test_copies_of_single_elements_are_instructions_that_a_device_knows(
     fixed = ("K_VECTOR 1", "K_LOADS 1", "K_STORES 1")
     lines = [*defines, *(f"#define {one}" for one in fixed), *lines]
     source = CudaEmitter().header() + "\n".join(lines)
-    candidate = new_candidate(Language.CUDA, source, "def forward(x):\n    return x\n")
+    candidate = new_candidate("cuda", source, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
     assert isinstance(built, Built), built
     assert not await toolbox.never_runs(built.artifact)
@@ -162,7 +160,7 @@ async def test_groups_need_no_clusters_of_a_device(toolbox: SimpleNamespace):
     assert NAME not in found
     source = CudaEmitter().emit(loop, found[GRID], "k", device).source
     candidate = new_candidate(
-        Language.CUDA, CudaEmitter().header() + source, "def forward(x):\n    return x\n"
+        "cuda", CudaEmitter().header() + source, "def forward(x):\n    return x\n"
     )
     built = await compile_candidate(candidate, architecture="sm_80", timeout_s=120)
     assert isinstance(built, Built), built

@@ -12,10 +12,8 @@ import pytest
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.cuda.case import Case
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
-from tools.nouns import Language
-from tools.profile.code import cubin_evidence
+from tools.languages import Built, compile_candidate, new_candidate
+from tools.languages.cuda.inspection import cubin_evidence
 
 H200 = hardware_profile("H200")
 PEELED = ("block_rows_stream", "cluster_rows_stream", "cluster_rows_registers")
@@ -118,7 +116,7 @@ async def test_the_machine_code_moves_sixteen_bytes_at_once(toolbox: SimpleNames
     strategy = next(s for s in CudaEmitter().strategies(loop, H200) if s.name == name)
     emitted = CudaEmitter().emit(loop, strategy, "k", H200)
     text = CudaEmitter().header() + emitted.source
-    candidate = new_candidate(Language.CUDA, text, "def forward(x):\n    return x\n")
+    candidate = new_candidate("cuda", text, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
     assert isinstance(built, Built), built
     assert all((report.spill_bytes or 0) == 0 for report in built.reports)

@@ -9,10 +9,9 @@ import pytest
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir.rewrites import rewrite
 from profiles.load import hardware_profile
-from tools.candidates import complete_settings, new_candidate, parse_kernel, valid_settings
-from tools.compile import CompileFailure, compile_candidate
-from tools.nouns import Language
-from tools.profile.code.disassembler import disassemble
+from tools.candidates import complete_settings, valid_settings
+from tools.languages import CompileFailure, compile_candidate, new_candidate, parse_kernel
+from tools.languages.cuda.disassembler import disassemble
 
 H200, L40S = hardware_profile("H200"), hardware_profile("L40S")
 EMITTER = CudaEmitter()
@@ -32,7 +31,7 @@ def written(loop: Any, strategy: Any, hardware: Any, outputs: list[str]) -> Any:
     lines += [f"    {line}" for line in emitted.plan]
     lines.append(f"    return {', '.join(outputs)}")
     text = EMITTER.header() + emitted.source
-    return new_candidate(Language.CUDA, text, "\n".join(lines) + "\n")
+    return new_candidate("cuda", text, "\n".join(lines) + "\n")
 
 
 def outputs_of(loop: Any) -> list[str]:
@@ -45,7 +44,7 @@ def test_every_strategy_keeps_the_contract(builds: dict[str, Any]):
         for hardware in (H200, L40S):
             for strategy in EMITTER.strategies(loop, hardware):
                 candidate = written(loop, strategy, hardware, outputs_of(loop))
-                source = parse_kernel(candidate.kernel, Language.CUDA)
+                source = parse_kernel(candidate.kernel, "cuda")
                 assert complete_settings(source), strategy.name
                 assert all(t.name.startswith("LOOP0_") for t in source.tunables)
                 assert all(f.name.startswith("loop0_") for f in source.functions)
@@ -209,7 +208,7 @@ def test_windows_that_read_at_many_places_read_fewer_vectors_at_once(
     loop = b.loop("window")
     for strategy in EMITTER.strategies(loop, H200):
         text = EMITTER.header() + EMITTER.emit(loop, strategy, "k", H200).source
-        settings = complete_settings(parse_kernel(text, Language.CUDA))
+        settings = complete_settings(parse_kernel(text, "cuda"))
         assert {s.name: s.value for s in settings}["K_UNROLL"] == unroll, strategy.name
 
 
@@ -266,7 +265,7 @@ def test_defaults_come_first_and_settings_are_many_but_bounded(builds: dict[str,
     loop = builds["layer_norm"].loop("layer_norm")
     for strategy in EMITTER.strategies(loop, H200):
         text = EMITTER.header() + EMITTER.emit(loop, strategy, "k", H200).source
-        source = parse_kernel(text, Language.CUDA)
+        source = parse_kernel(text, "cuda")
         listed = valid_settings(source)
         assert 4 <= len(listed) <= 4096
 

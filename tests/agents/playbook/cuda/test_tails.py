@@ -19,8 +19,8 @@ from agents.playbook.ir import Emitted, Program
 from agents.playbook.ir.rewrites import rewrite
 from agents.playbook.lower import lower
 from profiles.load import Hardware
-from tools.candidates import parse_kernel, valid_settings
-from tools.nouns import Language
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
 from tools.tasks.convert import to_graph
 from tools.tasks.export import trace_graph
 from tools.tasks.simplify import simplify
@@ -101,7 +101,7 @@ def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
     for strategy in emitter.strategies(loop, hardware):
         changed = rewrite(loop, strategy.rewrite) if strategy.rewrite else loop
         emitted = emitter.emit(changed, strategy, f"k{start + len(made)}", hardware)
-        listed = valid_settings(parse_kernel(emitter.header() + emitted.source, Language.CUDA))
+        listed = valid_settings(parse_kernel(emitter.header() + emitted.source, "cuda"))
         settings = {one.name: one.value for one in listed[0]}
         made.append(Spread(f"{name}, {strategy.name}", program, emitted, settings, x, wanted))
     return made

@@ -15,10 +15,8 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.transposed import NAMES, across_of, part, runs, window
 from agents.playbook.cuda.turned_code import TurnedCode
 from profiles.load import hardware_profile
-from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
-from tools.nouns import Language
-from tools.profile.code.disassembler import disassemble
+from tools.languages import Built, compile_candidate, new_candidate
+from tools.languages.cuda.disassembler import disassemble
 
 H200 = hardware_profile("H200")
 
@@ -192,7 +190,7 @@ async def machine_code(build: Any, architecture: str) -> str:
     strategy = next(s for s in CudaEmitter().strategies(loop, H200) if s.name in NAMES)
     emitted = CudaEmitter().emit(loop, strategy, "k", H200)
     text = CudaEmitter().header() + emitted.source
-    candidate = new_candidate(Language.CUDA, text, "def forward(x):\n    return x\n")
+    candidate = new_candidate("cuda", text, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
     assert isinstance(built, Built), built
     for report in built.reports:

@@ -14,8 +14,8 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.rows_turned import NAMES, emit
 from agents.playbook.cuda.turned_rows_code import TurnedRowsCode
 from profiles.load import hardware_profile
-from tools.candidates import parse_kernel, valid_settings
-from tools.nouns import Language
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
 
 H200 = hardware_profile("H200")
 
@@ -153,4 +153,4 @@ def test_where_they_are_offered_some_setting_fits_the_device(
     assert bool(offered) == (shared_kib > 48 or c < 1024)
     for one in offered:
         emitted = emit(case, one.name, "k")
-        assert valid_settings(parse_kernel(emitted.source, Language.CUDA))
+        assert valid_settings(parse_kernel(emitted.source, "cuda"))

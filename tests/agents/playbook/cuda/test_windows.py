@@ -17,8 +17,8 @@ from agents.playbook.cuda import CudaEmitter
 from agents.playbook.ir import Program
 from agents.playbook.lower import lower
 from profiles.load import Hardware
-from tools.candidates import parse_kernel, valid_settings
-from tools.nouns import Language
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
 from tools.tasks.convert import to_graph
 from tools.tasks.export import trace_graph
 from tools.tasks.simplify import simplify
@@ -112,7 +112,7 @@ class Windowed:
         text = emitter.header() + self.emitted.source
         listed = [
             {one.name: one.value for one in values}
-            for values in valid_settings(parse_kernel(text, Language.CUDA))
+            for values in valid_settings(parse_kernel(text, "cuda"))
         ]
         small = [v for v in listed if v[f"{prefix.upper()}_THREADS"] == 128]
         self.settings = [small[0], *random.Random(name).sample(small[1:], 1)][setting]

@@ -18,8 +18,8 @@ from agents.playbook.assemble import assemble
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.lower import lower
 from profiles.load import Hardware
-from tools.candidates import parse_kernel, valid_settings
-from tools.nouns import Language
+from tools.candidates import valid_settings
+from tools.languages import parse_kernel
 from tools.tasks.convert import to_graph
 from tools.tasks.export import trace_graph
 from tools.tasks.simplify import simplify
@@ -102,7 +102,7 @@ def whole(name: str, hardware: Hardware, number: int) -> list[Whole]:
     made = assemble(program, emitter, choices, hardware)
     few = [
         values
-        for setting in valid_settings(parse_kernel(made.kernel, Language.CUDA))
+        for setting in valid_settings(parse_kernel(made.kernel, "cuda"))
         if _threads(values := {one.name: one.value for one in setting}) <= 256
     ]
     found = []

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tools.evaluate.foreign.lacking import lacking
-from tools.lacking import EnvironmentLacksError
+from tools.nouns import EnvironmentLacksError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from profiles.load import Hardware
 from tools.awaiting import AwaitingError
-from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.executors.base.errand import Errand
 from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.executors.batch.bundle import (
@@ -27,12 +26,13 @@ from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.executors.local.workshop import task_key
 from tools.evaluate.process.endings import not_compiled
 from tools.evaluate.profiling.absent import not_asked
-from tools.lacking import EnvironmentLacksError
+from tools.languages import CompileFailure, compile_candidate
 from tools.nouns import (
     UNBUILT,
     Baselines,
     Candidate,
     Effort,
+    EnvironmentLacksError,
     Evaluation,
     Isolation,
     Profile,

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterable
 
 from profiles.load import Hardware
-from tools.compile import compile_candidate
 from tools.evaluate.executors.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
 from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.selection import fastest, promising, settles
-from tools.lacking import EnvironmentLacksError
+from tools.languages import compile_candidate
 from tools.nouns import (
     Baselines,
     Candidate,
     Effort,
+    EnvironmentLacksError,
     Evaluation,
     Refusal,
     Task,

@@ -6,7 +6,6 @@ believed has two. After that come other shapes, over which its worker may be los
 
 from pathlib import Path
 
-from tools.compile import Built
 from tools.evaluate.defences import Defence
 from tools.evaluate.executors.local.baselines import KnownBaselines
 from tools.evaluate.executors.local.builder import Builder
@@ -26,6 +25,7 @@ from tools.evaluate.process.endings import accompanied, evaluation_of, isolated
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.sanitizing import sanitized, sanitized_here
 from tools.evaluate.sanitizing.host import taken
+from tools.languages import Built
 from tools.nouns import Candidate, Effort, Evaluation, Task, Verdict
 
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from tools.compile import Built, CompileFailure, compile_candidate
 from tools.evaluate.defences import Defence
 from tools.evaluate.executors.local.workshop import Workshop
+from tools.languages import Built, CompileFailure, compile_candidate
 from tools.nouns import Candidate
 
 _Compiled = Built | CompileFailure

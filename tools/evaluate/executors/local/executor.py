@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiles.load import Hardware
-from tools.compile import CompileFailure
 from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.executors.local.baselines import CERTIFY, STANDARD, KnownBaselines
 from tools.evaluate.executors.local.builder import Builder
@@ -27,6 +26,7 @@ from tools.evaluate.process.spares import Spares
 from tools.evaluate.process.walls import standing
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
+from tools.languages import CompileFailure
 from tools.nouns import (
     Baselines,
     Candidate,

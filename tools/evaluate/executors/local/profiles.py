@@ -3,15 +3,14 @@
 import asyncio
 import time
 
-from tools.compile import CompileFailure, compile_candidate
 from tools.evaluate.executors.local.workshop import Workshop
 from tools.evaluate.messages import ProfileRequest
 from tools.evaluate.process.keeper import Keeper
 from tools.evaluate.profiling.local import not_profiled, profile_here
 from tools.evaluate.profiling.standby import Standby
 from tools.evaluate.seeds import fresh_seed
+from tools.languages import CompileFailure, compile_candidate, language_of
 from tools.nouns import Candidate, Phase, Profile, Task
-from tools.profile.code import code_evidence
 
 
 class Profiles:
@@ -53,7 +52,7 @@ class Profiles:
             seed=fresh_seed(shop.seed, task.source_sha256, candidate.id, "profile"),
         )
         start = time.perf_counter()
-        code = await code_evidence(candidate, hardware)
+        code = await language_of(candidate).inspect(candidate, hardware.architecture)
         reading_s = time.perf_counter() - start
         async with shop.lease:
             found = await profile_here(request, shop.keeper, self._aside, self._counter)

@@ -20,8 +20,7 @@ from tools.evaluate.process.worker import WorkerBrokenError
 from tools.evaluate.quarantine import cautious, suspicious
 from tools.evaluate.rules import Rules
 from tools.evaluate.seeds import fresh_seed
-from tools.lacking import EnvironmentLacksError
-from tools.nouns import Evaluation, Isolation, Verdict, Verification
+from tools.nouns import EnvironmentLacksError, Evaluation, Isolation, Verdict, Verification
 
 
 class Courthouse:

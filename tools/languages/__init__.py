@@ -1,0 +1,47 @@
+"""The kernel languages: one object each, and what works on candidates of any of them.
+
+A language reads signatures, compiles for the device here or for a named architecture, loads,
+inspects what was compiled, and says what an export prints. Compilers run in child processes that
+can be killed; objects are kept by the content that made them. Loading needs torch and is in
+`tools.languages.loading` (`load_candidate`), for workers.
+"""
+
+from tools.languages.candidates import (
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+    with_settings,
+)
+from tools.languages.compilers import shutdown_compilers
+from tools.languages.language import Compiled, CompileJob, ExportParts, Language, LanguageSpec
+from tools.languages.preludes import INCLUDE
+from tools.languages.registry import (
+    default_language,
+    language_named,
+    language_of,
+    languages,
+    register,
+)
+from tools.languages.results import Built, CompileFailure, CompileRefusedError
+
+__all__ = [
+    "INCLUDE",
+    "Built",
+    "CompileFailure",
+    "CompileJob",
+    "CompileRefusedError",
+    "Compiled",
+    "ExportParts",
+    "Language",
+    "LanguageSpec",
+    "compile_candidate",
+    "default_language",
+    "language_named",
+    "language_of",
+    "languages",
+    "new_candidate",
+    "parse_kernel",
+    "register",
+    "shutdown_compilers",
+    "with_settings",
+]

@@ -1,0 +1,1 @@
+"""C++ through the host's compiler: shared objects with a plain C interface, OpenMP inside."""

@@ -1,0 +1,1 @@
+"""CUDA through NVRTC: cubins for a named architecture, launched through the driver."""

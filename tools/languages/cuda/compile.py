@@ -1,0 +1,102 @@
+"""CUDA through NVRTC: a cubin for a named architecture, on a machine with or without a GPU.
+
+Host code, ptxas options of the candidate's choice and separate linking are not covered.
+"""
+
+import os
+import re
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from tools.languages.compilers import Compiler
+from tools.languages.language import Compiled, CompileJob
+from tools.languages.preludes import INCLUDE, headers_digest
+from tools.languages.results import CompileRefusedError
+from tools.nouns import CompileReport, EnvironmentLacksError
+
+_NVRTC = Path(__file__).with_name("nvrtc.py")
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_ERROR = re.compile(r"^.*\berror\s*:\s*.+$", re.MULTILINE)
+_UNKNOWN_ARCHITECTURE = "invalid value for --gpu-architecture"
+
+
+def compile_cuda(compiler: Compiler, job: CompileJob) -> Compiled:
+    """Compile to a cubin, with the log and each kernel's resources.
+
+    Raises:
+        CompileRefusedError: When NVRTC refuses the source or the architecture.
+        EnvironmentLacksError: When cuda-core or NVRTC is not installed.
+    """
+    architecture = named(job.architecture)
+    output = job.folder / "kernel.cubin"
+    request = {
+        "kind": "module",
+        "module": str(_NVRTC),
+        "source": job.source,
+        "architecture": architecture,
+        "include": str(INCLUDE),
+        "output": str(output),
+    }
+    answer = compiler.ask(request, job.timeout_s)
+    if answer.lacks:
+        raise EnvironmentLacksError(f"{answer.lacks}; pip install cuda-core nvidia-cuda-nvrtc")
+    if not answer.ok:
+        raise CompileRefusedError(_message(answer.log, architecture, answer.knows), answer.log)
+    return Compiled(artifact=output, log=answer.log, reports=parse_reports(answer.log))
+
+
+def named(architecture: str | None) -> str:
+    """The architecture; ValueError where the caller named none."""
+    if architecture is None:
+        raise ValueError("a CUDA candidate needs an architecture to compile for")
+    return architecture
+
+
+def parse_reports(log: str) -> tuple[CompileReport, ...]:
+    """Registers, spills, static shared memory and stack of every kernel in a `ptxas -v` log."""
+    marks = list(_FUNCTION.finditer(log))
+    ends = [mark.start() for mark in marks[1:]] + [len(log)]
+    return tuple(
+        _report(mark.group(1), log[mark.end() : end]) for mark, end in zip(marks, ends, strict=True)
+    )
+
+
+@cache
+def cuda_identity() -> str:
+    """What decides NVRTC's output besides source and architecture: versions and our headers."""
+    names = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
+    versions = [f"{name}={_version(name)}" for name in names]
+    # The options stand in the script.
+    options = _NVRTC.read_text(encoding="utf-8")
+    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), options, headers_digest()])
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _report(kernel: str, text: str) -> CompileReport:
+    stack, registers, shared = _STACK.search(text), _REGISTERS.search(text), _SHARED.search(text)
+    return CompileReport(
+        kernel=kernel,
+        registers=int(registers.group(1)) if registers else None,
+        spill_bytes=int(stack.group(2)) + int(stack.group(3)) if stack else None,
+        # ptxas leaves the figure out when a kernel has no static shared memory.
+        shared_bytes=int(shared.group(1)) if shared else 0,
+        stack_bytes=int(stack.group(1)) if stack else None,
+    )
+
+
+def _message(log: str, architecture: str, known: tuple[str, ...]) -> str:
+    if _UNKNOWN_ARCHITECTURE in log:
+        words = f"this NVRTC does not know the architecture {architecture!r}"
+        return f"{words}; it knows {', '.join(known)} and their lettered variants"
+    first = _ERROR.search(log)
+    return first.group().strip() if first else (log.strip() or "NVRTC failed without a word")

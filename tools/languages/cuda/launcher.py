@@ -1,0 +1,236 @@
+"""Loads CUDA kernels and launches them through the driver, called by ctypes.
+
+The judge imports this file, and an export holds its text: it uses nothing of Kernelwright's. A
+launch costs about two microseconds of Python, less than an operator of PyTorch's own. In the
+driver's own launch the grid counts blocks, clusters or not, which is also what a plan says.
+"""
+
+import ctypes
+import struct
+from types import SimpleNamespace
+
+import torch
+
+# --- exported from here ---
+
+
+class DriverError(RuntimeError):
+    """The driver refused a call; `name` is its own name of the error."""
+
+    def __init__(self, words: str, name: str) -> None:
+        super().__init__(f"{words} ({name})")
+        self.words = words
+        self.name = name
+
+
+class LaunchAttribute(ctypes.Structure):
+    """The driver's CUlaunchAttribute, for a cluster's dimensions only."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint),
+        ("pad", ctypes.c_uint),
+        ("value", ctypes.c_uint * 16),
+    )
+
+
+class LaunchConfig(ctypes.Structure):
+    """The driver's CUlaunchConfig; the grid counts blocks, not clusters."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+SHARED_SIZE_BYTES = 1  # CU_FUNC_ATTRIBUTE_...
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_...
+NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_...
+SHARED_WITHOUT_ASKING_BYTES = 48 * 1024
+PORTABLE_CLUSTER = 8
+
+
+def error_name(driver: ctypes.CDLL, status: int) -> str:
+    """The driver's own name of an error."""
+    words = ctypes.c_char_p()
+    driver.cuGetErrorName(status, ctypes.byref(words))
+    return (words.value or b"unknown error").decode()
+
+
+def call_driver(driver: ctypes.CDLL, words: str, name: str, *arguments: object) -> None:
+    """Call a function of the driver's; DriverError with these words where it refuses."""
+    status = getattr(driver, name)(*arguments)
+    if status:
+        raise DriverError(words, error_name(driver, status))
+
+
+def three(extent: int | tuple[int, ...]) -> tuple[int, int, int]:
+    """A grid, block or cluster in all three dimensions."""
+    if isinstance(extent, int):
+        return extent, 1, 1
+    x, y, z = (*extent, 1, 1)[:3]
+    return x, y, z
+
+
+class Kernel:
+    """One kernel on one device; called with grid, block, shared bytes, cluster and arguments.
+
+    Args:
+        driver: The CUDA driver's library.
+        name: The kernel's, for errors.
+        function: The driver's handle of it.
+        letters: Its parameters: `P` a pointer, else the letter of the `struct` module.
+        index: The device, as torch counts.
+    """
+
+    def __init__(
+        self, driver: ctypes.CDLL, name: str, function: ctypes.c_void_p, letters: str, index: int
+    ) -> None:
+        self._driver, self._name, self._function, self._index = driver, name, function, index
+        # What ctypes would make of the handle for every launch again.
+        self._launch, self._handle = (
+            driver.cuLaunchKernelEx,
+            ctypes.c_void_p.from_param(function.value),
+        )
+        # Eight bytes an argument, whatever its width: the driver reads what the kernel declares.
+        plain = letters.replace("P", "Q")
+        slots = [f"{letter}{8 - struct.calcsize('=' + letter)}x" for letter in plain]
+        self._pack = struct.Struct(f"={''.join(slots)}").pack_into
+        self._count = len(letters)
+        # Packed arguments that no launch uses now: each launch takes its own, because another
+        # thread may launch the same kernel meanwhile.
+        self._free = [self._slot()]
+        # The default covers a kernel's static shared memory too.
+        self._shared_bytes = SHARED_WITHOUT_ASKING_BYTES - self._static_shared_bytes()
+        self._cluster = PORTABLE_CLUSTER
+        # The last launch's geometry and stream, and what the driver reads of them; one value, so
+        # that threads see both or neither.
+        self._last: tuple[object, object] = (None, None)
+
+    def __call__(
+        self,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        shared: int,
+        cluster: int | tuple[int, ...],
+        *values: float,
+    ) -> None:
+        """Launch on torch's current stream of the kernel's device.
+
+        Raises:
+            DriverError: When the driver refuses.
+        """
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        known, config = self._last
+        if known != (grid, block, shared, cluster, stream):
+            config = self._configured(grid, block, shared, cluster, stream)
+            self._last = (grid, block, shared, cluster, stream), config
+        if config is None:
+            return
+        free = self._free
+        try:
+            slot = free.pop()
+        except IndexError:
+            slot = self._slot()
+        self._pack(slot[0], 0, *values)
+        status = self._launch(config, self._handle, slot[1], None)
+        free.append(slot)
+        if status:
+            words = f"{self._name} could not be launched"
+            raise DriverError(words, error_name(self._driver, status))
+
+    def _slot(self) -> tuple[ctypes.Array, object]:
+        """Memory for one launch's arguments, and their addresses as the driver takes them."""
+        kind = ctypes.c_uint64 * (self._count or 1)
+        memory = kind()
+        base = ctypes.addressof(memory)
+        return memory, ctypes.byref(kind(*range(base, base + ctypes.sizeof(memory), 8)))
+
+    def _configured(
+        self,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        shared: int,
+        cluster: int | tuple[int, ...],
+        stream: int,
+    ) -> object:
+        """What the driver reads of a launch beside its arguments; nobody writes to it again.
+
+        None where the grid is empty, and nothing is to be launched.
+        """
+        blocks, clusters = three(grid), three(cluster)
+        size = clusters[0] * clusters[1] * clusters[2]
+        if 0 in blocks:
+            return None
+        self._ask_for_more(shared, size)
+        config = LaunchConfig(grid=blocks, block=three(block), shared_bytes=shared, stream=stream)
+        # An explicit cluster of one would refuse a kernel that fixes its own.
+        if size > 1:
+            attribute = LaunchAttribute(id=CLUSTER_DIMENSION)
+            attribute.value[0:3] = clusters
+            config.attributes, config.attribute_count = ctypes.pointer(attribute), 1
+        return ctypes.byref(config)
+
+    def _ask_for_more(self, shared: int, cluster: int) -> None:
+        """More shared memory or a larger cluster than a kernel has by default."""
+        if shared > self._shared_bytes:
+            words = f"{shared} bytes of shared memory are more than the device gives"
+            self._set(words, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            self._shared_bytes = shared
+        if cluster > self._cluster:
+            words = f"this device has no clusters of {cluster}"
+            self._set(words, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+            self._cluster = cluster
+
+    def _set(self, words: str, attribute: int, value: int) -> None:
+        words = f"{self._name}: {words}"
+        call_driver(self._driver, words, "cuFuncSetAttribute", self._function, attribute, value)
+
+    def _static_shared_bytes(self) -> int:
+        size = ctypes.c_int()
+        words = f"{self._name} cannot be asked for its shared memory"
+        place = ctypes.byref(size)
+        call_driver(
+            self._driver, words, "cuFuncGetAttribute", place, SHARED_SIZE_BYTES, self._function
+        )
+        return size.value
+
+
+def load_kernels(
+    cubin: bytes,
+    signatures: dict[str, str],
+    index: int,
+    driver: ctypes.CDLL | None = None,
+    kind: type[Kernel] = Kernel,
+) -> SimpleNamespace:
+    """The kernels of a cubin as attributes, on one device; they stay loaded with the process.
+
+    Args:
+        cubin: What NVRTC made.
+        signatures: For every kernel, its parameters as letters: `P` a pointer, else the letter
+            of the `struct` module for the C type.
+        index: The device, as torch counts.
+        driver: The CUDA driver's library; found by its name when left out.
+        kind: What a kernel is made as.
+
+    Raises:
+        DriverError: When the driver cannot load it, or it has no such kernel.
+    """
+    driver = driver or ctypes.CDLL("libcuda.so.1")
+    kernels = SimpleNamespace(device=torch.device("cuda", index))
+    with torch.cuda.device(index):
+        torch.cuda.current_stream().synchronize()  # makes torch's context, where there is none
+        module = ctypes.c_void_p()
+        words = "the cubin cannot be loaded"
+        call_driver(driver, words, "cuModuleLoadData", ctypes.byref(module), cubin)
+        for name, letters in signatures.items():
+            function = ctypes.c_void_p()
+            words = f"the cubin has no function {name!r}"
+            place = ctypes.byref(function)
+            call_driver(driver, words, "cuModuleGetFunction", place, module, name.encode())
+            setattr(kernels, name, kind(driver, name, function, letters, index))
+    return kernels
