@@ -7,7 +7,7 @@ steps of the graph, not by a mind.
 
 import random
 
-from agents.critic import Hearing
+from agents.critic import Critic, Hearing
 from agents.planner import Planner, PlaybookPlanner
 from agents.playbook.ideas import Option, Recipe, Repertoire
 from agents.situation import Proposal, Situation
@@ -18,8 +18,8 @@ WHY = "drawn by chance, as planning is switched off"
 DRAWS = 64
 
 
-def unplanned(planner: Planner, seed: int) -> Planner:
-    """The planner that has no ideas of its own: options by chance, or a free hand for a model."""
+def unplanned(planner: object, seed: int) -> Planner:
+    """Who plans without ideas: options by chance, or a free hand in a model's place."""
     if isinstance(planner, PlaybookPlanner):
         return DrawingPlanner(planner.repertoire, seed)
     return FreeHand()
@@ -80,6 +80,11 @@ class FreeHand:
         return Proposal(
             ideas=ideas, reasoning="Planning is switched off: the coder has a free hand."
         )
+
+
+def silenced(critic: object, seed: int) -> Critic:
+    """In any critic's place, the one that says nothing."""
+    return SilentCritic()
 
 
 class SilentCritic:

@@ -24,7 +24,8 @@ from agents.model.recorded import RecordedVoice
 from agents.planner import PlaybookPlanner
 from agents.playbook.repertoire import PlaybookRepertoire
 from agents.profiler import PlaybookProfiler
-from graphs.context import Circumstances, Minds
+from agents.registry import Minds
+from graphs.context import Circumstances
 from graphs.events import ModelCalled
 from profiles.load import Hardware
 from tools.nouns import (
@@ -166,7 +167,8 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
         "profiler": ModelProfiler(book, PlaybookProfiler()),
         "critic": ModelCritic(book, PlaybookCritic()),
     }
-    return Minds(**{role: TimedMind(mind, voice, role) for role, mind in minds.items()})
+    timed = {role: TimedMind(mind, voice, role) for role, mind in minds.items()}
+    return Minds({"strategist": None, **timed})
 
 
 @dataclass

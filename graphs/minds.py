@@ -5,18 +5,17 @@ and says so. Every call is kept in the archive before anyone acts upon it.
 """
 
 import logging
+from collections.abc import Mapping
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
 from agents.model.endpoint import OnPiece
 from agents.model.purse import Purse, spent_words
 from agents.model.recorded import RecordedVoice
 from agents.model.voice import Voice
-from agents.model.voices import Surroundings, Voices, voices_for
-from agents.planner import PlaybookPlanner
+from agents.model.voices import Surroundings, voices_for
 from agents.playbook.ideas import Repertoire
-from agents.profiler import PlaybookProfiler
-from graphs.context import Circumstances, MakeMinds, Minds
+from agents.registry import Minds
+from agents.role import RoleSetting
+from graphs.context import Circumstances, MakeMinds
 from graphs.events import Awaited, ModelCalled
 from graphs.starting import start_of
 from profiles.load import SearchProfile
@@ -32,15 +31,15 @@ TERM = "models"
 
 
 def playbook_minds(around: Circumstances) -> Minds:
-    """All four roles by built-in expertise."""
-    return _playbook(_repertoire(around))
+    """Every role by built-in expertise."""
+    return _seated(around, {})
 
 
 def minds_for(models: Models | None) -> MakeMinds:
     """Who thinks by these models; the playbook alone where there are none."""
     if models is None:
         return playbook_minds
-    return lambda around: _model_minds(around, _voices(models, around))
+    return lambda around: _seated(around, _voices(models, around))
 
 
 def minds_by(voice: Voice) -> MakeMinds:
@@ -48,7 +47,7 @@ def minds_by(voice: Voice) -> MakeMinds:
 
     def make(around: Circumstances) -> Minds:
         kept = RecordedVoice(voice, around.archive, lambda call: _tell(call, around))
-        return _model_minds(around, Voices(kept, kept, kept, kept, kept))
+        return _seated(around, {role.name: kept for role in around.roles})
 
     return make
 
@@ -79,39 +78,18 @@ def _repertoire(around: Circumstances) -> Repertoire:
     return repertoire_for(around.task, around.hardware)
 
 
-def _playbook(repertoire: Repertoire) -> Minds:
-    return Minds(
-        planner=PlaybookPlanner(repertoire),
-        coder=PlaybookCoder(repertoire),
-        profiler=PlaybookProfiler(),
-        critic=PlaybookCritic(),
-    )
+def _seated(around: Circumstances, voices: Mapping[str, Voice]) -> Minds:
+    """A mind for each role: by a model where it has a voice, by rules otherwise."""
+    start = start_of(around.archive)
+    setting = RoleSetting(around.task, around.hardware, _repertoire(around), start)
+    return Minds({role.name: role.mind(setting, voices.get(role.name)) for role in around.roles})
 
 
-def _model_minds(around: Circumstances, voices: Voices) -> Minds:
-    from agents.minds.coder import ModelCoder
-    from agents.minds.critic import ModelCritic
-    from agents.minds.planner import ModelPlanner
-    from agents.minds.profiler import ModelProfiler
-    from agents.minds.strategist import ModelStrategist
-
-    repertoire, task, hardware = _repertoire(around), around.task, around.hardware
-    behind = _playbook(repertoire)
-    return Minds(
-        planner=ModelPlanner(voices.planner, task, hardware, behind.planner, repertoire),
-        coder=ModelCoder(
-            voices.coder, task, hardware, behind.coder, repertoire, start_of(around.archive)
-        ),
-        profiler=ModelProfiler(voices.profiler, behind.profiler),
-        critic=ModelCritic(voices.critic, behind.critic),
-        strategist=ModelStrategist(voices.strategist, task, hardware),
-    )
-
-
-def _voices(models: Models, around: Circumstances) -> Voices:
+def _voices(models: Models, around: Circumstances) -> dict[str, Voice]:
     profile, archive = around.profile, around.archive
     return voices_for(
         models,
+        [role.name for role in around.roles],
         Surroundings(
             book=archive,
             purse=Purse(profile.tokens, profile.usd, archive.calls()),

@@ -8,13 +8,14 @@ compared apart: better readings are no fault. Not covered: prompts, which may be
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agents.model.replayed import ReplayedVoice
-from graphs.context import Circumstances, MakeMinds, Minds, SearchContext
+from agents.registry import Minds
+from agents.roles.coder import CODER
+from graphs.context import Circumstances, MakeMinds, SearchContext
 from graphs.decided import Decision, decisions_of
 from graphs.decisions import PastDecisions
 from graphs.executors import TERM as EXECUTOR
@@ -155,7 +156,7 @@ def _decided(found: Sequence[Decision]) -> list[Decision]:
 
 async def _run(context: SearchContext, laps: int) -> None:
     """The search, and as often as it went on after its end."""
-    graph = build_search(InMemorySaver())
+    graph = build_search(InMemorySaver(), context.steps)
     for _ in range(laps + 1):
         await drive(graph, context)
 
@@ -204,7 +205,7 @@ def _executor(past: Archive, present: Archive) -> Executor:
 def _in_turn(make_minds: MakeMinds, past: Archive) -> Callable[[Circumstances], Minds]:
     def make(around: Circumstances) -> Minds:
         minds = make_minds(around)
-        return replace(minds, coder=CoderInTurn(minds.coder, past, around.archive))
+        return minds.replaced(CODER, CoderInTurn(minds.coder, past, around.archive))
 
     return make
 

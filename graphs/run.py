@@ -12,6 +12,7 @@ from graphs.executors import Batch, attach, batch_of, opened
 from graphs.hearing import keep_manner
 from graphs.minds import keep_models, minds_for, models_of
 from graphs.nodes.closing import keep_rule
+from graphs.roles import keep_roles
 from graphs.rules import keep_rules
 from graphs.session import WENT_ON, run_session
 from graphs.starting import keep_start, refusal
@@ -92,6 +93,7 @@ async def start_search(
             attach(judge, archive, batch)
             keep_models(archive, models)
             keep_start(archive, start)
+            keep_roles(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
             minds = make_minds or minds_for(models)

@@ -2,9 +2,12 @@
 
 intake -> baseline -> plan -> [write x N] -> evaluate -> tune -> profile -> critique -> select, and
 from there by evolve to the next plan, or to certify and report. Ideas whose candidates all failed
-go back from evaluate to their writers, a bounded number of times.
+go back from evaluate to their writers, a bounded number of times. Roles with a step of their own
+are asked before plan, or after profile, critique or select, as each of them says.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -13,7 +16,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, Send
 
+from agents.role import Place, StepRole
 from graphs.context import SearchContext
+from graphs.nodes.asking import step_of
 from graphs.nodes.closing import certify, report
 from graphs.nodes.evolving import evolve
 from graphs.nodes.learning import critique, profile, select
@@ -27,11 +32,14 @@ from tools.evaluate.process.worker import WorkerBrokenError
 # again finds what it had measured in the archive.
 AGAIN = RetryPolicy(initial_interval=2.0, max_attempts=3, retry_on=WorkerBrokenError)
 
+Builder = StateGraph[SearchState, SearchContext, SearchState, SearchState]
 SearchGraph = CompiledStateGraph[SearchState, SearchContext, SearchState, SearchState]
 
 
-def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> SearchGraph:
-    """The graph, ready to run."""
+def build_search(
+    checkpointer: BaseCheckpointSaver[str] | None = None, roles: Sequence[StepRole] = ()
+) -> SearchGraph:
+    """The graph, ready to run, with a step for each of these roles."""
     graph = StateGraph(SearchState, context_schema=SearchContext)
     graph.add_node("intake", intake)
     graph.add_node("baseline", baseline, retry_policy=AGAIN)
@@ -45,20 +53,39 @@ def build_search(checkpointer: BaseCheckpointSaver[str] | None = None) -> Search
     graph.add_node("evolve", evolve)
     graph.add_node("certify", certify, retry_policy=AGAIN)
     graph.add_node("report", report)
+    for role in roles:
+        graph.add_node(role.name, step_of(role))
+    planning = _chain(graph, "before_plan", roles, "plan")
     graph.add_edge(START, "intake")
     graph.add_edge("intake", "baseline")
-    graph.add_conditional_edges("baseline", after_baseline)
+    graph.add_conditional_edges("baseline", after_baseline, {"plan": planning, END: END})
     graph.add_conditional_edges("plan", fan_out, ["write", "certify"])
     graph.add_edge("write", "evaluate")
     graph.add_conditional_edges("evaluate", after_evaluate, ["write", "tune"])
     graph.add_edge("tune", "profile")
-    graph.add_edge("profile", "critique")
-    graph.add_edge("critique", "select")
-    graph.add_conditional_edges("select", after_select)
-    graph.add_edge("evolve", "plan")
+    graph.add_edge("profile", _chain(graph, "after_profile", roles, "critique"))
+    graph.add_edge("critique", _chain(graph, "after_critique", roles, "select"))
+    graph.add_conditional_edges(_last(graph, "select", "after_select", roles), after_select)
+    graph.add_edge("evolve", planning)
     graph.add_edge("certify", "report")
     graph.add_edge("report", END)
     return graph.compile(checkpointer=checkpointer)
+
+
+def _chain(graph: Builder, place: Place, roles: Sequence[StepRole], then: str) -> str:
+    """Where that place begins: its first role, whose like follow it up to the step after them."""
+    names = [role.name for role in roles if role.place == place]
+    for name, after in pairwise([*names, then]):
+        graph.add_edge(name, after)
+    return names[0] if names else then
+
+
+def _last(graph: Builder, begin: str, place: Place, roles: Sequence[StepRole]) -> str:
+    """Where that place ends, which begins behind a step: its last role, or that step itself."""
+    names = [begin, *(role.name for role in roles if role.place == place)]
+    for name, after in pairwise(names):
+        graph.add_edge(name, after)
+    return names[-1]
 
 
 def after_baseline(state: SearchState) -> Literal["plan", "__end__"]:

@@ -47,7 +47,7 @@ async def run_session(context: SearchContext, *, resumed: bool) -> Summary | Ref
     context.emit(_started(context, resumed=resumed))
     checkpoints = context.archive.folder / CHECKPOINTS
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
-        graph = build_search(saver)
+        graph = build_search(saver, context.steps)
         driving = asyncio.create_task(drive(graph, context))
         context.control.watch(driving)
         try:

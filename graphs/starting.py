@@ -1,7 +1,8 @@
 """The person's own kernel in a run: kept as one of its terms, so that a resume knows it too."""
 
-from agents.coder import Coder
-from agents.planner import Planner
+from agents.registry import Minds
+from agents.roles.coder import CODER
+from agents.roles.planner import PLANNER
 from agents.starting import Start, StartingCoder, StartingPlanner
 from profiles.load import Hardware
 from tools.archive import Archive
@@ -40,9 +41,10 @@ def start_of(archive: Archive) -> Start | None:
     return Start.model_validate_json(kept) if kept else None
 
 
-def starting_from(archive: Archive, planner: Planner, coder: Coder) -> tuple[Planner, Coder]:
-    """Planner and coder that begin with the person's kernel, where the run has one."""
+def starting_from(archive: Archive, minds: Minds) -> Minds:
+    """Minds that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:
-        return planner, coder
-    return StartingPlanner(planner, start), StartingCoder(coder, start)
+        return minds
+    begun = minds.replaced(PLANNER, StartingPlanner(minds.planner, start))
+    return begun.replaced(CODER, StartingCoder(minds.coder, start))

@@ -6,6 +6,7 @@ wanted. Where no answer comes the rules understand, and that is said.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agents.assistant.assistant import Deed, Turn, Understanding
 from agents.assistant.rules import Reading, read
@@ -32,6 +33,7 @@ from agents.model.voice import Voice, VoiceError
 from tools.nouns import Message, Prompt
 
 # Understood by rules where they are sure: there is nothing to think about.
+HERE = Path(__file__).parent
 _ORDERS = (
     LoadTask
     | ChangeTask
@@ -62,7 +64,7 @@ class ModelAssistant:
 
     def __init__(self, voice: Voice) -> None:
         self._voice = voice
-        self._words = PromptWords("assistant", "tools", "situation")
+        self._words = PromptWords(HERE / "assistant.md", "tools", "situation")
 
     async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
         """What is to be done next; with `done`, whether anything is left to do or to add."""

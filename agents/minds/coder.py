@@ -5,6 +5,8 @@ the model does not answer, the playbook writes its next best strategy in that pl
 say so. Not here: how answers are read and checked (`agents.minds.writing`).
 """
 
+from pathlib import Path
+
 from agents.attributes import LABELS, choices
 from agents.coder import Answer, Coder, Failure, Order, spread
 from agents.minds.cards import (
@@ -33,6 +35,7 @@ from tools.candidates import new_candidate, parse_kernel, valid_settings
 from tools.nouns import Candidate, Message, Prompt, Task
 from tools.tasks import floor_ms
 
+HERE = Path(__file__).parent
 _NOTE_CHARACTERS = 600
 _LABELS_SHOWN = 8
 _MOVES_SHOWN = 6
@@ -65,11 +68,13 @@ class ModelCoder:
         self._language, self._architecture = repertoire.language, hardware.architecture
         self._rounds = Rounds(voice, task, self._language)
         self._coder = Words(
-            "coder", "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
+            HERE / "coder.md",
+            "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
             "steering", "learnt", "sources", "idea", "expected_ms", "start", "wrap", "count",
         )  # fmt: skip
         self._repair = Words(
-            "repair", "contract", "fence", "task", "hardware", "idea", "steering", "failed",
+            HERE / "repair.md",
+            "contract", "fence", "task", "hardware", "idea", "steering", "failed",
             "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
         )  # fmt: skip
         self._standing: dict[str, object] = {

@@ -5,6 +5,8 @@ failed every time, and stands in where there is nothing to contrast or nobody an
 model's answer is kept is for `agents.minds.borne_out` to say.
 """
 
+from pathlib import Path
+
 from agents.critic import Critic, Hearing
 from agents.minds.borne_out import STEPS, CriticAnswer, merged
 from agents.minds.cards import (
@@ -24,10 +26,11 @@ from agents.model.voice import Voice, VoiceError
 from tools.archive import Standing
 from tools.nouns import Analysis, Prediction, Prompt, Verdict
 
+HERE = Path(__file__).parent
 FAILURES, FAILURES_NOW, RECORD = 5, 10, 6
 
 WORDS = Words(
-    "critic",
+    HERE / "critic.md",
     "round",
     "judged",
     "task",

@@ -6,10 +6,13 @@ read from the archive, so a resumed run goes on with the version that the dead o
 Not here: who rewrites a version (`agents.strategist`), and when (`graphs.nodes.evolving`).
 """
 
+from pathlib import Path
+
 from agents.strategist import Trial
 from tools.archive import Archive, Standing, is_timed, ranked
 from tools.nouns import EvolvingRole, StrategyVersion
 
+HERE = Path(__file__).parent
 ROLES: tuple[EvolvingRole, ...] = ("planner", "coder")
 
 
@@ -17,7 +20,9 @@ def first(role: EvolvingRole) -> StrategyVersion:
     """The version that every search begins with."""
     from agents.minds.prompts import section  # jinja2, which the playbook's searches do not need
 
-    return StrategyVersion(id=f"{role}:0", role=role, text=section(f"strategy-{role}").strip())
+    return StrategyVersion(
+        id=f"{role}:0", role=role, text=section(HERE / f"strategy-{role}.md").strip()
+    )
 
 
 def current(archive: Archive, role: EvolvingRole) -> StrategyVersion:

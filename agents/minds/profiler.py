@@ -4,6 +4,8 @@ Readings and symptoms are the playbook's. A model is asked only where somebody w
 closely; its explanation stays if it cites readings that are there, as they were measured.
 """
 
+from pathlib import Path
+
 from pydantic import BaseModel, Field
 
 from agents.facts import known, reading
@@ -17,7 +19,8 @@ from agents.profiler import Profiler, Reading
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Prompt, Task
 
-WORDS = Words("profiler", "task", "hardware", "candidate", "facts", "missing", "symptoms")
+HERE = Path(__file__).parent
+WORDS = Words(HERE / "profiler.md", "task", "hardware", "candidate", "facts", "missing", "symptoms")
 # There is one exhibit; it has the name that the critic would give it.
 EXHIBIT = "K1"
 

@@ -1,10 +1,11 @@
-"""Loads the words of prompts from `agents/prompts` and fills them in.
+"""Loads the words of prompts from the files beside their roles and fills them in.
 
-A file is Markdown with jinja2's placeholders. Lines `<!-- system -->`, `<!-- person -->` and
-`<!-- model -->` begin a message each; what stands before the first of them belongs to no message
-and must be blank. A file without such lines is a section, for other files to take in. What a
-value holds is never read as a template or as a message line, so a user's source cannot speak
-for us. Not here: what is put in (`agents.minds.cards`) and how answers are read.
+A file is Markdown with jinja2's placeholders; what it includes lies in its own folder. Lines
+`<!-- system -->`, `<!-- person -->` and `<!-- model -->` begin a message each; what stands before
+the first of them belongs to no message and must be blank. A file without such lines is a section,
+for other files to take in. What a value holds is never read as a template or as a message line, so
+a user's source cannot speak for us. Not here: what is put in (`agents.minds.cards`) and how
+answers are read.
 """
 
 import re
@@ -15,7 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from tools.nouns import Message
 
-PROMPTS = Path(__file__).parent.parent / "prompts"
 _MARK = re.compile(r"^<!-- (system|person|model) -->[ \t]*\n", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ class Words:
     """The words of one file, checked against the fields that a role will fill in.
 
     Args:
-        name: The file's name without `.md`.
+        file: The Markdown file.
         fields: Every placeholder that the file may and must have, sections it includes included.
 
     Raises:
@@ -35,16 +35,17 @@ class Words:
             no placeholder; always naming the file and the word.
     """
 
-    def __init__(self, name: str, *fields: str) -> None:
-        self.name = name
+    def __init__(self, file: Path, *fields: str) -> None:
+        self._file = file
         self._fields = frozenset(fields)
-        parts = _parts(name)
-        found = frozenset[str]().union(*(_placeholders(text, name) for _, text in parts))
+        parts = _parts(file)
+        found = frozenset[str]().union(*(_placeholders(text, file) for _, text in parts))
         if unknown := sorted(found - self._fields):
-            raise PromptError(f"{_shown(name)}: nobody fills in the placeholder {unknown[0]!r}")
+            raise PromptError(f"{_shown(file)}: nobody fills in the placeholder {unknown[0]!r}")
         if unused := sorted(self._fields - found):
-            raise PromptError(f"{_shown(name)}: there is no placeholder for {unused[0]!r}")
-        self._parts = [(author, _environment().from_string(text)) for author, text in parts]
+            raise PromptError(f"{_shown(file)}: there is no placeholder for {unused[0]!r}")
+        read = _environment(file.parent).from_string
+        self._parts = [(author, read(text)) for author, text in parts]
 
     def messages(self, **values: object) -> tuple[Message, ...]:
         """The file's messages with these values.
@@ -65,25 +66,25 @@ class Words:
 
     def _check(self, values: dict[str, object]) -> None:
         if missing := sorted(self._fields - set(values)):
-            raise PromptError(f"{_shown(self.name)}: no value for {missing[0]!r}")
+            raise PromptError(f"{_shown(self._file)}: no value for {missing[0]!r}")
         if more := sorted(set(values) - self._fields):
-            raise PromptError(f"{_shown(self.name)}: no placeholder for {more[0]!r}")
+            raise PromptError(f"{_shown(self._file)}: no placeholder for {more[0]!r}")
 
 
-def section(name: str, **values: object) -> str:
+def section(file: Path, **values: object) -> str:
     """A file without message lines, filled in at once; for standing words such as the contract."""
-    return _section(name, tuple(sorted(values))).text(**values)
+    return _section(file, tuple(sorted(values))).text(**values)
 
 
 @cache
-def _section(name: str, fields: tuple[str, ...]) -> Words:
-    return Words(name, *fields)
+def _section(file: Path, fields: tuple[str, ...]) -> Words:
+    return Words(file, *fields)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(folder: Path) -> Environment:
     return Environment(
-        loader=FileSystemLoader(PROMPTS),
+        loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -93,42 +94,42 @@ def _environment() -> Environment:
     )
 
 
-def _parts(name: str) -> list[tuple[str, str]]:
+def _parts(file: Path) -> list[tuple[str, str]]:
     """(author, template) in the file's order; the author is "" in a section."""
-    source = _read(name)
+    source = _read(file)
     head, *rest = _MARK.split(source)
     if not rest:
         return [("", source)]
     if head.strip():
-        raise PromptError(f"{_shown(name)}: words before the first message line")
+        raise PromptError(f"{_shown(file)}: words before the first message line")
     return list(zip(rest[::2], rest[1::2], strict=True))
 
 
-def _placeholders(text: str, name: str) -> frozenset[str]:
+def _placeholders(text: str, file: Path) -> frozenset[str]:
     """Every name that a template reads, the templates it includes included."""
     try:
-        tree = _environment().parse(text)
+        tree = _environment(file.parent).parse(text)
     except TemplateError as error:
-        raise PromptError(f"{_shown(name)}: {error}") from None
+        raise PromptError(f"{_shown(file)}: {error}") from None
     found = frozenset(meta.find_undeclared_variables(tree))
     for other in meta.find_referenced_templates(tree):
         if other is None:
-            raise PromptError(f"{_shown(name)}: an include must name its file")
-        section_name = other.removesuffix(".md")
-        found |= _placeholders(_read(section_name), section_name)
+            raise PromptError(f"{_shown(file)}: an include must name its file")
+        included = file.with_name(other)
+        found |= _placeholders(_read(included), included)
     return found
 
 
-def _read(name: str) -> str:
+def _read(file: Path) -> str:
     try:
-        return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError:
-        known = ", ".join(sorted(path.stem for path in PROMPTS.glob("*.md")))
-        raise PromptError(f"there is no prompt {_shown(name)}; known are {known}") from None
+        known = ", ".join(sorted(path.name for path in file.parent.glob("*.md")))
+        raise PromptError(f"there is no prompt {_shown(file)}; beside it are {known}") from None
 
 
-def _shown(name: str) -> str:
-    return f"agents/prompts/{name}.md"
+def _shown(file: Path) -> str:
+    return "/".join(file.parts[-2:])
 
 
 def _tidy(text: str) -> str:

@@ -5,6 +5,7 @@ contract refuses.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from agents.minds.prompts import section
 from tools.candidates.plan.vocabulary import HELPERS, METHODS
@@ -12,6 +13,7 @@ from tools.compile.includes import ALLOWED
 from tools.evaluate.rules import Rules
 from tools.nouns import Language
 
+HERE = Path(__file__).parent
 HOPPER = "sm_90a"
 # What torch's allocators align to, on a GPU and on the host.
 _ALIGNMENT_BYTES = {Language.CUDA: 256, Language.CPP: 64}
@@ -20,7 +22,7 @@ _ALIGNMENT_BYTES = {Language.CUDA: 256, Language.CPP: 64}
 def contract(language: Language, architecture: str | None = None) -> str:
     """The whole candidate contract with examples, for whoever writes candidates."""
     return section(
-        "contract",
+        HERE / "contract.md",
         language=language.value,
         architecture=architecture or "",
         headers=_listed(ALLOWED[language]),
@@ -34,15 +36,15 @@ def contract(language: Language, architecture: str | None = None) -> str:
 def contract_summary(language: Language) -> str:
     """What a candidate can and cannot do, in a paragraph, for whoever plans."""
     return section(
-        "contract-short", language=language.value, error_bound=f"{Rules().error_bound:g}"
+        HERE / "contract-short.md", language=language.value, error_bound=f"{Rules().error_bound:g}"
     )
 
 
 def craft(language: Language, architecture: str | None = None) -> str:
     """What tends to make kernels of this language fast, on that architecture where it is named."""
-    words = section(f"craft-{language.value}")
+    words = section(HERE / f"craft-{language.value}.md")
     if language is Language.CUDA and architecture == HOPPER:
-        return f"{words}\n\n{section('craft-hopper')}"
+        return f"{words}\n\n{section(HERE / 'craft-hopper.md')}"
     return words
 
 

@@ -4,6 +4,8 @@ Advice is a list of points, so that versions differ by lines and a small model c
 is kept is decided elsewhere, by what the children of a version achieve.
 """
 
+from pathlib import Path
+
 from pydantic import Field, field_validator
 
 from agents.minds.cards import analysis_card, hardware_card, roofline_card, task_card
@@ -16,12 +18,13 @@ from profiles.load import Hardware
 from tools.nouns import Prompt, StrategyVersion, Task, Value
 from tools.tasks import floor_ms
 
+HERE = Path(__file__).parent
 # Versions that are shown with their words; the figures of all are shown.
 SHOWN = 3
 MOST, LONGEST = 12, 600
 
 WORDS = Words(
-    "strategist",
+    HERE / "strategist.md",
     "role",
     "task",
     "hardware",

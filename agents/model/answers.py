@@ -8,6 +8,7 @@ which travels in fenced blocks (`agents.model.blocks`).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -20,6 +21,7 @@ from tools.nouns import Message, Prompt, Reply
 
 T = TypeVar("T", bound=BaseModel)
 
+HERE = Path(__file__).parent
 # Of an answer that could not be read, this much goes back to the model.
 _SHOWN = 12_000
 _PROBLEMS = 3
@@ -65,14 +67,14 @@ def ask_again(prompt: Prompt, reply: Reply, problem: str) -> Prompt:
     if len(shown) > _SHOWN:
         shown = f"{shown[: _SHOWN // 2]}\n[...]\n{shown[-_SHOWN // 2 :]}"
     own = (Message(author="model", text=shown),) if shown else ()
-    words = section("again", problem=problem, cut_off=reply.finish in CUT_OFF)
+    words = section(HERE / "again.md", problem=problem, cut_off=reply.finish in CUT_OFF)
     again = Message(author="person", text=words)
     update = {"key": f"{prompt.key}:again", "messages": (*prompt.messages, *own, again)}
     return prompt.model_copy(update=update)
 
 
 def _with_shape(prompt: Prompt, schema: type[BaseModel]) -> Prompt:
-    words = section("answer", shape=shape(schema))
+    words = section(HERE / "answer.md", shape=shape(schema))
     *before, last = prompt.messages
     if last.author == "person":
         messages = (*before, Message(author="person", text=f"{last.text}\n\n{words}"))

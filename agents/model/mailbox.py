@@ -13,6 +13,7 @@ from time import time
 from agents.minds.prompts import section
 from tools.nouns import Prompt
 
+HERE = Path(__file__).parent
 PROMPT, ANSWER, REPLACED = ".prompt.md", ".answer.md", ".replaced.md"
 # Who speaks, in the words of somebody who reads the file or pastes it into a chat.
 SPEAKERS = {"system": "instructions", "person": "question", "model": "your earlier answer"}
@@ -87,7 +88,7 @@ class Mailbox:
         number = f"{self._last_number() + 1:03}"
         letter = Letter(self._folder / f"{number}-{_slug(prompt)}{PROMPT}")
         head = section(
-            "letter",
+            HERE / "letter.md",
             number=number,
             role=prompt.role,
             round=prompt.round,

@@ -1,6 +1,6 @@
 """One voice a role, made of its parts: recorded, patient, paid from one purse."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agents.model.endpoint import EndpointVoice, OnPiece
@@ -12,17 +12,6 @@ from profiles.models import ModelProfile, Models
 
 # Makes the voice of a person; only who knows the run's folder can.
 MakeManual = Callable[[ModelProfile], Voice]
-
-
-@dataclass(frozen=True)
-class Voices:
-    """Who answers for which role."""
-
-    planner: Voice
-    coder: Voice
-    profiler: Voice
-    critic: Voice
-    strategist: Voice
 
 
 @dataclass(frozen=True)
@@ -44,8 +33,8 @@ class Surroundings:
     on_piece: OnPiece | None = None
 
 
-def voices_for(models: Models, around: Surroundings) -> Voices:
-    """The voices of all roles; roles with one profile share a voice, and so its rate limit."""
+def voices_for(models: Models, roles: Iterable[str], around: Surroundings) -> dict[str, Voice]:
+    """A voice a role; roles with one profile share a voice, and so its rate limit."""
     made: list[tuple[ModelProfile, Voice]] = []
 
     def voice(profile: ModelProfile) -> Voice:
@@ -55,13 +44,7 @@ def voices_for(models: Models, around: Surroundings) -> Voices:
         made.append((profile, RecordedVoice(_asked(profile, around), around.book, around.tell)))
         return made[-1][1]
 
-    return Voices(
-        planner=voice(models.planner),
-        coder=voice(models.coder),
-        profiler=voice(models.profiler),
-        critic=voice(models.critic),
-        strategist=voice(models.strategist),
-    )
+    return {role: voice(models.of(role)) for role in roles}
 
 
 def endpoint_voice(

@@ -184,5 +184,4 @@ def _weights(task: Task) -> str:
 def _names(models: Models | None) -> tuple[str, ...]:
     if models is None:
         return ()
-    roles = (models.planner, models.coder, models.profiler, models.critic, models.strategist)
-    return tuple(dict.fromkeys(role.model for role in roles))
+    return tuple(dict.fromkeys(profile.model for profile in models.by_role.values()))

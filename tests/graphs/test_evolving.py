@@ -12,8 +12,9 @@ from agents.minds.evolution import current, trials, versions
 from agents.minds.strategist import ModelStrategist
 from agents.model.voice import VoiceError
 from agents.planner import Planner
+from agents.registry import Minds
 from agents.situation import Proposal, Situation
-from graphs.context import Circumstances, Minds
+from graphs.context import Circumstances
 from graphs.events import Event, Noted, StrategyEvolved
 from graphs.nodes.evolving import turn
 from graphs.run import resume_search, start_search
@@ -73,7 +74,7 @@ def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], Minds]:
     def make(around: Circumstances) -> Minds:
         behind = toy.toy_minds(toy.LOOPS)
         under = Under(behind.planner, behind.coder, voice.heard)
-        return Minds(
+        return Minds.of_search(
             planner=under,
             coder=under,
             profiler=behind.profiler,

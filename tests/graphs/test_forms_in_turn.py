@@ -13,8 +13,8 @@ from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from agents.profiler import PlaybookProfiler
 from agents.prospects import form_of
+from agents.registry import Minds
 from agents.situation import Situation
-from graphs.context import Minds
 from graphs.run import start_search
 from profiles.load import hardware_profile
 from tools.archive import Archive
@@ -65,7 +65,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
             return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
 
         device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
-        minds = Minds(
+        minds = Minds.of_search(
             planner=PlaybookPlanner(repertoire),
             coder=PlaybookCoder(repertoire),
             profiler=PlaybookProfiler(),

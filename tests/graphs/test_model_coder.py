@@ -9,9 +9,10 @@ import pytest
 
 from agents.coder import PlaybookCoder
 from agents.minds.coder import ModelCoder
+from agents.registry import Minds
 from agents.situation import Proposal, Situation
 from agents.starting import Start
-from graphs.context import Circumstances, MakeMinds, Minds
+from graphs.context import Circumstances, MakeMinds
 from graphs.replay import replay
 from graphs.run import resume_search, start_search
 from graphs.starting import start_of

@@ -1,12 +1,13 @@
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from agents.minds.critic import ModelCritic
 from agents.minds.profiler import ModelProfiler
-from graphs.context import Minds
+from agents.registry import Minds
+from agents.roles.critic import CRITIC
+from agents.roles.profiler import PROFILER
 from graphs.events import Critiqued, Event, Noted, Profiled
 from graphs.run import resume_search, start_search
 from tools.archive import Archive
@@ -46,11 +47,9 @@ class Reader:
 
 def minds(toy: ModuleType, voice: Reader) -> Minds:
     plain: Minds = toy.toy_minds(toy.LOOPS)
-    return replace(
-        plain,
-        critic=ModelCritic(voice, plain.critic),
-        profiler=ModelProfiler(voice, plain.profiler),
-    )
+    critic = ModelCritic(voice, plain.critic)
+    profiler = ModelProfiler(voice, plain.profiler)
+    return plain.replaced(CRITIC, critic).replaced(PROFILER, profiler)
 
 
 async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(

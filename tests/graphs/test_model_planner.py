@@ -9,7 +9,8 @@ import pytest
 
 from agents.minds.planner import ModelPlanner
 from agents.model.voice import VoiceError
-from graphs.context import Circumstances, Minds
+from agents.registry import Minds
+from graphs.context import Circumstances
 from graphs.events import Event, IdeasProposed, Noted
 from graphs.run import start_search
 from profiles.load import SearchProfile
@@ -48,7 +49,7 @@ async def planned(toy: ModuleType, tmp_path: Path):
         behind = toy.toy_minds(toy.LOOPS)
         repertoire = toy.ToyRepertoire(toy.LOOPS)
         planner = ModelPlanner(voice, around.task, around.hardware, behind.planner, repertoire)
-        return Minds(planner, behind.coder, behind.profiler, behind.critic)
+        return Minds.of_search(planner, behind.coder, behind.profiler, behind.critic)
 
     summary = await start_search(
         Path("toy.py"),

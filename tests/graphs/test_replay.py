@@ -4,14 +4,15 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from agents.coder import Answer, Coder, Failure, Order
-from graphs.context import Circumstances, Minds
+from agents.registry import Minds
+from agents.roles.coder import CODER
+from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event
 from graphs.replay import Replay, replay
@@ -150,7 +151,7 @@ async def test_writers_take_the_turns_that_they_took(
 ) -> None:
     def minds(around: Circumstances) -> Minds:
         of: Minds = toy.toy_minds(toy.LOOPS)
-        return replace(of, coder=SlowerFirst(of.coder))
+        return of.replaced(CODER, SlowerFirst(of.coder))
 
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE,

@@ -8,10 +8,11 @@ import pytest
 
 from agents.coder import Answer, Coder, Failure, Order
 from agents.planner import Planner
+from agents.registry import Minds
 from agents.situation import Proposal, Situation
 from agents.steering import Steering
 from agents.strategist import Retrospect, Rewriting, Strategist
-from graphs.context import Circumstances, Minds
+from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event, Noted
 from graphs.run import start_search
@@ -65,7 +66,7 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
             behind = toy.toy_minds(toy.LOOPS)
             ears = Listening(behind.planner, behind.coder)
             heard.append(ears)
-            return Minds(ears, ears, behind.profiler, behind.critic, strategist)
+            return Minds.of_search(ears, ears, behind.profiler, behind.critic, strategist)
 
         summary = await start_search(
             Path("toy.py"),

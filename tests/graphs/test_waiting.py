@@ -9,7 +9,8 @@ import pytest
 
 from agents.coder import Answer, Failure, Order
 from agents.model.manual import ManualVoice
-from graphs.context import Circumstances, Minds
+from agents.registry import Minds
+from graphs.context import Circumstances
 from graphs.events import EVENT, Awaited, Event
 from graphs.judging import first_of
 from graphs.run import resume_search, start_search
@@ -51,7 +52,7 @@ def by_files(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary
             away=around.archive.waiting,
         )
         of = toy.toy_minds(toy.LOOPS)
-        return Minds(of.planner, AskingCoder(of.coder, voice), of.profiler, of.critic)
+        return Minds.of_search(of.planner, AskingCoder(of.coder, voice), of.profiler, of.critic)
 
     async def run(resumed: str = "", *, patience_s: float = 0.0, **told: object) -> Summary:
         terms = {

@@ -17,7 +17,7 @@ from agents.planner import PlaybookPlanner
 from agents.playbook.ideas import Draft, Option
 from agents.playbook.ir import Strategy
 from agents.profiler import PlaybookProfiler
-from graphs.context import Minds
+from agents.registry import Minds
 from graphs.run import resume_search, start_search
 from profiles.load import Hardware, SearchProfile
 from tools.evaluate.executor import Effort
@@ -103,7 +103,7 @@ def _strategy(name: str, memory: str) -> Strategy:
 
 def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> Minds:
     repertoire = ToyRepertoire(loops)
-    return Minds(
+    return Minds.of_search(
         planner=PlaybookPlanner(repertoire),
         coder=PlaybookCoder(repertoire),
         profiler=PlaybookProfiler(),

@@ -17,6 +17,7 @@ from graphs.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
@@ -121,6 +122,8 @@ class Board:
                 self.stage = "certifying the best" if event.why_stop else "thinking of ideas"
             case ModelCalled():
                 self._asked(event)
+            case RoleAnswered():
+                self.stage = f"asking the {event.role}"
             case StrategyEvolved():
                 self.stage = f"rewriting what the {event.version.role} is told"
             case Awaited():

@@ -1,6 +1,7 @@
 """Writes the planner's question: standing words once, then what this round looks like."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agents.minds.cards import (
     analysis_card,
@@ -23,6 +24,7 @@ from tools.archive import Standing
 from tools.nouns import Idea, Language, Message, Prompt, Task
 
 # Of the best candidate's source, this much is shown: structure matters here, not every line.
+HERE = Path(__file__).parent
 _SHOWN = 14_000
 
 
@@ -41,12 +43,14 @@ class Question:
     def __init__(self, task: Task, hardware: Hardware, language: Language) -> None:
         self._task, self._hardware = task, hardware
         self._words = Words(
-            "planner",
+            HERE / "planner.md",
             "contract", "craft", "task", "hardware", "roofline", "progress", "round", "rounds",
             "wanted", "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering",
             "options", "strategy", "parents", "island", "islands",
         )  # fmt: skip
-        self._turned_away = Words("planner-again", "accepted", "turned_away", "pins", "wanted")
+        self._turned_away = Words(
+            HERE / "planner-again.md", "accepted", "turned_away", "pins", "wanted"
+        )
         # What stays the same in every round is written once, and stands before what does not, so
         # that a server can keep it.
         self._standing = {

@@ -5,6 +5,7 @@ fine the first time stay as they are.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from agents.minds.prompts import Words
 from agents.minds.writing.answers import Draft, Source, read_answer
@@ -15,6 +16,7 @@ from tools.nouns import Language, Message, Prompt, Reply, Task, Value
 
 Find = Callable[[str], Source | None]
 
+HERE = Path(__file__).parent
 _GIVEN_UP = "GIVE UP"
 # Of an answer without usable code, this much goes back to the model.
 _ECHO = 40_000
@@ -45,7 +47,14 @@ class Rounds:
         self._task = task
         self._language = language
         self._again = Words(
-            "coder-again", "nothing", "cut", "problems", "accepted", "names", "first", "fence"
+            HERE / "coder-again.md",
+            "nothing",
+            "cut",
+            "problems",
+            "accepted",
+            "names",
+            "first",
+            "fence",
         )
 
     async def ask(self, prompt: Prompt, base: str, find: Find, count: int) -> Checked:

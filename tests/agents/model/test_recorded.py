@@ -4,6 +4,7 @@ from agents.model.purse import Purse
 from agents.model.recorded import RecordedVoice
 from agents.model.voice import VoiceError
 from agents.model.voices import Surroundings, voices_for
+from agents.registry import ROLES
 from profiles.models import ModelProfile, Models
 from tools.awaiting import AwaitingError
 from tools.nouns import Call, Message, Prompt, Reply
@@ -83,9 +84,9 @@ async def test_one_model_is_one_voice_and_a_person_is_another() -> None:
     person = ModelProfile(name="manual", kind="manual")
     models = Models.same(model).model_copy(update={"critic": person})
     book = Notebook()
-    voices = voices_for(models, Surroundings(book=book, purse=Purse(), manual=manual))
-    assert voices.planner is voices.coder is voices.profiler is voices.strategist
-    assert voices.critic is not voices.planner
+    voices = voices_for(models, ROLES.names, Surroundings(book=book, purse=Purse(), manual=manual))
+    assert voices["planner"] is voices["coder"] is voices["profiler"] is voices["strategist"]
+    assert voices["critic"] is not voices["planner"]
     assert asked == [person]
-    assert (await voices.critic.say(PROMPT)).text == "by hand"
+    assert (await voices["critic"].say(PROMPT)).text == "by hand"
     assert len(book.kept) == 1

@@ -12,7 +12,8 @@ from agents.assistant.assistant import Attachment
 from agents.assistant.choice import assistant_for
 from agents.assistant.rules import RulesAssistant
 from agents.assistant.sayings import Download, Saying
-from graphs.context import Circumstances, Minds
+from agents.registry import Minds
+from graphs.context import Circumstances
 from graphs.conversation import Conversation, Visit
 from graphs.desk.desk import Desk
 from graphs.desk.lives import Lives

@@ -1,0 +1,1 @@
+"""The roles of a search, each a value."""
