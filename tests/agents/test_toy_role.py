@@ -19,6 +19,7 @@ from graphs.ablation import parts
 from graphs.events import Event, ModelCalled, RoleAnswered
 from graphs.replay import replay
 from graphs.run import resume_search, start_search
+from graphs.story import Story, load
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models
 from tools.archive import Archive, RunError
@@ -26,7 +27,6 @@ from tools.nouns import TracePolicy
 from tools.nouns.run import Summary
 from ui.chat.roles import answered, asked
 from ui.commands.models import Choice, chosen_models
-from ui.story import Story, read_story
 from ui.trace import trace
 
 HERE = Path(__file__).parent
@@ -153,7 +153,7 @@ async def test_it_is_shown_by_its_own_name_in_trace_and_chat(
     events: list[Event] = []
     summary = await search(models, events)
     printed = StringIO()
-    story: Story = read_story(summary.run, tmp_path)
+    story: Story = load(summary.run, tmp_path)
     trace(story, Console(file=printed, width=120))
     assert "editor    Keep rows on chip." in printed.getvalue()
     line = answered("k", remarks(events)[0])
