@@ -8,8 +8,8 @@ from pydantic import Field, field_validator
 from tools.nouns.run import TokenCounts
 from tools.nouns.value import Value
 
-# Roles are added from outside (`agents.registry`), so any name of that form will do. `assistant`
-# talks with the person and has no part in a search.
+# Roles are added from outside, so any name of that form will do. `assistant` talks with the person
+# and has no part in a search.
 RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
 
 
