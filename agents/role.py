@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from agents.model.voice import Voice
+from agents.llm.client import Voice
 from agents.playbook.ideas import Repertoire
-from agents.starting import Start
-from agents.steering import Steering
+from agents.shared.start import Start
+from agents.shared.steering import Steering
 from profiles.load import Hardware
 from tools.archive import Standing
 from tools.nouns import Analysis, Idea, LedgerEntry, Symptom, Task, Value

@@ -19,10 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.planner import PlaybookPlanner  # noqa: E402
+from agents.planner.planner import Situation  # noqa: E402
+from agents.planner.playbook import PlaybookPlanner  # noqa: E402
 from agents.playbook.ideas import FORM, Recipe, Repertoire  # noqa: E402
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from agents.situation import Situation  # noqa: E402
 from profiles.load import Hardware, hardware_profile, search_profile  # noqa: E402
 from tools.nouns import Idea, Refusal, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402

@@ -14,17 +14,17 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from thousand import Thousand, baselines, hash_of
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.minds.coder import ModelCoder
-from agents.minds.critic import ModelCritic
-from agents.minds.planner import ModelPlanner
-from agents.minds.profiler import ModelProfiler
-from agents.model.recorded import RecordedVoice
-from agents.planner import PlaybookPlanner
+from agents.coder.model import ModelCoder
+from agents.coder.playbook import PlaybookCoder
+from agents.critic.model import ModelCritic
+from agents.critic.playbook import PlaybookCritic
+from agents.llm.recording import RecordedVoice
+from agents.planner.model import ModelPlanner
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.repertoire import PlaybookRepertoire
-from agents.profiler import PlaybookProfiler
-from agents.registry import Minds
+from agents.profiler.model import ModelProfiler
+from agents.profiler.profiler import PlaybookProfiler
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances
 from graphs.events import ModelCalled
 from profiles.load import Hardware

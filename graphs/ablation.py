@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import get_args
 
-from agents.registry import ROLES
+from agents.roles.registry import ROLES
 from profiles.load import Part, SearchPart, SearchProfile
 from tools.nouns import Refusal, Value
 from tools.nouns.run import Summary

@@ -5,10 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
 
-from agents.model.endpoint import OnPiece
-from agents.registry import ROLES, Minds
+from agents.llm.endpoint import OnPiece
 from agents.role import Role, StepRole
-from agents.steering import Steering
+from agents.roles.agent_set import Minds
+from agents.roles.registry import ROLES
+from agents.shared.steering import Steering
 from graphs.control import Control
 from graphs.decisions import Decisions, KeptDecisions
 from graphs.events import EVENT, BaselinesMeasured, Event

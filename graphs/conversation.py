@@ -20,10 +20,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langsmith import tracing_context
 
-from agents.assistant.assistant import Assistant, Attachment, Deed, Turn
 from agents.assistant.rules import urgent
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import ChangeTask, LoadTask, StartSearch, Wish
+from agents.assistant.types.chat import Assistant, Attachment, Deed, Offer, Saying, Turn
+from agents.assistant.types.commands import ChangeTask, LoadTask, StartSearch, Wish
 
 # How often a model may look at what was done and ask for more; rules never do.
 LOOKS = 4

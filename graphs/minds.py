@@ -7,14 +7,14 @@ and says so. Every call is kept in the archive before anyone acts upon it.
 import logging
 from collections.abc import Mapping
 
-from agents.model.endpoint import OnPiece
-from agents.model.purse import Purse, spent_words
-from agents.model.recorded import RecordedVoice
-from agents.model.voice import Voice
-from agents.model.voices import Surroundings, voices_for
+from agents.llm.budget import Purse, spent_words
+from agents.llm.client import Voice
+from agents.llm.clients import Surroundings, voices_for
+from agents.llm.endpoint import OnPiece
+from agents.llm.recording import RecordedVoice
 from agents.playbook.ideas import Repertoire
-from agents.registry import Minds
 from agents.role import RoleSetting
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances, MakeMinds
 from graphs.events import Awaited, ModelCalled
 from graphs.starting import start_of
@@ -116,7 +116,7 @@ def _overheard(around: Circumstances) -> OnPiece | None:
 
 
 def _manual(profile: ModelProfile, around: Circumstances) -> Voice:
-    from agents.model.manual import ManualVoice
+    from agents.llm.manual import ManualVoice
 
     return ManualVoice(
         around.archive.folder / QUESTIONS,

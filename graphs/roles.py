@@ -5,8 +5,8 @@ A run without a term has the search's own roles only: it was begun before there 
 
 import json
 
-from agents.registry import ROLES
 from agents.role import Role, StepRole
+from agents.roles.registry import ROLES
 from tools.archive import Archive, RunError
 
 _TERM = "roles"

@@ -1,9 +1,10 @@
 """The person's own kernel in a run: kept as one of its terms, so that a resume knows it too."""
 
-from agents.registry import Minds
-from agents.roles.coder import CODER
-from agents.roles.planner import PLANNER
-from agents.starting import Start, StartingCoder, StartingPlanner
+from agents.coder.role import CODER
+from agents.planner.role import PLANNER
+from agents.roles.agent_set import Minds
+from agents.roles.starting import StartingCoder, StartingPlanner
+from agents.shared.start import Start
 from profiles.load import Hardware
 from tools.archive import Archive
 from tools.nouns import Language, Refusal

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.model.purse import spent_by
+from agents.llm.budget import spent_by
 from graphs.context import SearchContext
 from tools.archive import Standing, ranked
 from tools.evaluate.executor import MeteredExecutor

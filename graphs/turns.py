@@ -7,7 +7,7 @@ are there at once. Who was first matters, as candidates are known by the order t
 import asyncio
 from time import monotonic
 
-from agents.coder import Answer, Coder, Failure, Order
+from agents.coder.coder import Answer, Coder, Failure, Order
 from tools.archive import Archive
 from tools.nouns import Candidate
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.registry import ROLES
+from agents.roles.registry import ROLES
 from graphs.events import (
     Awaited,
     BaselinesMeasured,

@@ -8,12 +8,11 @@ wanted. Where no answer comes the rules understand, and that is said.
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.assistant.assistant import Deed, Turn, Understanding
+from agents.assistant.model_tools import answer_of, as_call, as_functions, in_words, wishes_of
 from agents.assistant.rules import Reading, read
-from agents.assistant.sayings import Code, Piece, Saying, Table, Words
-from agents.assistant.tame import tame
-from agents.assistant.tools import answer_of, as_call, as_functions, in_words, wishes_of
-from agents.assistant.wishes import (
+from agents.assistant.sanitize_markdown import tame
+from agents.assistant.types.chat import Code, Deed, Piece, Saying, Table, Turn, Understanding, Words
+from agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
     ContinueSearch,
@@ -28,8 +27,8 @@ from agents.assistant.wishes import (
     Unclear,
     Wish,
 )
-from agents.minds.prompts import Words as PromptWords
-from agents.model.voice import Voice, VoiceError
+from agents.llm.client import Voice, VoiceError
+from agents.prompting.templates import Words as PromptWords
 from tools.nouns import Message, Prompt
 
 # Understood by rules where they are sure: there is nothing to think about.

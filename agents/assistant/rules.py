@@ -7,23 +7,23 @@ clause by clause. Not here: what is done about a wish (`graphs.desk`).
 import re
 from collections.abc import Sequence
 
-from agents.assistant.assistant import Deed, Turn, Understanding
-from agents.assistant.reading.changes import wants_shapes
-from agents.assistant.reading.clause import clause_in
-from agents.assistant.reading.clauses import parts, sentences, wishes_in
-from agents.assistant.reading.commands import command_in
-from agents.assistant.reading.devices import device_in
-from agents.assistant.reading.german import translated
-from agents.assistant.reading.guesses import guesses
-from agents.assistant.reading.limits import limits_in
-from agents.assistant.reading.merging import merged, with_types
-from agents.assistant.reading.offers import answer_in, is_no, is_yes
-from agents.assistant.reading.pasted import python_files, take_apart
-from agents.assistant.reading.plain import LONGEST, bare, plain
-from agents.assistant.reading.shapes import precisions_in, shapes_in
-from agents.assistant.reading.sizes import sizes_in, sizes_with
-from agents.assistant.reading.spelling import mended
-from agents.assistant.wishes import (
+from agents.assistant.parsing.changes import device_in, wants_shapes
+from agents.assistant.parsing.clauses import (
+    clause_in,
+    merged,
+    parts,
+    sentences,
+    wishes_in,
+    with_types,
+)
+from agents.assistant.parsing.commands import command_in
+from agents.assistant.parsing.limits import limits_in
+from agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
+from agents.assistant.parsing.pasted import python_files, take_apart
+from agents.assistant.parsing.shapes import precisions_in, shapes_in, sizes_in, sizes_with
+from agents.assistant.parsing.text import LONGEST, bare, mended, plain, translated
+from agents.assistant.types.chat import Deed, Turn, Understanding
+from agents.assistant.types.commands import (
     AskForHelp,
     AuditTask,
     CancelTask,

@@ -1,1 +1,1 @@
-"""The roles of a search, each a value."""
+"""All roles of a search together: the registry, and the set of agents that thinks in one."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agents.assistant.sayings import Piece, Saying, Table, Words
+from agents.assistant.types.chat import Piece, Saying, Table, Words
 from graphs.desk.card import TaskCard, offers, pays_words
 from graphs.desk.place import Place
 from graphs.words import amount, milliseconds, one_line

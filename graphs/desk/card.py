@@ -1,7 +1,7 @@
 """The task card: what was found in a file, and what a search over it would cost and could bring."""
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import AuditTask, CancelTask, ChangeTask, StartSearch
+from agents.assistant.types.chat import Offer, Saying, Table, Words
+from agents.assistant.types.commands import AuditTask, CancelTask, ChangeTask, StartSearch
 from graphs.words import amount, milliseconds, one_line, plain, seconds, shape
 from profiles.load import Hardware, SearchProfile
 from profiles.models import Models

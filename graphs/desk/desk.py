@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
-from agents.assistant.assistant import Attachment, Turn
-from agents.assistant.sayings import Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Attachment, Saying, Turn
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

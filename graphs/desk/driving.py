@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agents.assistant.sayings import Offer, Saying, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Offer, Saying, Words
+from agents.assistant.types.commands import (
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
@@ -13,7 +13,7 @@ from agents.assistant.wishes import (
     StartSearch,
     StopSearch,
 )
-from agents.steering import Steering
+from agents.shared.steering import Steering
 from graphs.desk.life import Life
 from graphs.desk.place import Place
 from graphs.desk.table import OnTable

@@ -2,8 +2,8 @@
 
 import difflib
 
-from agents.assistant.sayings import Code, Offer, Picture, Piece, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Code, Offer, Picture, Piece, Saying, Table, Words
+from agents.assistant.types.commands import (
     CompareCandidates,
     ExplainCandidate,
     ExplainRound,

@@ -1,7 +1,7 @@
 """What can be asked here, what works on this machine, and what to say to unclear words."""
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Offer, Saying, Table, Words
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

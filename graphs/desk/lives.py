@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from agents.assistant.topics import widened
-from agents.steering import Steering
+from agents.assistant.synonyms import widened
+from agents.shared.steering import Steering
 from graphs.context import Listener, MakeMinds
 from graphs.desk.bells import Bells
 from graphs.desk.engine import Engine
@@ -24,7 +24,7 @@ from graphs.desk.people import every_folder
 from graphs.desk.table import Table
 from graphs.desk.terms import is_going, keep_end, keep_going, keep_steering, kept_steering
 from graphs.events import Event, ModelCalled, RunStarted
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from profiles.models import Models

@@ -5,8 +5,8 @@ import re
 import time
 from pathlib import Path
 
-from agents.assistant.sayings import Code, Offer, Saying, Words
-from agents.assistant.wishes import CancelTask, ChangeTask, LoadTask
+from agents.assistant.types.chat import Code, Offer, Saying, Words
+from agents.assistant.types.commands import CancelTask, ChangeTask, LoadTask
 from graphs.desk.card import card_of, saying_of
 from graphs.desk.devices import other_device
 from graphs.desk.people import file_name

@@ -1,6 +1,6 @@
 """Where the search stands, what was just tried, and who leads."""
 
-from agents.assistant.sayings import Picture, Saying, Table, Words
+from agents.assistant.types.chat import Picture, Saying, Table, Words
 from graphs.desk.driving import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from graphs.desk.place import Place
 from graphs.events import CandidateJudged, CandidateWritten, IdeasProposed

@@ -6,8 +6,8 @@ Shapes come from the sizes that stand in the source; nothing of it is run for th
 import re
 from pathlib import Path
 
-from agents.assistant.sayings import Offer
-from agents.assistant.wishes import ChangeTask, LoadTask, Wish
+from agents.assistant.types.chat import Offer
+from agents.assistant.types.commands import ChangeTask, LoadTask, Wish
 from graphs.desk.outline import Layer, Outline, functions_of, guessed, outlines
 from graphs.words import one_line
 from tools.nouns import Refusal, TracePolicy

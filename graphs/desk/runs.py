@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Offer, Saying, Table, Words
+from agents.assistant.types.commands import (
     CancelTask,
     ContinueSearch,
     DeleteRun,

@@ -1,7 +1,7 @@
 """Code, profiles and the ledger of ideas, as they stand in the archive."""
 
-from agents.assistant.sayings import Code, Offer, Piece, Saying, Table, Words
-from agents.assistant.wishes import ExplainCandidate, ShowCode, ShowProfile
+from agents.assistant.types.chat import Code, Offer, Piece, Saying, Table, Words
+from agents.assistant.types.commands import ExplainCandidate, ShowCode, ShowProfile
 from graphs.desk.explaining import bounded, picture
 from graphs.desk.naming import candidate_of, label
 from graphs.story import Story

@@ -7,10 +7,10 @@ is said are titles.
 import asyncio
 import re
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import ShowSteering, Steer
+from agents.assistant.types.chat import Offer, Saying, Table, Words
+from agents.assistant.types.commands import ShowSteering, Steer
 from agents.playbook.ideas import Recipe
-from agents.steering import Steering
+from agents.shared.steering import Steering
 from graphs.desk.driving import NO_RUN
 from graphs.desk.place import Place
 from graphs.desk.terms import kept_steering

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.assistant.sayings import Saying
-from agents.steering import Steering
+from agents.assistant.types.chat import Saying
+from agents.shared.steering import Steering
 from graphs.desk.card import TaskCard
 from tools.nouns import Task, TracePolicy, Value
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agents.assistant.sayings import Download, Offer, Saying, Table, Words
-from agents.assistant.wishes import CancelTask, ExportResult
+from agents.assistant.types.chat import Download, Offer, Saying, Table, Words
+from agents.assistant.types.commands import CancelTask, ExportResult
 from graphs.desk.driving import NO_RUN
 from graphs.desk.explaining import judged_rows
 from graphs.desk.naming import candidate_of, label, standing_of

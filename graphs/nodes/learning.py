@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from agents.critic import Hearing
+from agents.critic.critic import Hearing
 from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
 from graphs.hearing import manner_of

@@ -2,11 +2,10 @@
 
 from langgraph.runtime import Runtime
 
-from agents.coder import Answer, Failure, Order
-from agents.minds.evolution import current
-from agents.minds.transitions import moves
-from agents.prospects import doubted, seen
-from agents.situation import Situation
+from agents.coder.coder import Answer, Failure, Order
+from agents.planner.planner import Situation
+from agents.shared.candidate_priority import doubted, seen
+from agents.strategist.evolution import current, moves
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted, Profiled
 from graphs.state import SearchState, Update, Work

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphs.context import Listener, MakeMinds
-from graphs.run import start_search
+from graphs.search.run import start_search
 from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 import graphs.minds
-from agents.minds.prompts import PromptError
-from agents.registry import ROLES
+from agents.prompting.templates import PromptError
 from agents.role import Place, Role, StepRole
+from agents.roles.registry import ROLES
 from graphs.ablation import parts
 from graphs.events import Event, ModelCalled, RoleAnswered
-from graphs.replay import replay
-from graphs.run import resume_search, start_search
+from graphs.search.replay import replay
+from graphs.search.run import resume_search, start_search
 from graphs.story import Story, load
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from agents.assistant.assistant import Attachment, Deed, Turn, Understanding
 from agents.assistant.rules import NEEDS_A_FILE, RulesAssistant
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Attachment, Deed, Offer, Saying, Turn, Understanding
+from agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
     ExplainCandidate,

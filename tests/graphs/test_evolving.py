@@ -7,17 +7,16 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from agents.minds.evolution import current, trials, versions
-from agents.minds.strategist import ModelStrategist
-from agents.model.voice import VoiceError
-from agents.planner import Planner
-from agents.registry import Minds
-from agents.situation import Proposal, Situation
+from agents.coder.coder import Answer, Coder, Failure, Order
+from agents.llm.client import VoiceError
+from agents.planner.planner import Planner, Proposal, Situation
+from agents.roles.agent_set import Minds
+from agents.strategist.evolution import current, trials, versions
+from agents.strategist.model import ModelStrategist
 from graphs.context import Circumstances
 from graphs.events import Event, Noted, StrategyEvolved
 from graphs.nodes.evolving import turn
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.awaiting import AwaitingError

@@ -6,16 +6,16 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.planner import PlaybookPlanner
+from agents.coder.playbook import PlaybookCoder
+from agents.critic.playbook import PlaybookCritic
+from agents.planner.planner import Situation
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
-from agents.profiler import PlaybookProfiler
-from agents.prospects import form_of
-from agents.registry import Minds
-from agents.situation import Situation
-from graphs.run import start_search
+from agents.profiler.profiler import PlaybookProfiler
+from agents.roles.agent_set import Minds
+from agents.shared.candidate_priority import form_of
+from graphs.search.run import start_search
 from profiles.load import hardware_profile
 from tools.archive import Archive
 from tools.evaluate.executor import Effort

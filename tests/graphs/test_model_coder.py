@@ -7,14 +7,14 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import PlaybookCoder
-from agents.minds.coder import ModelCoder
-from agents.registry import Minds
-from agents.situation import Proposal, Situation
-from agents.starting import Start
+from agents.coder.model import ModelCoder
+from agents.coder.playbook import PlaybookCoder
+from agents.planner.planner import Proposal, Situation
+from agents.roles.agent_set import Minds
+from agents.shared.start import Start
 from graphs.context import Circumstances, MakeMinds
-from graphs.replay import replay
-from graphs.run import resume_search, start_search
+from graphs.search.replay import replay
+from graphs.search.run import resume_search, start_search
 from graphs.starting import start_of
 from tools.archive import Archive
 from tools.nouns import Candidate, Idea, Language, Prompt, Refusal, Reply, TracePolicy, Verdict

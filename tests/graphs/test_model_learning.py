@@ -3,13 +3,13 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from agents.minds.critic import ModelCritic
-from agents.minds.profiler import ModelProfiler
-from agents.registry import Minds
-from agents.roles.critic import CRITIC
-from agents.roles.profiler import PROFILER
+from agents.critic.model import ModelCritic
+from agents.critic.role import CRITIC
+from agents.profiler.model import ModelProfiler
+from agents.profiler.role import PROFILER
+from agents.roles.agent_set import Minds
 from graphs.events import Critiqued, Event, Noted, Profiled
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from tools.archive import Archive
 from tools.nouns import Prompt, Reply, TracePolicy
 from tools.nouns.run import Summary

@@ -7,12 +7,12 @@ from types import ModuleType
 
 import pytest
 
-from agents.minds.planner import ModelPlanner
-from agents.model.voice import VoiceError
-from agents.registry import Minds
+from agents.llm.client import VoiceError
+from agents.planner.model import ModelPlanner
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances
 from graphs.events import Event, IdeasProposed, Noted
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.nouns import Prompt, Reply, TracePolicy

@@ -9,14 +9,14 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from agents.registry import Minds
-from agents.roles.coder import CODER
+from agents.coder.coder import Answer, Coder, Failure, Order
+from agents.coder.role import CODER
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event
-from graphs.replay import Replay, replay
-from graphs.run import start_search
+from graphs.search.replay import Replay, replay
+from graphs.search.run import start_search
 from tools.archive import Archive, RunError
 from tools.awaiting import AwaitingError
 from tools.nouns import Candidate, TracePolicy, Verdict

@@ -6,16 +6,15 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from agents.planner import Planner
-from agents.registry import Minds
-from agents.situation import Proposal, Situation
-from agents.steering import Steering
-from agents.strategist import Retrospect, Rewriting, Strategist
+from agents.coder.coder import Answer, Coder, Failure, Order
+from agents.planner.planner import Planner, Proposal, Situation
+from agents.roles.agent_set import Minds
+from agents.shared.steering import Steering
+from agents.strategist.strategist import Retrospect, Rewriting, Strategist
 from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event, Noted
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import SearchProfile
 from tools.nouns import TracePolicy, Verdict
 from tools.nouns.run import Summary

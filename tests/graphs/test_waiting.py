@@ -7,13 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Failure, Order
-from agents.model.manual import ManualVoice
-from agents.registry import Minds
+from agents.coder.coder import Answer, Failure, Order
+from agents.llm.manual import ManualVoice
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances
 from graphs.events import EVENT, Awaited, Event
 from graphs.judging import first_of
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from tools.archive import Archive
 from tools.awaiting import AwaitingError
 from tools.nouns import Candidate, Message, Prompt, TracePolicy

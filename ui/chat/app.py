@@ -10,9 +10,8 @@ import chainlit as cl
 from chainlit.context import ChainlitContext, get_context
 from chainlit.types import Starter, ThreadDict
 
-from agents.assistant.assistant import Attachment
-from agents.assistant.sayings import Saying
-from agents.assistant.wishes import Wish
+from agents.assistant.types.chat import Attachment, Saying
+from agents.assistant.types.commands import Wish
 from graphs.conversation import Visit
 from ui.chat.attachments import attachments_of
 from ui.chat.drawing import ACTION, wish_of

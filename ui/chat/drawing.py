@@ -7,7 +7,7 @@ from chainlit.element import Element, ElementDict, ElementType
 from chainlit.step import StepDict
 from pydantic.dataclasses import dataclass
 
-from agents.assistant.wishes import WISH, Wish
+from agents.assistant.types.commands import WISH, Wish
 from ui.chat.lines import Button, Line, Sheet, id_of, stamp
 from ui.chat.safe import text
 from ui.chat.store_files import ADDRESS

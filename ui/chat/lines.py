@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Literal
 
-from agents.assistant.wishes import Wish
+from agents.assistant.types.commands import Wish
 from tools.nouns import Value
 
 # The space in which keys become ids.

@@ -9,8 +9,8 @@ from chainlit.action import Action
 from chainlit.element import Element, File
 from chainlit.step import StepDict
 
-from agents.assistant.sayings import Code, Download, Offer, Picture, Piece, Saying, Table, Words
-from agents.assistant.wishes import ContinueSearch, PauseSearch, StopSearch
+from agents.assistant.types.chat import Code, Download, Offer, Picture, Piece, Saying, Table, Words
+from agents.assistant.types.commands import ContinueSearch, PauseSearch, StopSearch
 from ui.chat.drawing import action_of, title
 from ui.chat.lines import Button, stamp
 from ui.chat.safe import fence, mend, table

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chainlit.element import Element
 
-from agents.assistant.sayings import Picture
+from agents.assistant.types.chat import Picture
 from profiles.load import Hardware
 from tools.archive import RunError
 from ui.chat.drawing import element_of

@@ -5,7 +5,7 @@ How a candidate is told stands in `candidates`.
 
 from datetime import datetime
 
-from agents.registry import ROLES
+from agents.roles.registry import ROLES
 from graphs.events import (
     Awaited,
     BaselinesMeasured,

@@ -17,7 +17,7 @@ from pathlib import Path
 from chainlit.config import config
 from chainlit.step import StepDict
 
-from agents.assistant.sayings import Saying
+from agents.assistant.types.chat import Saying
 from graphs.desk import Desk, Told
 from graphs.events import RunFinished, RunStarted
 from graphs.speech import Speech

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from graphs.ablation import Outcome, Row, Search, Trial, ablate, parts, rows, trials
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import Part, SearchProfile, search_profile
 from profiles.models import Models
 from tools.nouns import Refusal, TracePolicy

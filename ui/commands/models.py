@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agents.registry import ROLES
+from agents.roles.registry import ROLES
 from profiles.load import all_models, model_profile, read_model_profile
 from profiles.models import ModelProfile, Models
 from ui.complaints import LACKING, Complaint

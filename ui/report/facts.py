@@ -4,7 +4,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from agents.facts import reading
+from agents.shared.citations import reading
 from graphs.events import CandidateJudged, RoundFinished, RunStarted
 from tools.archive import Standing, elites
 from tools.evaluate.rules import Rules

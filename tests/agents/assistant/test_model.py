@@ -8,13 +8,12 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.model import ModelAssistant, result, situation
+from agents.assistant.model_tools import Answer, Call, as_call, as_functions, offered, wishes_of
 from agents.assistant.rules import NEEDS_A_FILE
-from agents.assistant.sayings import Code, Offer, Saying, Table, Words
-from agents.assistant.tame import tame
-from agents.assistant.tools import Answer, Call, as_call, as_functions, offered, wishes_of
-from agents.assistant.wishes import (
+from agents.assistant.sanitize_markdown import tame
+from agents.assistant.types.chat import Attachment, Code, Deed, Offer, Saying, Table, Turn, Words
+from agents.assistant.types.commands import (
     WISH,
     CompareCandidates,
     ExplainCandidate,
@@ -27,8 +26,8 @@ from agents.assistant.wishes import (
     Steer,
     Unclear,
 )
-from agents.model.voice import VoiceError
-from agents.model.voices import endpoint_voice
+from agents.llm.client import VoiceError
+from agents.llm.clients import endpoint_voice
 from profiles.models import ModelProfile
 from tools.nouns import Prompt, Reply, ToolCall
 

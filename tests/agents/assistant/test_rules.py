@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.rules import (
     ALL_RIGHT,
     AS_IT_IS,
@@ -16,8 +15,8 @@ from agents.assistant.rules import (
     RulesAssistant,
     read,
 )
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Attachment, Deed, Offer, Saying, Turn
+from agents.assistant.types.commands import (
     AskForHelp,
     CancelTask,
     ChangeTask,

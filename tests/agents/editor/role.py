@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agents.minds.prompts import Words
-from agents.model.answers import answer
-from agents.model.voice import Voice, VoiceError
+from agents.llm.answers import answer
+from agents.llm.client import Voice, VoiceError
+from agents.prompting.templates import Words
 from agents.role import Appearance, RoleAnswer, RoleMind, RoleSetting, RoundView, step_role
 from tools.nouns import Prompt, Value
 

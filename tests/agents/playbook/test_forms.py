@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.planner import PlaybookPlanner
+from agents.planner.planner import Situation
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.forms import AS_WRITTEN
 from agents.playbook.ideas import FORM, fastest, in_form
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
-from agents.situation import Situation
 from profiles.load import hardware_profile
 from tools.archive import Standing
 from tools.nouns import Task, TracePolicy

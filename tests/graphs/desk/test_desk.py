@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.assistant.sayings import Code, Download, Saying, Table
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Code, Download, Saying, Table
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.sayings import Saying, Table
-from agents.assistant.wishes import CancelTask, LoadTask, StartSearch
+from agents.assistant.types.chat import Saying, Table
+from agents.assistant.types.commands import CancelTask, LoadTask, StartSearch
 from graphs.desk import Desk, Lives, Settings
 from tools.nouns import Refusal, Task, TracePolicy
 

@@ -4,8 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agents.assistant.sayings import Saying, Table
-from agents.assistant.wishes import DeleteRun, ExplainCandidate, ListRuns, RenameRun, ReopenRun
+from agents.assistant.types.chat import Saying, Table
+from agents.assistant.types.commands import (
+    DeleteRun,
+    ExplainCandidate,
+    ListRuns,
+    RenameRun,
+    ReopenRun,
+)
 from graphs.desk import Desk, Lives, Settings
 from graphs.desk.loading import resized
 

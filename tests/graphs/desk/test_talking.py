@@ -8,11 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.assistant import Attachment
 from agents.assistant.choice import assistant_for
 from agents.assistant.rules import RulesAssistant
-from agents.assistant.sayings import Download, Saying
-from agents.registry import Minds
+from agents.assistant.types.chat import Attachment, Download, Saying
+from agents.roles.agent_set import Minds
 from graphs.context import Circumstances
 from graphs.conversation import Conversation, Visit
 from graphs.desk.desk import Desk

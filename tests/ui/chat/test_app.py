@@ -6,8 +6,8 @@ import chainlit as cl
 import pytest
 from chainlit.element import File
 
-from agents.assistant.sayings import Code, Offer, Saying
-from agents.assistant.wishes import AskForHelp, ReopenRun, StartSearch
+from agents.assistant.types.chat import Code, Offer, Saying
+from agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
 from graphs.desk.people import folder_of
 from graphs.events import EVENT
 from tools.archive import Archive

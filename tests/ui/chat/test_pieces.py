@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.assistant.sayings import Code, Download, Offer, Picture, Saying, Table, Words
-from agents.assistant.wishes import CancelTask, PauseSearch, StartSearch, Steer
+from agents.assistant.types.chat import Code, Download, Offer, Picture, Saying, Table, Words
+from agents.assistant.types.commands import CancelTask, PauseSearch, StartSearch, Steer
 from ui.chat.drawing import wish_of
 from ui.chat.pieces import actions_of, kept_offers, message, note_of, without_offers
 

@@ -5,7 +5,7 @@ import json
 import plotly.io
 import pytest
 
-from agents.assistant.sayings import Picture
+from agents.assistant.types.chat import Picture
 from ui.chat.gathering import Gathered
 from ui.chat.plots import picture, roofline, trajectory
 
