@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.playbook.ideas import Repertoire
 from agents.shared.start import Start
 from agents.shared.steering import Steering
@@ -62,14 +62,14 @@ class Role(Generic[Mind]):
 
     name: str
     by_rules: Callable[[RoleSetting], Mind]
-    by_model: Callable[[Voice, RoleSetting], Mind]
+    by_model: Callable[[LLMClient, RoleSetting], Mind]
     shown: Appearance
     part: str = ""
     switch_off: Callable[[object, int], Mind] | None = None
 
-    def mind(self, setting: RoleSetting, voice: Voice | None) -> Mind:
-        """Who thinks: a model where a voice is given, the rules otherwise."""
-        return self.by_rules(setting) if voice is None else self.by_model(voice, setting)
+    def mind(self, setting: RoleSetting, client: LLMClient | None) -> Mind:
+        """Who thinks: a model where a client is given, the rules otherwise."""
+        return self.by_rules(setting) if client is None else self.by_model(client, setting)
 
 
 class RoundView(Value):
@@ -127,7 +127,7 @@ def step_role(
     *,
     question: Callable[[RoundView], Question],
     by_rules: Callable[[RoleSetting], RoleMind[Question]],
-    by_model: Callable[[Voice, RoleSetting], RoleMind[Question]],
+    by_model: Callable[[LLMClient, RoleSetting], RoleMind[Question]],
     shown: Appearance,
 ) -> StepRole:
     """A role that gets a step of its own, switched off by the part `role:NAME`.
@@ -144,7 +144,7 @@ def step_role(
         name=name,
         place=place,
         by_rules=lambda setting: _asked(by_rules(setting), question),
-        by_model=lambda voice, setting: _asked(by_model(voice, setting), question),
+        by_model=lambda client, setting: _asked(by_model(client, setting), question),
         shown=shown,
         part=f"role:{name}",
     )

@@ -18,13 +18,13 @@ from agents.coder.model import ModelCoder
 from agents.coder.playbook import PlaybookCoder
 from agents.critic.model import ModelCritic
 from agents.critic.playbook import PlaybookCritic
-from agents.llm.recording import RecordedVoice
+from agents.llm.recording import RecordingClient
 from agents.planner.model import ModelPlanner
 from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.repertoire import PlaybookRepertoire
 from agents.profiler.model import ModelProfiler
 from agents.profiler.profiler import PlaybookProfiler
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from graphs.context import Circumstances
 from graphs.events import ModelCalled
 from profiles.load import Hardware
@@ -143,7 +143,9 @@ class TimedMind:
         return timed
 
 
-def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRepertoire) -> Minds:
+def minds_of(
+    around: Circumstances, voice: InstantVoice, repertoire: PlaybookRepertoire
+) -> AgentSet:
     """The model's minds over the playbook's, as in a run, their calls recorded."""
 
     def told(call: Call) -> None:
@@ -159,7 +161,7 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
             )
         )
 
-    book = RecordedVoice(voice, around.archive, told)
+    book = RecordingClient(voice, around.archive, told)
     known = book, around.task, around.hardware
     minds = {
         "planner": ModelPlanner(*known, PlaybookPlanner(repertoire), repertoire),
@@ -168,7 +170,7 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
         "critic": ModelCritic(book, PlaybookCritic()),
     }
     timed = {role: TimedMind(mind, voice, role) for role, mind in minds.items()}
-    return Minds({"strategist": None, **timed})
+    return AgentSet({"strategist": None, **timed})
 
 
 @dataclass

@@ -7,7 +7,7 @@ from math import inf
 
 from agents.llm.endpoint import OnPiece
 from agents.role import Role, StepRole
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from agents.roles.registry import ROLES
 from agents.shared.steering import Steering
 from graphs.control import Control
@@ -46,7 +46,7 @@ class Circumstances:
     roles: tuple[Role[object], ...] = tuple(ROLES)
 
 
-MakeMinds = Callable[[Circumstances], Minds]
+MakeAgents = Callable[[Circumstances], AgentSet]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class SearchContext:
 
     archive: Archive
     executor: Executor
-    make_minds: MakeMinds
+    make_minds: MakeAgents
     task: Task
     hardware: Hardware
     profile: SearchProfile
@@ -71,7 +71,7 @@ class SearchContext:
     laps: int = 0
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = field(init=False)
-    minds: Minds = field(init=False)
+    minds: AgentSet = field(init=False)
     # What of each idea stands in the ledger already, see `graphs.ledger`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None

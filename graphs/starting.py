@@ -2,7 +2,7 @@
 
 from agents.coder.role import CODER
 from agents.planner.role import PLANNER
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from agents.roles.starting import StartingCoder, StartingPlanner
 from agents.shared.start import Start
 from profiles.load import Hardware
@@ -42,7 +42,7 @@ def start_of(archive: Archive) -> Start | None:
     return Start.model_validate_json(kept) if kept else None
 
 
-def starting_from(archive: Archive, minds: Minds) -> Minds:
+def starting_from(archive: Archive, minds: AgentSet) -> AgentSet:
     """Minds that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:

@@ -20,10 +20,10 @@ def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None)
     if profile is None or profile.kind == "manual":
         return RulesAssistant()
     from agents.assistant.model import ModelAssistant
-    from agents.llm.clients import endpoint_voice
+    from agents.llm.clients import endpoint_client
 
     patient = {
         "timeout_s": min(profile.timeout_s, PATIENCE_S),
         "retries": min(profile.retries, RETRIES),
     }
-    return ModelAssistant(endpoint_voice(profile.model_copy(update=patient), on_piece=on_piece))
+    return ModelAssistant(endpoint_client(profile.model_copy(update=patient), on_piece=on_piece))

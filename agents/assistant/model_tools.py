@@ -10,11 +10,11 @@ from typing import get_args
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from agents.assistant.types.commands import WISH, LoadTask, Unclear, Wish
+from agents.assistant.types.commands import COMMAND, Command, LoadTask, Unclear
 from agents.llm.json_text import whole
 from tools.nouns import Reply
 
-_CLASSES: tuple[type[BaseModel], ...] = get_args(get_args(Wish)[0])
+_CLASSES: tuple[type[BaseModel], ...] = get_args(get_args(Command)[0])
 _NOT_A_MODELS = (LoadTask, Unclear)
 _WITHHELD = frozenset({"kind", "approved"})
 
@@ -63,13 +63,13 @@ def answer_of(reply: Reply) -> Answer:
     return Answer(words=reply.text)
 
 
-def wishes_of(answer: Answer) -> tuple[Wish, ...]:
+def wishes_of(answer: Answer) -> tuple[Command, ...]:
     """The wishes that can be made of an answer's calls; what is no wish is left out."""
     found = (_wish(call) for call in answer.calls)
     return tuple(wish for wish in found if wish is not None)
 
 
-def as_call(wish: Wish) -> str:
+def as_call(wish: Command) -> str:
     """A wish as the call that it came from, or could have."""
     left_out = _WITHHELD | {"source"}
     given = wish.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
@@ -121,7 +121,7 @@ def _written(value: dict[str, JsonValue]) -> Answer | None:
     return Answer(calls=(Call(tool=name, arguments=given if isinstance(given, dict) else {}),))
 
 
-def _wish(call: Call) -> Wish | None:
+def _wish(call: Call) -> Command | None:
     """Arguments that do not fit are left out one by one, and the call with its last needed one."""
     kind = offered().get(call.tool.rsplit(".", 1)[-1])
     if kind is None:
@@ -133,7 +133,7 @@ def _wish(call: Call) -> Wish | None:
     }
     while True:
         try:
-            return WISH.validate_python({**given, "kind": kind.model_fields["kind"].default})
+            return COMMAND.validate_python({**given, "kind": kind.model_fields["kind"].default})
         except ValidationError as error:
             wrong = {str(item["loc"][1]) for item in error.errors() if len(item["loc"]) > 1}
             if not wrong & set(given):

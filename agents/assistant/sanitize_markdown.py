@@ -14,7 +14,7 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 LONGEST = 8_000
 
 
-def tame(text: str) -> str:
+def sanitize_markdown(text: str) -> str:
     """The same words; what stands as code stays as it is, as code is never anything else."""
     parts = _CODE.split(text[:LONGEST])
     return "".join(part if place % 2 else _tamed(part) for place, part in enumerate(parts)).strip()

@@ -53,7 +53,7 @@ class Draft(Value):
     problem: str = ""
 
 
-class Reading(Value):
+class ParsedAnswer(Value):
     """Everything found in one answer; `said` is what stands outside of the blocks."""
 
     drafts: tuple[Draft, ...]
@@ -68,7 +68,7 @@ class _Part(Value):
     language: Language | None = None
 
 
-def read_answer(text: str, base: str, find: Callable[[str], Source | None]) -> Reading:
+def read_answer(text: str, base: str, find: Callable[[str], Source | None]) -> ParsedAnswer:
     """The drafts of an answer.
 
     Args:
@@ -84,7 +84,7 @@ def read_answer(text: str, base: str, find: Callable[[str], Source | None]) -> R
     plans = [part.text for part in parts if part.role == "plan"]
     if sum(map(_is_whole, plans)) == 1:
         drafts = [_with_plan(draft, _plan(plans)) for draft in drafts]
-    return Reading(drafts=tuple(drafts), said=_outside(text))
+    return ParsedAnswer(drafts=tuple(drafts), said=_outside(text))
 
 
 def read_labels(kernel: str) -> tuple[str, ...]:

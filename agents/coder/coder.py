@@ -19,7 +19,7 @@ from tools.nouns import (
 Settings = tuple[Setting, ...]
 
 
-class Order(Value):
+class CoderRequest(Value):
     """What the coder is asked for: an idea, how many candidates, and what it may learn from.
 
     `written` are the candidates there are already, so that none is written twice. `parents` are
@@ -52,7 +52,7 @@ class Failure(Value):
     evaluation: Evaluation
 
 
-class Answer(Value):
+class CoderAnswer(Value):
     """Candidates, the most promising first; `notes` say what could not be written, and why."""
 
     candidates: tuple[Candidate, ...]
@@ -62,10 +62,10 @@ class Answer(Value):
 class Coder(Protocol):
     """Writes candidates."""
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         """Write an idea down."""
         ...
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """Answer a failure; no candidates means that nothing better is known."""
         ...

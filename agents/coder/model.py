@@ -8,12 +8,12 @@ say so. Not here: how answers are read and checked (`agents.coder`).
 from pathlib import Path
 
 from agents.coder.answers import Draft
-from agents.coder.coder import Answer, Coder, Failure, Order
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from agents.coder.offers import Offers, find_source, first_choices, offers, source_of
 from agents.coder.playbook import spread
 from agents.coder.repairs import findings
 from agents.coder.rounds import Checked, Rounds
-from agents.llm.client import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
 from agents.playbook.ideas import Recipe, Repertoire, in_form
 from agents.prompting.cards import (
     analysis_card,
@@ -26,7 +26,7 @@ from agents.prompting.cards import (
 )
 from agents.prompting.contract import contract, craft
 from agents.prompting.tables import fenced
-from agents.prompting.templates import Words
+from agents.prompting.templates import PromptTemplate
 from agents.shared.attributes import LABELS, choices
 from agents.shared.start import PERSON, Start
 from agents.shared.steering import Steering
@@ -46,7 +46,7 @@ class ModelCoder:
     """Writes with a model.
 
     Args:
-        voice: Who is asked.
+        client: Who is asked.
         task: What is implemented.
         hardware: What for.
         fallback: Writes the playbook's recipes, and where the model does not answer.
@@ -56,7 +56,7 @@ class ModelCoder:
 
     def __init__(
         self,
-        voice: Voice,
+        client: LLMClient,
         task: Task,
         hardware: Hardware,
         fallback: Coder,
@@ -67,13 +67,13 @@ class ModelCoder:
         self._repertoire = repertoire
         self._start = start
         self._language, self._architecture = repertoire.language, hardware.architecture
-        self._rounds = Rounds(voice, task, self._language)
-        self._coder = Words(
+        self._rounds = Rounds(client, task, self._language)
+        self._coder = PromptTemplate(
             HERE / "coder.md",
             "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
             "steering", "learnt", "sources", "idea", "expected_ms", "start", "wrap", "count",
         )  # fmt: skip
-        self._repair = Words(
+        self._repair = PromptTemplate(
             HERE / "repair.md",
             "contract", "fence", "task", "hardware", "idea", "steering", "failed",
             "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
@@ -87,7 +87,7 @@ class ModelCoder:
         floor = floor_ms(task.bytes_moved, task.flops, hardware)
         self._roofline = roofline_card(task, hardware, floor)
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         """Candidates for an idea, by the model unless the playbook knows how."""
         if order.idea.recipe:
             answer = await self._fallback.write(_with_recipe(order, order.idea.recipe))
@@ -100,14 +100,16 @@ class ModelCoder:
             checked = await self._rounds.ask(
                 prompt, base, lambda name: find_source(name, shown, order), order.count
             )
-        except VoiceError as error:
+        except LLMError as error:
             return await self._stand_in(order, str(error), ())
         made = [self._candidate(draft, order, checked.said) for draft in checked.drafts]
         candidates = _new(made, order)
         filled = (*candidates, *self._variants(candidates, order))
-        return Answer(candidates=filled, notes=_notes(checked, order, len(made) - len(candidates)))
+        return CoderAnswer(
+            candidates=filled, notes=_notes(checked, order, len(made) - len(candidates))
+        )
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """A corrected candidate, from the compiler's or the judge's own words."""
         failed = failure.candidate
         if failed.origin == "playbook":
@@ -118,7 +120,7 @@ class ModelCoder:
             checked = await self._rounds.ask(
                 prompt, failed.id, lambda name: find_source(name, shown, _knowing(order, failed)), 1
             )
-        except VoiceError as error:
+        except LLMError as error:
             return await self._stand_in(order, str(error), (failed.id,))
         verdict = failure.evaluation.verdict.value.replace("_", " ")
         said = f"after {failed.id} ({verdict}): {checked.said}"
@@ -130,9 +132,9 @@ class ModelCoder:
         ]
         candidates = _new(made, order)
         notes = _notes(checked, order, len(made) - len(candidates))
-        return Answer(candidates=candidates, notes=notes)
+        return CoderAnswer(candidates=candidates, notes=notes)
 
-    def _prompt(self, order: Order, messages: tuple[Message, ...]) -> Prompt:
+    def _prompt(self, order: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
         return Prompt(
             key=f"coder:{order.idea.id}:{order.attempt}",
             role="coder",
@@ -140,7 +142,7 @@ class ModelCoder:
             round=order.round or order.idea.round,
         )
 
-    def _words(self, order: Order, shown: Offers) -> tuple[Message, ...]:
+    def _words(self, order: CoderRequest, shown: Offers) -> tuple[Message, ...]:
         wrap = order.idea.origin == PERSON and self._start is not None and not self._start.plan
         return self._coder.messages(
             **self._standing,
@@ -157,7 +159,7 @@ class ModelCoder:
             count=order.count,
         )
 
-    def _repair_words(self, order: Order, failure: Failure) -> tuple[Message, ...]:
+    def _repair_words(self, order: CoderRequest, failure: Failure) -> tuple[Message, ...]:
         found = findings(failure.candidate, failure.evaluation)
         return self._repair.messages(
             **self._standing,
@@ -175,7 +177,7 @@ class ModelCoder:
         )
 
     def _candidate(
-        self, draft: Draft, order: Order, said: str, repaired: Candidate | None = None
+        self, draft: Draft, order: CoderRequest, said: str, repaired: Candidate | None = None
     ) -> Candidate:
         known = {item.id for item in order.written}
         parents = (
@@ -195,7 +197,7 @@ class ModelCoder:
         strategy = order.strategy.id if order.strategy else ""
         return candidate.model_copy(update={"strategy": strategy})
 
-    def _variants(self, candidates: tuple[Candidate, ...], order: Order) -> list[Candidate]:
+    def _variants(self, candidates: tuple[Candidate, ...], order: CoderRequest) -> list[Candidate]:
         """Other settings of the first candidate, where fewer were written than asked for."""
         if not candidates or len(candidates) >= order.count:
             return []
@@ -213,20 +215,22 @@ class ModelCoder:
             for settings in spread(valid, missing, used, preferences, order.seed)
         ]  # fmt: skip
 
-    async def _stand_in(self, order: Order, why: str, parents: tuple[str, ...]) -> Answer:
+    async def _stand_in(
+        self, order: CoderRequest, why: str, parents: tuple[str, ...]
+    ) -> CoderAnswer:
         """What the playbook has not written yet, in the place of a model that does not answer."""
         recipe = self._unwritten(order)
         if recipe is None:
             words = f"{why}; the playbook has nothing to put in its place"
-            return Answer(candidates=(), notes=(words,))
+            return CoderAnswer(candidates=(), notes=(words,))
         answer = await self._fallback.write(_with_recipe(order, recipe.model_dump_json()))
         words = f"{why}; the playbook wrote {', '.join(recipe.about)} in its place"
         made = answer.candidates
         if parents:
             made = tuple(item.model_copy(update={"parents": parents}) for item in made)
-        return Answer(candidates=made, notes=(words, *answer.notes))
+        return CoderAnswer(candidates=made, notes=(words, *answer.notes))
 
-    def _unwritten(self, order: Order) -> Recipe | None:
+    def _unwritten(self, order: CoderRequest) -> Recipe | None:
         """A recipe that no candidate has, the best by the roofline for the first idea."""
         first, options = first_choices(self._repertoire), self._repertoire.options()
         if not first:
@@ -241,16 +245,16 @@ class ModelCoder:
         return Recipe.of(left[_number(order.idea.id) % len(left)], roofline_ms=0.0)
 
 
-def _with_recipe(order: Order, recipe: str) -> Order:
+def _with_recipe(order: CoderRequest, recipe: str) -> CoderRequest:
     idea = order.idea.model_copy(update={"origin": "playbook", "recipe": recipe})
     return order.model_copy(update={"idea": idea})
 
 
-def _knowing(order: Order, failed: Candidate) -> Order:
+def _knowing(order: CoderRequest, failed: Candidate) -> CoderRequest:
     return order.model_copy(update={"written": (*order.written, failed)})
 
 
-def _attempts(order: Order, failed: Candidate) -> tuple[str, ...]:
+def _attempts(order: CoderRequest, failed: Candidate) -> tuple[str, ...]:
     """What was tried on the way to a candidate that failed, the first attempt first."""
     written = {item.id: item for item in order.written}
     notes: list[str] = []
@@ -261,13 +265,13 @@ def _attempts(order: Order, failed: Candidate) -> tuple[str, ...]:
     return tuple(note for note in reversed(notes) if note)
 
 
-def _new(made: list[Candidate], order: Order) -> tuple[Candidate, ...]:
+def _new(made: list[Candidate], order: CoderRequest) -> tuple[Candidate, ...]:
     """Each candidate once, and none that was written before."""
     known = {item.id for item in order.written}
     return tuple({item.id: item for item in made if item.id not in known}.values())
 
 
-def _notes(checked: Checked, order: Order, known: int) -> tuple[str, ...]:
+def _notes(checked: Checked, order: CoderRequest, known: int) -> tuple[str, ...]:
     notes = [f"idea {order.idea.id}: {words}" for words in checked.notes]
     if known:
         notes.append(f"idea {order.idea.id}: {known} of the model's candidates are written already")
@@ -278,7 +282,7 @@ def _notes(checked: Checked, order: Order, known: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _settled(order: Order) -> tuple[Candidate, ...]:
+def _settled(order: CoderRequest) -> tuple[Candidate, ...]:
     """Candidates of earlier rounds and of this idea: what siblings write meanwhile is left out.
 
     So a step that is taken again, or replayed, asks and does the same.
@@ -301,7 +305,7 @@ def _wishes(steering: Steering) -> str:
     return steering_card(steering) if steering != Steering() else ""
 
 
-def _learnt(order: Order) -> str:
+def _learnt(order: CoderRequest) -> str:
     """The critic's contrast, what bounds the best, which moves paid: whatever there is of it."""
     parts = [analysis_card(order.analysis)] if order.analysis else []
     parts += [symptoms_card(order.symptoms)] if order.symptoms else []
@@ -312,7 +316,7 @@ def _learnt(order: Order) -> str:
     return "\n\n".join(parts)
 
 
-def _labels_in_use(order: Order) -> str:
+def _labels_in_use(order: CoderRequest) -> str:
     """The words that earlier candidates gave their labels, so that the same thing is said alike."""
     used: dict[str, dict[str, None]] = {name: {} for name in LABELS}
     for candidate in _settled(order):

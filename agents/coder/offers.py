@@ -7,7 +7,7 @@ beginning to end.
 from collections.abc import Iterator, Mapping
 
 from agents.coder.answers import Source
-from agents.coder.coder import Order
+from agents.coder.coder import CoderRequest
 from agents.playbook.ideas import Draft, Repertoire, in_form
 from agents.prompting.cards import candidate_card
 from agents.prompting.tables import fenced
@@ -38,7 +38,7 @@ class Offers(Value):
     start: str = ""
 
 
-def offers(order: Order, repertoire: Repertoire, start: Start | None) -> Offers:
+def offers(order: CoderRequest, repertoire: Repertoire, start: Start | None) -> Offers:
     """What this order may start from, the most important first."""
     judged = {item.candidate.id: item for item in order.parents}
     written = {item.id: item for item in order.written}
@@ -53,7 +53,7 @@ def offers(order: Order, repertoire: Repertoire, start: Start | None) -> Offers:
     return Offers(items=tuple(found.values()), start=first if first in _firm(order) else "")
 
 
-def find_source(name: str, shown: Offers, order: Order) -> Source | None:
+def find_source(name: str, shown: Offers, order: CoderRequest) -> Source | None:
     """The source of that name: one that is shown, or any candidate of the run by its id."""
     for offer in shown.items:
         if offer.name == name:
@@ -78,7 +78,7 @@ def first_choices(repertoire: Repertoire) -> dict[str, str]:
     return in_form(repertoire.options(), first)
 
 
-def _firm(order: Order) -> tuple[str, ...]:
+def _firm(order: CoderRequest) -> tuple[str, ...]:
     """What the idea itself says to start from."""
     return tuple(filter(None, (order.idea.parent, PERSON)))
 
@@ -95,7 +95,7 @@ def _of_person(start: Start) -> Offer:
 
 
 def _parent(
-    order: Order, judged: Mapping[str, Standing], written: Mapping[str, Candidate]
+    order: CoderRequest, judged: Mapping[str, Standing], written: Mapping[str, Candidate]
 ) -> Iterator[Offer]:
     parent = order.idea.parent or ""
     if parent in judged:
@@ -104,7 +104,7 @@ def _parent(
         yield _offer(written[parent], "To start from", candidate_card(written[parent]))
 
 
-def _elites(order: Order) -> Iterator[Offer]:
+def _elites(order: CoderRequest) -> Iterator[Offer]:
     """The fastest of what is worth starting from, besides the idea's own parent."""
     others = [item for item in order.parents if item.candidate.id != order.idea.parent]
     for item in others[:_OTHERS]:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from agents.coder.coder import Answer, Failure, Order, Settings
+from agents.coder.coder import CoderAnswer, CoderRequest, Failure, Settings
 from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, in_form
 from agents.shared.attributes import agreement, choices
 from agents.shared.candidate_priority import is_refused
@@ -34,14 +34,16 @@ class PlaybookCoder:
     def __init__(self, repertoire: Repertoire) -> None:
         self._repertoire = repertoire
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         """The idea's recipe under settings that lie far apart."""
         recipe = Recipe.from_idea(order.idea)
         if recipe is None:
-            return Answer(candidates=(), notes=("the playbook cannot write another mind's idea",))
+            return CoderAnswer(
+                candidates=(), notes=("the playbook cannot write another mind's idea",)
+            )
         return self._write(order, recipe.choices, parents=_parents(order.idea), note="")
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """Other settings where resources were the trouble, else another form or strategy."""
         failed, verdict = failure.candidate, failure.evaluation.verdict
         message = _message(failure.evaluation)
@@ -53,22 +55,24 @@ class PlaybookCoder:
                 return answer
         other = self._other(chosen, order, refused=is_refused(failure.evaluation))
         if other is None:
-            return Answer(candidates=(), notes=(f"nothing to put {note}",))
+            return CoderAnswer(candidates=(), notes=(f"nothing to put {note}",))
         return self._write(order, other, parents=(failed.id,), note=note)
 
     def _write(
-        self, order: Order, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
-    ) -> Answer:
+        self, order: CoderRequest, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
+    ) -> CoderAnswer:
         try:
             draft = self._repertoire.draft(chosen)
             source = parse_kernel(draft.kernel, self._repertoire.language)
         except (ValueError, ContractError) as error:
-            return Answer(candidates=(), notes=(f"{order.idea.id} could not be written: {error}",))
+            return CoderAnswer(
+                candidates=(), notes=(f"{order.idea.id} could not be written: {error}",)
+            )
         used = {item.settings for item in order.written if item.kernel == draft.kernel}
         settings = spread(
             valid_settings(source), order.count, used, _preferences(order.analysis), order.seed
         )
-        return Answer(
+        return CoderAnswer(
             candidates=tuple(
                 new_candidate(
                     self._repertoire.language,
@@ -85,7 +89,7 @@ class PlaybookCoder:
         )
 
     def _other(
-        self, chosen: dict[str, str], order: Order, *, refused: bool
+        self, chosen: dict[str, str], order: CoderRequest, *, refused: bool
     ) -> dict[str, str] | None:
         """The next strategy of the loop that the idea changed, or of the dominant one.
 
@@ -108,7 +112,7 @@ class PlaybookCoder:
             if option.loop == FORM and option.strategy.name not in known:
                 yield in_form(options, {FORM: option.strategy.name})
 
-    def _strategies(self, chosen: dict[str, str], order: Order) -> Iterator[dict[str, str]]:
+    def _strategies(self, chosen: dict[str, str], order: CoderRequest) -> Iterator[dict[str, str]]:
         """The same with another strategy of one loop, the fastest by prediction first."""
         recipe = Recipe.from_idea(order.idea)
         options = self._repertoire.options()

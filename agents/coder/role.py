@@ -2,7 +2,7 @@
 
 from agents.coder.coder import Coder
 from agents.coder.playbook import PlaybookCoder
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.role import Appearance, Role, RoleSetting
 
 
@@ -10,11 +10,11 @@ def _by_rules(setting: RoleSetting) -> Coder:
     return PlaybookCoder(setting.repertoire)
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> Coder:
+def _by_model(client: LLMClient, setting: RoleSetting) -> Coder:
     from agents.coder.model import ModelCoder
 
     behind, repertoire = _by_rules(setting), setting.repertoire
-    return ModelCoder(voice, setting.task, setting.hardware, behind, repertoire, setting.start)
+    return ModelCoder(client, setting.task, setting.hardware, behind, repertoire, setting.start)
 
 
 CODER: Role[Coder] = Role(

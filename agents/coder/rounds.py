@@ -10,8 +10,8 @@ from pathlib import Path
 from agents.coder.answers import Draft, Source, read_answer
 from agents.coder.repairs import problems
 from agents.llm.answers import CUT_OFF
-from agents.llm.client import Voice, VoiceError
-from agents.prompting.templates import Words
+from agents.llm.client import LLMClient, LLMError
+from agents.prompting.templates import PromptTemplate
 from tools.nouns import Language, Message, Prompt, Reply, Task, Value
 
 Find = Callable[[str], Source | None]
@@ -40,13 +40,13 @@ class _Sorted(Value):
 
 
 class Rounds:
-    """Asks one voice for candidates of one task."""
+    """Asks one client for candidates of one task."""
 
-    def __init__(self, voice: Voice, task: Task, language: Language) -> None:
-        self._voice = voice
+    def __init__(self, client: LLMClient, task: Task, language: Language) -> None:
+        self._client = client
         self._task = task
         self._language = language
-        self._again = Words(
+        self._again = PromptTemplate(
             HERE / "coder-again.md",
             "nothing",
             "cut",
@@ -67,10 +67,10 @@ class Rounds:
             count: How many drafts are wanted.
 
         Raises:
-            VoiceError: There was no answer at all.
+            LLMError: There was no answer at all.
             AwaitingError: The answer comes from outside and is not there yet.
         """
-        reply = await self._voice.say(prompt)
+        reply = await self._client.say(prompt)
         first = self._sorted(reply, base, find, count)
         if not first.good and not first.bad and (why := _given_up(reply.text)):
             return Checked(gave_up=why)
@@ -90,8 +90,8 @@ class Rounds:
             return _as_source(draft) if draft is not None else find(name)
 
         try:
-            second = await self._voice.say(self._question(prompt, reply, first, tuple(names)))
-        except VoiceError as error:
+            second = await self._client.say(self._question(prompt, reply, first, tuple(names)))
+        except LLMError as error:
             if not first.good:
                 raise
             return Checked(drafts=first.good, said=first.said, notes=(*notes, str(error)))

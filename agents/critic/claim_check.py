@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
-from agents.critic.critic import Hearing
+from agents.critic.critic import CriticInput
 from agents.critic.exhibits import Contrast
 from agents.critic.predictions import DISTRUSTED, checked, trust
 from agents.shared.attributes import LABELS, is_actionable
@@ -71,7 +71,7 @@ class CriticAnswer(BaseModel):
     avoid: Texts = Field(default=[], description="attributes to stay away from, as name=value")
 
 
-def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: Hearing) -> Analysis:
+def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: CriticInput) -> Analysis:
     """The model's words where the numbers bear them out, over the playbook's analysis `known`."""
     claims, notes = _claims(said, seen)
     predictions, open_words, more = _predictions(said, seen, hearing.round)

@@ -33,7 +33,7 @@ class Manner(Value):
     after_the_last: bool = True
 
 
-class Hearing(Value):
+class CriticInput(Value):
     """Everything the critic may look at: all judged candidates and its own earlier words.
 
     `best` is the fastest by its most trusted time, None where the samples alone tell. `task` and
@@ -104,6 +104,6 @@ class Hearing(Value):
 class Critic(Protocol):
     """Explains the gaps between candidates."""
 
-    async def critique(self, hearing: Hearing) -> Analysis:
+    async def critique(self, hearing: CriticInput) -> Analysis:
         """Contrast what was measured, and score what was predicted the round before."""
         ...

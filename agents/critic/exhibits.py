@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 
 from agents.critic.contrast import Difference, Sample
-from agents.critic.critic import Hearing
+from agents.critic.critic import CriticInput
 from agents.prompting.tables import fenced
 from tools.archive import Standing
 from tools.nouns import Candidate, Evidence, Value
@@ -92,7 +92,7 @@ class Contrast(Value):
         return next((item for item in known if _plain(item) == plain), value.strip())
 
 
-def contrast(hearing: Hearing) -> Contrast:
+def contrast(hearing: CriticInput) -> Contrast:
     """Lay out everything that is known of a hearing's exemplars."""
     standings = {item.candidate.id: item for item in hearing.standings}
     ideas = {idea.id: f"{idea.title}: {idea.mechanism}" for idea in hearing.ideas}

@@ -8,10 +8,10 @@ model's answer is kept is for `agents.critic.claim_check` to say.
 from pathlib import Path
 
 from agents.critic.claim_check import STEPS, CriticAnswer, merged
-from agents.critic.critic import Critic, Hearing
+from agents.critic.critic import Critic, CriticInput
 from agents.critic.exhibits import Contrast, contrast
 from agents.llm.answers import answer
-from agents.llm.client import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
 from agents.prompting.cards import (
     hardware_card,
     progress_card,
@@ -22,14 +22,14 @@ from agents.prompting.cards import (
     task_card,
 )
 from agents.prompting.tables import ledger_table
-from agents.prompting.templates import Words
+from agents.prompting.templates import PromptTemplate
 from tools.archive import Standing
 from tools.nouns import Analysis, Prediction, Prompt, Verdict
 
 HERE = Path(__file__).parent
 FAILURES, FAILURES_NOW, RECORD = 5, 10, 6
 
-WORDS = Words(
+WORDS = PromptTemplate(
     HERE / "critic.md",
     "round",
     "judged",
@@ -55,30 +55,30 @@ class ModelCritic:
     """Asks a model to contrast exemplars.
 
     Args:
-        voice: Who is asked.
-        fallback: Scores predictions, and answers where the voice does not.
+        client: Who is asked.
+        fallback: Scores predictions, and answers where the client does not.
     """
 
-    def __init__(self, voice: Voice, fallback: Critic) -> None:
-        self._voice = voice
+    def __init__(self, client: LLMClient, fallback: Critic) -> None:
+        self._client = client
         self._fallback = fallback
 
-    async def critique(self, hearing: Hearing) -> Analysis:
+    async def critique(self, hearing: CriticInput) -> Analysis:
         """See the class; without two candidates, or a round to come, nobody is asked."""
         known = await self._fallback.critique(hearing)
         seen = contrast(hearing)
         if hearing.last or len(seen.exhibits) < 2:
             return known
         try:
-            answered = await answer(self._voice, ask(hearing, seen, known), CriticAnswer)
-        except VoiceError as error:
+            answered = await answer(self._client, ask(hearing, seen, known), CriticAnswer)
+        except LLMError as error:
             note = f"the playbook contrasts alone in round {hearing.round}: {error}"
             return known.model_copy(update={"notes": (*known.notes, note)})
         analysis = merged(answered.value, seen, known, hearing)
         return analysis.model_copy(update={"notes": (*answered.notes, *analysis.notes)})
 
 
-def ask(hearing: Hearing, seen: Contrast, known: Analysis) -> Prompt:
+def ask(hearing: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
     """The question of a round."""
     last = hearing.analyses[-1] if hearing.analyses else None
     messages = WORDS.messages(
@@ -105,7 +105,7 @@ def ask(hearing: Hearing, seen: Contrast, known: Analysis) -> Prompt:
     )
 
 
-def _limits(hearing: Hearing, seen: Contrast) -> str:
+def _limits(hearing: CriticInput, seen: Contrast) -> str:
     """How fast it could be, how fast PyTorch is, and the best there is."""
     from_roofline = (
         roofline_card(hearing.task, hearing.hardware, hearing.floor_ms)
@@ -117,13 +117,13 @@ def _limits(hearing: Hearing, seen: Contrast) -> str:
     return f"{from_roofline}\n{progress}".strip()
 
 
-def _record(hearing: Hearing, known: Analysis) -> tuple[Prediction, ...]:
+def _record(hearing: CriticInput, known: Analysis) -> tuple[Prediction, ...]:
     """The last round's predictions with their outcome, and those that were checked before."""
     earlier = tuple(p for a in hearing.analyses for p in a.predictions if p.held is not None)
     return (*earlier[-RECORD:], *(p for p in known.predictions if p.made_in_round < hearing.round))
 
 
-def _failures(hearing: Hearing) -> tuple[str, ...]:
+def _failures(hearing: CriticInput) -> tuple[str, ...]:
     """The candidates of this round that did not hold, and the last few before them, a line each."""
     failed = [item for item in hearing.standings if item.evaluation.verdict is not Verdict.CORRECT]
     now = [item for item in failed if item.round == hearing.round][-FAILURES_NOW:]

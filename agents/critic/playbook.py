@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import exp, sqrt
 
 from agents.critic.contrast import Difference, Sample
-from agents.critic.critic import Critic, Hearing
+from agents.critic.critic import Critic, CriticInput
 from agents.critic.predictions import DISTRUSTED, checked, score, trust
 from agents.shared.attributes import is_actionable
 from tools.archive import Standing
@@ -32,7 +32,7 @@ FAILURES = 2
 class PlaybookCritic:
     """Contrasts by medians over attributes."""
 
-    async def critique(self, hearing: Hearing) -> Analysis:
+    async def critique(self, hearing: CriticInput) -> Analysis:
         """See the class; the same hearing gives the same analysis."""
         scored = score(hearing.standings, hearing.analyses, hearing.reading)
         record = (*checked(hearing.analyses), *(item for item in scored if item.held is not None))
@@ -143,6 +143,6 @@ def silenced(critic: object, seed: int) -> Critic:
 class SilentCritic:
     """Contrasts nothing and predicts nothing."""
 
-    async def critique(self, hearing: Hearing) -> Analysis:
+    async def critique(self, hearing: CriticInput) -> Analysis:
         """An analysis without a word."""
         return Analysis(round=hearing.round, claims=(), implies="")

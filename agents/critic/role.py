@@ -2,7 +2,7 @@
 
 from agents.critic.critic import Critic
 from agents.critic.playbook import PlaybookCritic, silenced
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.role import Appearance, Role, RoleSetting
 
 
@@ -10,10 +10,10 @@ def _by_rules(setting: RoleSetting) -> Critic:
     return PlaybookCritic()
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> Critic:
+def _by_model(client: LLMClient, setting: RoleSetting) -> Critic:
     from agents.critic.model import ModelCritic
 
-    return ModelCritic(voice, PlaybookCritic())
+    return ModelCritic(client, PlaybookCritic())
 
 
 CRITIC: Role[Critic] = Role(

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from agents.llm.client import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
 from agents.llm.json_text import broken_off, whole
 from agents.prompting.templates import section
 from tools.nouns import Message, Prompt, Reply
@@ -37,28 +37,28 @@ class Answered(Generic[T]):
     notes: tuple[str, ...] = ()
 
 
-async def answer(voice: Voice, prompt: Prompt, schema: type[T]) -> Answered[T]:
+async def answer(client: LLMClient, prompt: Prompt, schema: type[T]) -> Answered[T]:
     """Ask for a JSON object that `schema` reads.
 
     The shape is added to the last message, so a prompt need not describe it; what a field means
     belongs into its description. Fields that the schema does not know are left out.
 
     Raises:
-        VoiceError: There was no answer, or neither it nor the one after it could be read.
+        LLMError: There was no answer, or neither it nor the one after it could be read.
         AwaitingError: The answer comes from outside and is not there yet.
     """
     asked = _with_shape(prompt, schema)
-    reply = await voice.say(asked)
+    reply = await client.say(asked)
     found = _read(reply, schema)
     if isinstance(found, Answered):
         return found
-    second = await voice.say(ask_again(asked, reply, found))
+    second = await client.say(ask_again(asked, reply, found))
     read = _read(second, schema)
     if isinstance(read, Answered):
         note = f"the first answer could not be read ({found})"
         return Answered(read.value, read.reply, (note, *read.notes))
     who = second.model or "the model"
-    raise VoiceError(f"{who} did not answer {prompt.key} in the form that was asked for: {read}")
+    raise LLMError(f"{who} did not answer {prompt.key} in the form that was asked for: {read}")
 
 
 def ask_again(prompt: Prompt, reply: Reply, problem: str) -> Prompt:

@@ -2,14 +2,14 @@
 
 Before a question is asked, the most that it can cost is set aside; what it did cost takes that
 place afterwards. A question that has no room waits for those in flight, and where none is in
-flight the purse is spent.
+flight the budget is spent.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from agents.llm.client import BudgetSpentError, Voice, VoiceError
+from agents.llm.client import BudgetSpentError, LLMClient, LLMError
 from profiles.models import ModelProfile
 from tools.nouns import Call, Prompt, Reply
 from tools.nouns.run import TokenCounts
@@ -26,7 +26,7 @@ class Cost:
         self.usd = usd
 
 
-class Purse:
+class TokenBudget:
     """Caps on tokens, in and out together, and on US dollars; None is no cap.
 
     Args:
@@ -73,7 +73,7 @@ class Purse:
         return spent_words(self.tokens, self.usd)
 
     def _room(self, prompt: Prompt, profile: ModelProfile) -> "Hold | None":
-        """The longest answer that the purse allows; None when it is not worth asking."""
+        """The longest answer that the budget allows; None when it is not worth asking."""
         wanted, asked = prompt.reply_tokens or profile.reply_tokens, tokens_in(prompt)
         allowed = wanted
         if self.tokens is not None:
@@ -104,12 +104,12 @@ class Hold:
         self.cost = Cost(tokens.input + tokens.output, usd or 0.0)
 
 
-class PursedVoice:
-    """Asks another voice only what the purse can pay."""
+class BudgetedClient:
+    """Asks another client only what the budget can pay."""
 
-    def __init__(self, inner: Voice, purse: Purse, profile: ModelProfile) -> None:
+    def __init__(self, inner: LLMClient, budget: TokenBudget, profile: ModelProfile) -> None:
         self._inner = inner
-        self._purse = purse
+        self._budget = budget
         self._profile = profile
 
     async def say(self, prompt: Prompt) -> Reply:
@@ -118,11 +118,11 @@ class PursedVoice:
         Raises:
             BudgetSpentError: It cannot be paid.
         """
-        async with self._purse.hold(prompt, self._profile) as hold:
+        async with self._budget.hold(prompt, self._profile) as hold:
             short = prompt.model_copy(update={"reply_tokens": hold.reply_tokens})
             try:
                 reply = await self._inner.say(short)
-            except VoiceError as error:
+            except LLMError as error:
                 hold.spend(error.lost, error.lost_usd)
                 raise
             hold.spend(reply.tokens, reply.usd)

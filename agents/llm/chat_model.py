@@ -17,7 +17,7 @@ from langchain_openai import ChatOpenAI
 from openai import BaseModel, DefaultAsyncHttpxClient
 from pydantic import SecretStr
 
-from agents.llm.client import ALWAYS, NEVER, TWICE, ServerFaultError, VoiceError
+from agents.llm.client import ALWAYS, NEVER, TWICE, LLMError, ServerFaultError
 from profiles.models import ModelProfile
 
 # Servers without keys want none, but the client does not start without one.
@@ -60,11 +60,11 @@ def chat_model(profile: ModelProfile) -> ReasoningChat:
     """A chat model that asks once; asking again is for `agents.llm.patient`.
 
     Raises:
-        VoiceError: The profile names no address or no model.
+        LLMError: The profile names no address or no model.
     """
     if not profile.base_url or not profile.model:
         lacking = "model" if profile.base_url else "base_url"
-        raise VoiceError(f"model profile {profile.name!r} has no {lacking}")
+        raise LLMError(f"model profile {profile.name!r} has no {lacking}")
     per_second = profile.requests_per_second
     chat = ReasoningChat(
         base_url=profile.base_url,
@@ -107,7 +107,7 @@ def fault_of(error: Exception, profile: ModelProfile) -> ServerFaultError:
     who = f"the model {profile.model} at {profile.base_url}"
     if isinstance(error, ServerFaultError):
         return error
-    if isinstance(error, VoiceError):  # the profile itself is at fault
+    if isinstance(error, LLMError):  # the profile itself is at fault
         return ServerFaultError(str(error), NEVER)
     if isinstance(error, TimeoutError | asyncio.TimeoutError | openai.APITimeoutError):
         return ServerFaultError(f"{who} did not answer within {profile.timeout_s:g} s", TWICE)

@@ -9,21 +9,21 @@ from tools.nouns import Prompt, Reply
 from tools.nouns.run import TokenCounts
 
 
-class Voice(Protocol):
+class LLMClient(Protocol):
     """Somebody who can be asked."""
 
     async def say(self, prompt: Prompt) -> Reply:
         """Answer one prompt.
 
         Raises:
-            VoiceError: There is no answer, and asking again now would not help; whoever asked
+            LLMError: There is no answer, and asking again now would not help; whoever asked
                 falls back to the playbook and says so.
             AwaitingError: The answer comes from outside and is not there yet; the run pauses.
         """
         ...
 
 
-class VoiceError(Exception):
+class LLMError(Exception):
     """No answer; the message is one sentence for a person.
 
     Args:
@@ -40,7 +40,7 @@ class VoiceError(Exception):
         self.lost_usd = lost_usd
 
 
-class BudgetSpentError(VoiceError):
+class BudgetSpentError(LLMError):
     """The question would go beyond what may be spent."""
 
 
@@ -48,7 +48,7 @@ class BudgetSpentError(VoiceError):
 ALWAYS, TWICE, NEVER = 1_000, 2, 1
 
 
-class ServerFaultError(VoiceError):
+class ServerFaultError(LLMError):
     """One attempt failed.
 
     Args:

@@ -1,61 +1,63 @@
-"""One voice a role, made of its parts: recorded, patient, paid from one purse."""
+"""One client a role, made of its parts: recorded, patient, paid from one budget."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from agents.llm.budget import Purse, PursedVoice
-from agents.llm.client import Voice
-from agents.llm.endpoint import EndpointVoice, OnPiece
-from agents.llm.recording import Book, RecordedVoice, Tell
-from agents.llm.retries import PatientVoice
+from agents.llm.budget import BudgetedClient, TokenBudget
+from agents.llm.client import LLMClient
+from agents.llm.endpoint import EndpointClient, OnPiece
+from agents.llm.recording import Book, RecordingClient, Tell
+from agents.llm.retries import RetryingClient
 from profiles.models import ModelProfile, Models
 
-# Makes the voice of a person; only who knows the run's folder can.
-MakeManual = Callable[[ModelProfile], Voice]
+# Makes the client of a person; only who knows the run's folder can.
+MakeManual = Callable[[ModelProfile], LLMClient]
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What voices work with.
+class ClientContext:
+    """What clients work with.
 
     Attributes:
         book: Where calls are kept, looked up before anything is asked.
-        purse: What may be spent, by all of them together.
-        manual: Makes the voice of a person.
+        budget: What may be spent, by all of them together.
+        manual: Makes the client of a person.
         tell: Called with every call after it was kept.
         on_piece: Called with the pieces of streamed answers.
     """
 
     book: Book
-    purse: Purse
+    budget: TokenBudget
     manual: MakeManual
     tell: Tell | None = None
     on_piece: OnPiece | None = None
 
 
-def voices_for(models: Models, roles: Iterable[str], around: Surroundings) -> dict[str, Voice]:
-    """A voice a role; roles with one profile share a voice, and so its rate limit."""
-    made: list[tuple[ModelProfile, Voice]] = []
+def clients_for(
+    models: Models, roles: Iterable[str], around: ClientContext
+) -> dict[str, LLMClient]:
+    """A client a role; roles with one profile share a client, and so its rate limit."""
+    made: list[tuple[ModelProfile, LLMClient]] = []
 
-    def voice(profile: ModelProfile) -> Voice:
+    def client(profile: ModelProfile) -> LLMClient:
         for known, before in made:
             if known == profile:
                 return before
-        made.append((profile, RecordedVoice(_asked(profile, around), around.book, around.tell)))
+        made.append((profile, RecordingClient(_asked(profile, around), around.book, around.tell)))
         return made[-1][1]
 
-    return {role: voice(models.of(role)) for role in roles}
+    return {role: client(models.of(role)) for role in roles}
 
 
-def endpoint_voice(
-    profile: ModelProfile, purse: Purse | None = None, on_piece: OnPiece | None = None
-) -> Voice:
-    """An endpoint that is asked again where that helps; every attempt is paid from the purse."""
-    once = PursedVoice(EndpointVoice(profile, on_piece), purse or Purse(), profile)
-    return PatientVoice(once, profile.retries, profile.retry_wait_s)
+def endpoint_client(
+    profile: ModelProfile, budget: TokenBudget | None = None, on_piece: OnPiece | None = None
+) -> LLMClient:
+    """An endpoint that is asked again where that helps; every attempt is paid from the budget."""
+    once = BudgetedClient(EndpointClient(profile, on_piece), budget or TokenBudget(), profile)
+    return RetryingClient(once, profile.retries, profile.retry_wait_s)
 
 
-def _asked(profile: ModelProfile, around: Surroundings) -> Voice:
+def _asked(profile: ModelProfile, around: ClientContext) -> LLMClient:
     if profile.kind == "manual":
         return around.manual(profile)
-    return endpoint_voice(profile, around.purse, around.on_piece)
+    return endpoint_client(profile, around.budget, around.on_piece)

@@ -1,8 +1,8 @@
-"""A voice behind an OpenAI-compatible endpoint: one prompt, one request, one reply.
+"""A client behind an OpenAI-compatible endpoint: one prompt, one request, one reply.
 
 Whatever the server does ends as a reply or as a `ServerFaultError`. Parameters that a server does
 not know are left out from then on. Not here: asking again (`agents.llm.patient`) and what may be
-spent (`agents.llm.purse`).
+spent (`agents.llm.budget`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agents.llm.budget import price, tokens_in, tokens_of
-from agents.llm.client import TWICE, ServerFaultError, VoiceError
+from agents.llm.client import TWICE, LLMError, ServerFaultError
 from agents.llm.json_text import without_thinking
 from profiles.models import ModelProfile
 from tools.nouns import Message, Prompt, Reply, ToolCall, Value
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 
-class Heard:
+class StreamedAnswer:
     """What a server has said so far.
 
     `tokens` is None until the server counts; `finish` is "" until it says why it stopped.
@@ -121,7 +121,7 @@ _OPTIONAL = (
 )
 
 
-class EndpointVoice:
+class EndpointClient:
     """Asks a server once.
 
     Args:
@@ -146,7 +146,7 @@ class EndpointVoice:
 
         began = asyncio.get_running_loop().time()
         while True:
-            heard = Heard()
+            heard = StreamedAnswer()
             try:
                 self._model()  # its library takes seconds to import, which are not the server's
                 async with asyncio.timeout(self.profile.timeout_s):
@@ -170,7 +170,7 @@ class EndpointVoice:
         except Exception:  # many servers have no such list, and each fails in its own way
             return ()
 
-    async def _listen(self, prompt: Prompt, heard: Heard) -> None:
+    async def _listen(self, prompt: Prompt, heard: StreamedAnswer) -> None:
         """Ask, and take in what comes; nothing of it goes to a tracing service."""
         from langsmith import tracing_context
 
@@ -232,7 +232,7 @@ class EndpointVoice:
                 return True
         return False
 
-    def _reply(self, prompt: Prompt, heard: Heard, seconds: float) -> Reply:
+    def _reply(self, prompt: Prompt, heard: StreamedAnswer, seconds: float) -> Reply:
         calls = heard.calls if prompt.tools else ()
         text, thoughts = without_thinking(heard.said if calls else heard.answer)
         if not text and not calls:
@@ -251,7 +251,7 @@ class EndpointVoice:
             calls=tuple(ToolCall(name=name, arguments=args) for name, args in calls),
         )
 
-    def _spent(self, prompt: Prompt, heard: Heard) -> TokenCounts:
+    def _spent(self, prompt: Prompt, heard: StreamedAnswer) -> TokenCounts:
         """What the server counted; where it did not, an estimate on the safe side."""
         if heard.tokens is not None:
             return heard.tokens
@@ -302,12 +302,12 @@ class Probed(Value):
 async def probe(profile: ModelProfile) -> Probed:
     """Ask once; nothing but the word "ready" is sent."""
     quick = profile.model_copy(update={"timeout_s": min(profile.timeout_s, _PATIENCE_S)})
-    voice = EndpointVoice(quick)
-    served = await voice.served()
+    client = EndpointClient(quick)
+    served = await client.served()
     words = Message(author="person", text="Answer with the single word: ready")
     prompt = Prompt(key="probe", role="critic", messages=(words,), reply_tokens=_REPLY_TOKENS)
     try:
-        reply = await voice.say(prompt)
-    except VoiceError as error:
+        reply = await client.say(prompt)
+    except LLMError as error:
         return Probed(served=served, failure=str(error))
     return Probed(served=served, said=" ".join(reply.text.split())[:60], seconds=reply.seconds)

@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic, time
 
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from agents.prompting.templates import section
 from tools.awaiting import AwaitingError
 from tools.nouns import Prompt, Reply
@@ -151,7 +151,7 @@ PASS = "pass"
 Tell = Callable[[str, tuple[Path, ...]], None]
 
 
-class ManualVoice:
+class ManualClient:
     """Asks whoever reads the folder.
 
     Args:
@@ -184,7 +184,7 @@ class ManualVoice:
         """Write the prompt down and wait for the answer.
 
         Raises:
-            VoiceError: The answer is the word "pass".
+            LLMError: The answer is the word "pass".
             AwaitingError: There is no answer yet, and patience is over.
         """
         letter, began = self._box.post(prompt, self._poll_s), monotonic()
@@ -193,7 +193,7 @@ class ManualVoice:
         if text is None:
             raise self._awaiting()
         if text.strip().strip(".`'\"").lower() == PASS:
-            raise VoiceError(f"{letter.answer.name} leaves the question to the playbook")
+            raise LLMError(f"{letter.answer.name} leaves the question to the playbook")
         return Reply(text=text, model=MODEL, seconds=monotonic() - began)
 
     async def _answer(self, letter: Letter, began: float) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from agents.llm.client import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
 from tools.archive import NotRecordedError
 from tools.nouns import Call, Prompt, Reply
 
@@ -23,14 +23,14 @@ class Book(Protocol):
 Tell = Callable[[Call], None]
 
 
-class RecordedVoice:
+class RecordingClient:
     """Looks into the book first, and writes down what it had to ask.
 
     A question that failed is asked again: its server may be back. A question of the same key in
     other words is another question.
     """
 
-    def __init__(self, inner: Voice, book: Book, tell: Tell | None = None) -> None:
+    def __init__(self, inner: LLMClient, book: Book, tell: Tell | None = None) -> None:
         self._inner = inner
         self._book = book
         self._tell = tell
@@ -42,7 +42,7 @@ class RecordedVoice:
                 return call.reply
         try:
             reply = await self._inner.say(prompt)
-        except VoiceError as error:
+        except LLMError as error:
             words = str(error)
             self._keep(Call(prompt=prompt, failure=words, lost=error.lost, lost_usd=error.lost_usd))
             raise
@@ -55,7 +55,7 @@ class RecordedVoice:
             self._tell(call)
 
 
-class ReplayedVoice:
+class ReplayingClient:
     """Answers from the calls of a run.
 
     A question that failed and was asked again has several calls; the last one is what the run went
@@ -78,17 +78,17 @@ class ReplayedVoice:
         """Answer one prompt as it was answered then.
 
         Raises:
-            VoiceError: There was no answer then either.
+            LLMError: There was no answer then either.
             NotRecordedError: The run never asked that.
         """
         call = self._by_words.get((prompt.key, prompt.sha256))
         if call is None:
             call = self._by_key.get(prompt.key)
             if call is None and prompt.round < self._joined:
-                raise VoiceError("no model was asked then")
+                raise LLMError("no model was asked then")
             if call is None:
                 raise NotRecordedError(f"the answer to {prompt.key}")
             self.reworded.append(prompt.key)
         if call.reply is None:
-            raise VoiceError(call.failure, call.lost, call.lost_usd)
+            raise LLMError(call.failure, call.lost, call.lost_usd)
         return call.reply

@@ -5,7 +5,7 @@ import random
 from time import monotonic
 
 from agents.llm.budget import added, added_usd
-from agents.llm.client import BudgetSpentError, ServerFaultError, Voice, VoiceError
+from agents.llm.client import BudgetSpentError, LLMClient, LLMError, ServerFaultError
 from tools.nouns import Prompt, Reply
 from tools.nouns.run import TokenCounts
 
@@ -15,8 +15,8 @@ _LONGEST_S = 60.0
 _GONE = 2
 
 
-class PatientVoice:
-    """Asks another voice until it answers or patience ends.
+class RetryingClient:
+    """Asks another client until it answers or patience ends.
 
     Args:
         inner: Who is asked, raising `ServerFaultError` where asking again may help.
@@ -24,7 +24,7 @@ class PatientVoice:
         first_wait_s: The pause after the first fault; it doubles with every further one.
     """
 
-    def __init__(self, inner: Voice, retries: int, first_wait_s: float = 1.0) -> None:
+    def __init__(self, inner: LLMClient, retries: int, first_wait_s: float = 1.0) -> None:
         self._inner = inner
         self._retries = retries
         self._first_wait_s = first_wait_s
@@ -34,7 +34,7 @@ class PatientVoice:
         """Answer one prompt; the reply counts what all attempts took.
 
         Raises:
-            VoiceError: No attempt was answered; it holds what they cost.
+            LLMError: No attempt was answered; it holds what they cost.
         """
         began, tally = monotonic(), _Tally()
         most = 1 if self._unanswered >= _GONE else 1 + self._retries
@@ -70,12 +70,12 @@ class _Tally:
         self._lost = TokenCounts()
         self._usd: float | None = None
 
-    def add(self, error: VoiceError) -> None:
+    def add(self, error: LLMError) -> None:
         self._lost = added(self._lost, error.lost)
         self._usd = added_usd(self._usd, error.lost_usd)
 
-    def error(self, words: str) -> VoiceError:
-        return VoiceError(words, self._lost, self._usd)
+    def error(self, words: str) -> LLMError:
+        return LLMError(words, self._lost, self._usd)
 
     def spent(self, error: BudgetSpentError) -> BudgetSpentError:
         return BudgetSpentError(str(error), self._lost, self._usd)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.playbook.ideas import FORM, Option, Recipe
 from agents.shared.candidate_priority import Prospect, Seen, in_turn
 from agents.shared.steering import speaks_of
@@ -44,13 +44,13 @@ class Thought(Value):
         return Prospect(form=form, expected_ms=self.weight, hopeful_ms=self.weight * share)
 
 
-def weigh(thought: Thought, situation: Situation) -> Thought | None:
+def weigh(thought: Thought, situation: PlannerInput) -> Thought | None:
     """Let the critic, the profiler and the person move an idea; None when it is banned."""
     texts = thought.option.texts
     if any(speaks_of(ban, texts) for ban in situation.steering.bans):
         return None
     weight, why = thought.expected_ms, list(thought.why)
-    for factor, wishes, words in _voices(situation):
+    for factor, wishes, words in _clients(situation):
         spoken = [wish for wish in wishes if speaks_of(wish, texts)]
         if spoken:
             weight *= factor ** len(spoken)
@@ -58,7 +58,7 @@ def weigh(thought: Thought, situation: Situation) -> Thought | None:
     return thought.model_copy(update={"weight": weight, "why": tuple(why)})
 
 
-def _voices(situation: Situation) -> Iterator[tuple[float, tuple[str, ...], str]]:
+def _clients(situation: PlannerInput) -> Iterator[tuple[float, tuple[str, ...], str]]:
     yield PINNED, situation.steering.pins, "the person pinned"
     yield HINTED, situation.steering.hints, "the person hinted at"
     if situation.analysis is not None:

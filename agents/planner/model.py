@@ -6,8 +6,8 @@ does not answer, the playbook plans the round.
 """
 
 from agents.llm.answers import answer
-from agents.llm.client import BudgetSpentError, Voice, VoiceError
-from agents.planner.planner import Planner, Proposal, Situation
+from agents.llm.client import BudgetSpentError, LLMClient, LLMError
+from agents.planner.planner import Planner, PlannerInput, Proposal
 from agents.planner.question import Question
 from agents.planner.review import PlannedRound, Reviewed, in_order, review, texts_of, unmet_pins
 from agents.planner.unplanned import FreeHand
@@ -21,10 +21,10 @@ OPTIONS = 6
 
 
 class ModelPlanner:
-    """Plans by asking a voice.
+    """Plans by asking a client.
 
     Args:
-        voice: Who answers.
+        client: Who answers.
         task: What is to become faster.
         hardware: Where.
         fallback: Plans when there is no answer; what it would do is shown to the model.
@@ -36,17 +36,17 @@ class ModelPlanner:
 
     def __init__(
         self,
-        voice: Voice,
+        client: LLMClient,
         task: Task,
         hardware: Hardware,
         fallback: Planner,
         repertoire: Repertoire,
     ) -> None:
-        self._voice = voice
+        self._client = client
         self._fallback = fallback
         self._question = Question(task, hardware, repertoire.language)
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """Ask for ideas; the playbook's when there is no answer or none may be tried.
 
         Raises:
@@ -55,10 +55,10 @@ class ModelPlanner:
         options = await self._options(situation)
         try:
             return await self._asked(situation, options)
-        except VoiceError as error:
+        except LLMError as error:
             return await self._without_an_answer(situation, error)
 
-    async def _without_an_answer(self, situation: Situation, error: VoiceError) -> Proposal:
+    async def _without_an_answer(self, situation: PlannerInput, error: LLMError) -> Proposal:
         """The playbook's plan; where it knows nothing, the coder has a free hand for once."""
         proposal = await self._fallback.plan(situation)
         note = f"the playbook planned round {situation.round}: {_sentence(error)}"
@@ -67,14 +67,14 @@ class ModelPlanner:
             note = f"nobody planned round {situation.round}: {_sentence(error)}"
         return proposal.model_copy(update={"notes": (*proposal.notes, note)})
 
-    async def _options(self, situation: Situation) -> tuple[Idea, ...]:
+    async def _options(self, situation: PlannerInput) -> tuple[Idea, ...]:
         """What the playbook would do, more of it than fits into the round."""
         wider = situation.model_copy(update={"wanted": max(OPTIONS, situation.wanted)})
         return (await self._fallback.plan(wider)).ideas
 
-    async def _asked(self, situation: Situation, options: tuple[Idea, ...]) -> Proposal:
+    async def _asked(self, situation: PlannerInput, options: tuple[Idea, ...]) -> Proposal:
         prompt = self._question.prompt(situation, options)
-        first = await answer(self._voice, prompt, PlannedRound)
+        first = await answer(self._client, prompt, PlannedRound)
         found = review(first.value.ideas, situation, options)
         notes = [*first.notes, *found.notes, *found.turned_away]
         if _lacking(found, situation):
@@ -83,7 +83,7 @@ class ModelPlanner:
             found = second
         ideas, more = _with_pins(found.ideas, situation, options)
         if not ideas:
-            raise VoiceError("every idea of the model was turned away")
+            raise LLMError("every idea of the model was turned away")
         return Proposal(
             ideas=in_order(ideas, situation),
             reasoning=first.value.reasoning.strip(),
@@ -95,7 +95,7 @@ class ModelPlanner:
         prompt: Prompt,
         first: PlannedRound,
         found: Reviewed,
-        situation: Situation,
+        situation: PlannerInput,
         options: tuple[Idea, ...],
     ) -> Reviewed:
         """Tell the model once what was turned away, and take what it offers instead."""
@@ -108,13 +108,13 @@ class ModelPlanner:
             max(1, situation.wanted - len(found.ideas)),
         )
         try:
-            second = await answer(self._voice, asked, PlannedRound)
-        except VoiceError as error:
+            second = await answer(self._client, asked, PlannedRound)
+        except LLMError as error:
             return found.model_copy(update={"notes": (_sentence(error),)})
         return review(second.value.ideas, situation, options, accepted=found.ideas)
 
 
-async def _free_hand(situation: Situation) -> Proposal:
+async def _free_hand(situation: PlannerInput) -> Proposal:
     """One idea without a plan, beginning with the best candidate where there is one."""
     free = await FreeHand().plan(situation.model_copy(update={"wanted": 1}))
     parent = situation.best.candidate.id if situation.best else None
@@ -123,14 +123,14 @@ async def _free_hand(situation: Situation) -> Proposal:
     return Proposal(ideas=ideas, reasoning="No plan could be had: the coder has a free hand.")
 
 
-def _lacking(found: Reviewed, situation: Situation) -> bool:
+def _lacking(found: Reviewed, situation: PlannerInput) -> bool:
     """Whether something was turned away for which there is room, or a pin was passed over."""
     room = len(found.ideas) < situation.wanted
     return bool(found.turned_away and room) or bool(unmet_pins(found.ideas, situation))
 
 
 def _with_pins(
-    ideas: tuple[Idea, ...], situation: Situation, options: tuple[Idea, ...]
+    ideas: tuple[Idea, ...], situation: PlannerInput, options: tuple[Idea, ...]
 ) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
     """What the person pinned and the model did not take up, from the playbook if it knows it."""
     notes = []
@@ -143,5 +143,5 @@ def _with_pins(
     return ideas, tuple(notes)
 
 
-def _sentence(error: VoiceError) -> str:
+def _sentence(error: LLMError) -> str:
     return " ".join(str(error).split()) or "the model did not answer"

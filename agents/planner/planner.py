@@ -8,7 +8,7 @@ from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, V
 from tools.nouns.task import Precision
 
 
-class Situation(Value):
+class PlannerInput(Value):
     """Everything the planner may look at.
 
     `best` is the fastest correct candidate so far; `parents` are the elites that the archive
@@ -55,6 +55,6 @@ class Proposal(Value):
 class Planner(Protocol):
     """Answers a situation with a proposal; no ideas means that nothing is left to try."""
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """Propose at most `situation.wanted` ideas, none of them tried before."""
         ...

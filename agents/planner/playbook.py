@@ -8,7 +8,7 @@ wishes. A second mind (a language model) can stand behind the same Protocol.
 from collections.abc import Iterator
 
 from agents.planner.idea_ranking import Forecast, Thought, diverse, weigh
-from agents.planner.planner import Proposal, Situation
+from agents.planner.planner import PlannerInput, Proposal
 from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
 from agents.shared.attributes import choices
 from agents.shared.candidate_priority import LIBRARY_DOUBT, LOOP_DOUBT, Seen, doubted, seen
@@ -29,7 +29,7 @@ class PlaybookPlanner:
         """What it chooses from."""
         return self._repertoire
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
         forecast = Forecast(situation.ledger, situation.tried)
         thoughts = [
@@ -41,7 +41,7 @@ class PlaybookPlanner:
         ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
         return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
 
-    def _thoughts(self, situation: Situation, forecast: Forecast) -> Iterator[Thought]:
+    def _thoughts(self, situation: PlannerInput, forecast: Forecast) -> Iterator[Thought]:
         """Every idea not tried yet, without those of which nothing can be hoped."""
         tried, base = _tried(situation), self._base(situation)
         base_ms = self._expected_ms(base, forecast)
@@ -63,7 +63,7 @@ class PlaybookPlanner:
                 )
         yield from self._refinements(situation)
 
-    def _changes(self, situation: Situation) -> Iterator[tuple[Option, dict[str, str]]]:
+    def _changes(self, situation: PlannerInput) -> Iterator[tuple[Option, dict[str, str]]]:
         """One loop done differently from the best known way, and all the best changes at once."""
         options, base = self._repertoire.options(), self._base(situation)
         together = in_form(options, base | _best_changes(situation))
@@ -76,7 +76,7 @@ class PlaybookPlanner:
             if option.loop in base:
                 yield option, in_form(options, base | {option.loop: option.strategy.name})
 
-    def _base(self, situation: Situation) -> dict[str, str]:
+    def _base(self, situation: PlannerInput) -> dict[str, str]:
         """The best candidate's strategies; where it says none, the one predicted fastest.
 
         Forms in doubt are not begun with, unless all are.
@@ -90,7 +90,7 @@ class PlaybookPlanner:
         }
         return in_form(options, fastest(options) | known)
 
-    def _refinements(self, situation: Situation) -> Iterator[Thought]:
+    def _refinements(self, situation: PlannerInput) -> Iterator[Thought]:
         """The elites again with settings that differ from those tried."""
         by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
         recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
@@ -150,18 +150,18 @@ def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Op
     return left if any(option.loop == FORM for option in left) else options
 
 
-def _seen(situation: Situation) -> tuple[Seen, ...]:
+def _seen(situation: PlannerInput) -> tuple[Seen, ...]:
     """What became of the candidates so far, for what their forms are worth."""
     expected = {idea.id: idea.predicted_ms for idea in situation.tried if idea.predicted_ms}
     return tuple(seen(item, expected) for item in situation.standings)
 
 
-def _tried(situation: Situation) -> set[frozenset[tuple[str, str]]]:
+def _tried(situation: PlannerInput) -> set[frozenset[tuple[str, str]]]:
     recipes = [Recipe.from_idea(idea) for idea in situation.tried]
     return {frozenset(recipe.choices.items()) for recipe in recipes if recipe is not None}
 
 
-def _best_changes(situation: Situation) -> dict[str, str]:
+def _best_changes(situation: PlannerInput) -> dict[str, str]:
     """For each loop, the strategy whose idea gained most over the best before it."""
     recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
     found: dict[str, tuple[float, str]] = {}
@@ -174,7 +174,7 @@ def _best_changes(situation: Situation) -> dict[str, str]:
     return {loop: strategy for loop, (_, strategy) in found.items()}
 
 
-def _idea(thought: Thought, number: int, situation: Situation) -> Idea:
+def _idea(thought: Thought, number: int, situation: PlannerInput) -> Idea:
     strategy, recipe = thought.option.strategy, thought.recipe
     several = len(recipe.picks) > 1 and thought.option.loop != FORM
     title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
@@ -204,7 +204,7 @@ def _risk(thought: Thought) -> str:
 
 
 def _reasoning(
-    chosen: list[Thought], thoughts: list[Thought], situation: Situation, forecast: Forecast
+    chosen: list[Thought], thoughts: list[Thought], situation: PlannerInput, forecast: Forecast
 ) -> str:
     """Why these ideas and why in this order, with the numbers."""
     if not chosen:
@@ -237,7 +237,7 @@ def _reasoning(
     return "\n".join(lines)
 
 
-def _standing(situation: Situation) -> str:
+def _standing(situation: PlannerInput) -> str:
     parts = []
     if situation.baseline_ms is not None:
         parts.append(f"the best baseline {situation.baseline_ms:.3g} ms")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.prompting.cards import (
     analysis_card,
     candidate_card,
@@ -16,7 +16,7 @@ from agents.prompting.cards import (
 )
 from agents.prompting.contract import contract_summary, craft
 from agents.prompting.tables import ledger_table, milliseconds, shortened, standings_table
-from agents.prompting.templates import Words
+from agents.prompting.templates import PromptTemplate
 from profiles.load import Hardware
 from tools.archive import Standing, behaviour, gain, origin
 from tools.nouns import Idea, Language, Message, Prompt, Task
@@ -40,13 +40,13 @@ class Question:
 
     def __init__(self, task: Task, hardware: Hardware, language: Language) -> None:
         self._task, self._hardware = task, hardware
-        self._words = Words(
+        self._words = PromptTemplate(
             HERE / "planner.md",
             "contract", "craft", "task", "hardware", "roofline", "progress", "round", "rounds",
             "wanted", "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering",
             "options", "strategy", "parents", "island", "islands",
         )  # fmt: skip
-        self._turned_away = Words(
+        self._turned_away = PromptTemplate(
             HERE / "planner-again.md", "accepted", "turned_away", "pins", "wanted"
         )
         # What stays the same in every round is written once, and stands before what does not, so
@@ -58,7 +58,7 @@ class Question:
             "hardware": hardware_card(hardware),
         }
 
-    def prompt(self, situation: Situation, options: Sequence[Idea]) -> Prompt:
+    def prompt(self, situation: PlannerInput, options: Sequence[Idea]) -> Prompt:
         """The question of one round.
 
         Args:
@@ -114,19 +114,19 @@ class Question:
         return prompt.model_copy(update=update)
 
 
-def _home(situation: Situation) -> Standing | None:
+def _home(situation: PlannerInput) -> Standing | None:
     """The best of the population that this round grows; of all, where there is but one."""
     if situation.islands == 1:
         return situation.best
     return situation.parents[0] if situation.parents else None
 
 
-def _profiled(situation: Situation) -> str:
+def _profiled(situation: PlannerInput) -> str:
     """Symptoms, and what the profiler made of them where it spoke."""
     return "\n\n".join(filter(None, (situation.explanation, symptoms_card(situation.symptoms))))
 
 
-def _said(situation: Situation) -> bool:
+def _said(situation: PlannerInput) -> bool:
     said = situation.steering
     return bool(said.hints or said.pins or said.bans)
 

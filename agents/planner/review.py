@@ -12,7 +12,7 @@ from math import isfinite
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.shared.steering import speaks_of
 from tools.nouns import Idea, Value
 
@@ -141,7 +141,7 @@ class Reviewed(Value):
 
 def review(
     planned: Sequence[PlannedIdea],
-    situation: Situation,
+    situation: PlannerInput,
     options: Sequence[Idea],
     accepted: Sequence[Idea] = (),
 ) -> Reviewed:
@@ -168,7 +168,7 @@ def review(
     return Reviewed(ideas=tuple(ideas), turned_away=tuple(turned_away), notes=tuple(notes))
 
 
-def in_order(ideas: Sequence[Idea], situation: Situation) -> tuple[Idea, ...]:
+def in_order(ideas: Sequence[Idea], situation: PlannerInput) -> tuple[Idea, ...]:
     """Pinned ideas first, at most as many as were wanted, numbered in that order."""
     pins = situation.steering.pins
     first = sorted(ideas, key=lambda idea: not any(speaks_of(pin, texts_of(idea)) for pin in pins))
@@ -178,7 +178,7 @@ def in_order(ideas: Sequence[Idea], situation: Situation) -> tuple[Idea, ...]:
     )
 
 
-def unmet_pins(ideas: Sequence[Idea], situation: Situation) -> tuple[str, ...]:
+def unmet_pins(ideas: Sequence[Idea], situation: PlannerInput) -> tuple[str, ...]:
     """Pins that neither these ideas nor any idea before them speak of."""
     pins = situation.steering.pins
     known = [texts_of(idea) for idea in (*situation.tried, *ideas)] if pins else []
@@ -200,7 +200,7 @@ def chosen_option(item: PlannedIdea, options: Sequence[Idea]) -> Idea | None:
 
 
 def _objection(
-    item: PlannedIdea, option: Idea | None, situation: Situation, accepted: Sequence[Idea]
+    item: PlannedIdea, option: Idea | None, situation: PlannerInput, accepted: Sequence[Idea]
 ) -> str:
     """Why an idea may not be tried; "" when it may."""
     texts = texts_of(option) if option else ()
@@ -216,7 +216,7 @@ def _objection(
     return _tried_before(item, situation)
 
 
-def _tried_before(item: PlannedIdea, situation: Situation) -> str:
+def _tried_before(item: PlannedIdea, situation: PlannerInput) -> str:
     alike = [idea for idea in situation.tried if like(item.title, item.mechanism, idea)]
     measured = {entry.idea: entry.measured_ms for entry in situation.ledger}
     for idea in alike:
@@ -228,7 +228,7 @@ def _tried_before(item: PlannedIdea, situation: Situation) -> str:
     return ""
 
 
-def _parent(item: PlannedIdea, situation: Situation) -> str | None:
+def _parent(item: PlannedIdea, situation: PlannerInput) -> str | None:
     """The candidate that an idea starts from, by the beginning of its id or as the best."""
     wanted = item.start_from.strip().strip("`'\"").lower()
     parents = [standing.candidate.id for standing in situation.parents]
@@ -243,7 +243,7 @@ def _parent(item: PlannedIdea, situation: Situation) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _idea(item: PlannedIdea, option: Idea | None, parent: str | None, about: Situation) -> Idea:
+def _idea(item: PlannedIdea, option: Idea | None, parent: str | None, about: PlannerInput) -> Idea:
     category = next((word for word in CATEGORIES if word in item.category.lower()), "")
     predicted_ms = item.predicted_ms
     if option is not None:

@@ -1,6 +1,6 @@
 """The planner as a role of the search."""
 
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.planner.planner import Planner
 from agents.planner.playbook import PlaybookPlanner
 from agents.planner.unplanned import unplanned
@@ -11,11 +11,11 @@ def _by_rules(setting: RoleSetting) -> Planner:
     return PlaybookPlanner(setting.repertoire)
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> Planner:
+def _by_model(client: LLMClient, setting: RoleSetting) -> Planner:
     from agents.planner.model import ModelPlanner
 
     behind = _by_rules(setting)
-    return ModelPlanner(voice, setting.task, setting.hardware, behind, setting.repertoire)
+    return ModelPlanner(client, setting.task, setting.hardware, behind, setting.repertoire)
 
 
 PLANNER: Role[Planner] = Role(

@@ -6,7 +6,7 @@ its parts would.
 
 import random
 
-from agents.planner.planner import Planner, Proposal, Situation
+from agents.planner.planner import Planner, PlannerInput, Proposal
 from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Option, Recipe, Repertoire
 from agents.shared.steering import speaks_of
@@ -35,7 +35,7 @@ class DrawingPlanner:
         self._repertoire = repertoire
         self._seed = seed
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """A strategy by chance for every loop, those not tried before while there are any."""
         dice = random.Random(f"{self._seed}:drawn:{situation.round}")
         options = self._allowed(situation)
@@ -47,7 +47,7 @@ class DrawingPlanner:
             ideas.append(_idea(recipe, options, len(ideas) + 1, situation.round))
         return Proposal(ideas=tuple(ideas), reasoning=f"{len(ideas)} ideas were {WHY}.")
 
-    def _allowed(self, situation: Situation) -> dict[str, list[Option]]:
+    def _allowed(self, situation: PlannerInput) -> dict[str, list[Option]]:
         """Options by loop without what the person ruled out; none where a loop has none left."""
         allowed: dict[str, list[Option]] = {}
         for option in self._repertoire.options():
@@ -60,7 +60,7 @@ class DrawingPlanner:
 class FreeHand:
     """Asks for the fastest implementation that the coder can think of, and says nothing else."""
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """As many free hands as there would have been ideas."""
         ideas = tuple(
             Idea(

@@ -9,16 +9,18 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from agents.llm.answers import answer
-from agents.llm.client import Voice, VoiceError
-from agents.profiler.profiler import Profiler, Reading
+from agents.llm.client import LLMClient, LLMError
+from agents.profiler.profiler import Profiler, ProfileReading
 from agents.prompting.cards import candidate_card, hardware_card, symptoms_card, task_card
-from agents.prompting.templates import Words
+from agents.prompting.templates import PromptTemplate
 from agents.shared.citations import Texts, citations, complaint, known, reading
 from profiles.load import Hardware
 from tools.nouns import Candidate, Evaluation, Evidence, Prompt, Task
 
 HERE = Path(__file__).parent
-WORDS = Words(HERE / "profiler.md", "task", "hardware", "candidate", "facts", "missing", "symptoms")
+WORDS = PromptTemplate(
+    HERE / "profiler.md", "task", "hardware", "candidate", "facts", "missing", "symptoms"
+)
 # There is one exhibit; it has the name that the critic would give it.
 EXHIBIT = "K1"
 
@@ -39,12 +41,12 @@ class ModelProfiler:
     """Asks a model what readings mean.
 
     Args:
-        voice: Who is asked.
+        client: Who is asked.
         fallback: Who makes the readings and names the symptoms.
     """
 
-    def __init__(self, voice: Voice, fallback: Profiler) -> None:
-        self._voice = voice
+    def __init__(self, client: LLMClient, fallback: Profiler) -> None:
+        self._client = client
         self._fallback = fallback
 
     async def profile(
@@ -57,7 +59,7 @@ class ModelProfiler:
         measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
-    ) -> Reading:
+    ) -> ProfileReading:
         """See the class; where nobody answers, the readings stand for themselves."""
         plain = await self._fallback.profile(
             candidate, evaluation, task, hardware, measured=measured, round=round
@@ -68,9 +70,9 @@ class ModelProfiler:
         prompt = _ask(candidate, evaluation, task, hardware, plain, facts)
         try:
             answered = await answer(
-                self._voice, prompt.model_copy(update={"round": round}), ProfilerAnswer
+                self._client, prompt.model_copy(update={"round": round}), ProfilerAnswer
             )
-        except VoiceError as error:
+        except LLMError as error:
             note = f"nobody explains the readings of {candidate.id}: {error}"
             return plain.model_copy(update={"notes": (note,)})
         explanation, notes = _explained(answered.value, facts, candidate.id)
@@ -84,7 +86,7 @@ def _ask(
     evaluation: Evaluation,
     task: Task,
     hardware: Hardware,
-    plain: Reading,
+    plain: ProfileReading,
     facts: tuple[Evidence, ...],
 ) -> Prompt:
     messages = WORDS.messages(

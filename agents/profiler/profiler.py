@@ -13,7 +13,7 @@ from tools.profile.host.readings import PERF
 from tools.profile.measured import NSIGHT
 
 
-class Reading(Value):
+class ProfileReading(Value):
     """What bounds one candidate; `explanation` in words where somebody was asked for them.
 
     `notes` say what went wrong on the way, an answer that the numbers did not bear out included.
@@ -39,7 +39,7 @@ class Profiler(Protocol):
         measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
-    ) -> Reading:
+    ) -> ProfileReading:
         """Read one evaluated candidate; `closely` asks for an explanation in words too.
 
         `measured` is what a profiler of the device has measured of it, if one was asked.
@@ -60,12 +60,12 @@ class PlaybookProfiler:
         measured: tuple[Evidence, ...] = (),
         closely: bool = False,
         round: int = 0,
-    ) -> Reading:
+    ) -> ProfileReading:
         """See the class; its symptoms are words already, so it looks no closer."""
         known = evidence_for(evaluation, candidate, task, hardware)
         evidence = (*_without_absent(known, measured), *measured)
         evidence = (*evidence, *tensor_roof(evidence, hardware))
-        return Reading(
+        return ProfileReading(
             candidate=candidate.id, evidence=evidence, symptoms=symptoms(evidence, hardware)
         )
 

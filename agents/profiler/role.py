@@ -1,6 +1,6 @@
 """The profiler as a role of the search."""
 
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.profiler.profiler import PlaybookProfiler, Profiler
 from agents.role import Appearance, Role, RoleSetting
 
@@ -9,10 +9,10 @@ def _by_rules(setting: RoleSetting) -> Profiler:
     return PlaybookProfiler()
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> Profiler:
+def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
     from agents.profiler.model import ModelProfiler
 
-    return ModelProfiler(voice, PlaybookProfiler())
+    return ModelProfiler(client, PlaybookProfiler())
 
 
 PROFILER: Role[Profiler] = Role(

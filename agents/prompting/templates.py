@@ -23,7 +23,7 @@ class PromptError(ValueError):
     """A prompt file that does not fit its role; found when it is loaded, before any question."""
 
 
-class Words:
+class PromptTemplate:
     """The words of one file, checked against the fields that a role will fill in.
 
     Args:
@@ -77,8 +77,8 @@ def section(file: Path, **values: object) -> str:
 
 
 @cache
-def _section(file: Path, fields: tuple[str, ...]) -> Words:
-    return Words(file, *fields)
+def _section(file: Path, fields: tuple[str, ...]) -> PromptTemplate:
+    return PromptTemplate(file, *fields)
 
 
 @cache

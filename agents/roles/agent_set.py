@@ -18,7 +18,7 @@ from agents.strategist.strategist import Strategist
 Mind = TypeVar("Mind")
 
 
-class Minds:
+class AgentSet:
     """Who thinks in a search: one mind a role.
 
     Args:
@@ -36,7 +36,7 @@ class Minds:
         profiler: Profiler,
         critic: Critic,
         strategist: Strategist | None = None,
-    ) -> "Minds":
+    ) -> "AgentSet":
         """The minds that every search has."""
         return cls({
             PLANNER.name: planner,
@@ -51,11 +51,13 @@ class Minds:
         # A role makes minds of its own type only, and `replaced` keeps to that.
         return cast(Mind, self._minds[role.name])
 
-    def replaced(self, role: Role[Mind], mind: Mind) -> "Minds":
+    def replaced(self, role: Role[Mind], mind: Mind) -> "AgentSet":
         """The same minds with another one for a role."""
-        return Minds({**self._minds, role.name: mind})
+        return AgentSet({**self._minds, role.name: mind})
 
-    def without(self, parts: Collection[str], seed: int, roles: Iterable[Role[object]]) -> "Minds":
+    def without(
+        self, parts: Collection[str], seed: int, roles: Iterable[Role[object]]
+    ) -> "AgentSet":
         """The same minds with parts switched off; steps of the graph leave out the other parts."""
         minds = self
         for role in roles:

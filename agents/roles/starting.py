@@ -4,8 +4,8 @@ It is an idea of the person's in the first round, so that the ledger says what i
 ideas may start from it.
 """
 
-from agents.coder.coder import Answer, Coder, Failure, Order
-from agents.planner.planner import Planner, Proposal, Situation
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from agents.planner.planner import Planner, PlannerInput, Proposal
 from agents.shared.start import PERSON, Start
 from tools.candidates import ContractError, new_candidate
 
@@ -17,7 +17,7 @@ class StartingPlanner:
         self._planner = planner
         self._start = start
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         """The other planner's proposal, with one idea more in the first round."""
         proposal = await self._planner.plan(situation)
         if situation.round > 1:
@@ -32,7 +32,7 @@ class StartingCoder:
         self._coder = coder
         self._start = start
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         """The person's candidate where it is complete and asked for."""
         if order.idea.origin != PERSON or not self._start.plan:
             return await self._coder.write(order)
@@ -42,9 +42,9 @@ class StartingCoder:
                 start.language, start.kernel, start.plan, idea=order.idea.id, origin="person"
             )
         except ContractError as error:
-            return Answer(candidates=(), notes=(f"{start.name}: {error}",))
-        return Answer(candidates=(candidate,))
+            return CoderAnswer(candidates=(), notes=(f"{start.name}: {error}",))
+        return CoderAnswer(candidates=(candidate,))
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """The other coder's."""
         return await self._coder.repair(order, failure)

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from agents.llm.answers import answer
-from agents.llm.client import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
 from agents.prompting.cards import analysis_card, hardware_card, roofline_card, task_card
 from agents.prompting.tables import milliseconds
-from agents.prompting.templates import Words
-from agents.strategist.strategist import Retrospect, Rewriting, Trial
+from agents.prompting.templates import PromptTemplate
+from agents.strategist.strategist import StrategistAnswer, StrategistInput, Trial
 from profiles.load import Hardware
 from tools.nouns import Prompt, StrategyVersion, Task, Value
 from tools.tasks import floor_ms
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 SHOWN = 3
 MOST, LONGEST = 12, 600
 
-WORDS = Words(
+WORDS = PromptTemplate(
     HERE / "strategist.md",
     "role",
     "task",
@@ -73,27 +73,29 @@ class ModelStrategist:
     """Asks a model for the next version.
 
     Args:
-        voice: Who is asked.
+        client: Who is asked.
         task: What the search is about.
         hardware: The device it is for.
     """
 
-    def __init__(self, voice: Voice, task: Task, hardware: Hardware) -> None:
-        self._voice = voice
+    def __init__(self, client: LLMClient, task: Task, hardware: Hardware) -> None:
+        self._client = client
         self._task = task
         self._hardware = hardware
 
-    async def rewrite(self, retrospect: Retrospect) -> Rewriting:
+    async def rewrite(self, retrospect: StrategistInput) -> StrategistAnswer:
         """See the class; nobody answering, or an answer without anything new, is a note."""
         role, round = retrospect.role, retrospect.round
         kept = f"the {role}'s strategy stays as it is after round {round}"
         try:
-            answered = await answer(self._voice, self.ask(retrospect), Rewrite)
-        except VoiceError as error:
-            return Rewriting(notes=(f"{kept}: {error}",))
+            answered = await answer(self._client, self.ask(retrospect), Rewrite)
+        except LLMError as error:
+            return StrategistAnswer(notes=(f"{kept}: {error}",))
         text = "\n".join(f"- {point}" for point in answered.value.points)
         if text in {trial.version.text for trial in retrospect.trials}:
-            return Rewriting(notes=(f"{kept}: the strategist wrote nothing new", *answered.notes))
+            return StrategistAnswer(
+                notes=(f"{kept}: the strategist wrote nothing new", *answered.notes)
+            )
         version = StrategyVersion(
             id=f"{role}:{round}",
             role=role,
@@ -102,9 +104,9 @@ class ModelStrategist:
             round=round,
             why=answered.value.why.strip(),
         )
-        return Rewriting(version=version, notes=answered.notes)
+        return StrategistAnswer(version=version, notes=answered.notes)
 
-    def ask(self, retrospect: Retrospect) -> Prompt:
+    def ask(self, retrospect: StrategistInput) -> Prompt:
         """The question of a round."""
         task, hardware, parent = self._task, self._hardware, retrospect.parent
         limit_ms = floor_ms(task.bytes_moved, task.flops, hardware)

@@ -1,6 +1,6 @@
 """The strategist as a role of the search; by rules there is none, for rules have no prompts."""
 
-from agents.llm.client import Voice
+from agents.llm.client import LLMClient
 from agents.role import Appearance, Role, RoleSetting
 from agents.strategist.strategist import Strategist
 
@@ -9,10 +9,10 @@ def _by_rules(setting: RoleSetting) -> None:
     return None
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> Strategist:
+def _by_model(client: LLMClient, setting: RoleSetting) -> Strategist:
     from agents.strategist.model import ModelStrategist
 
-    return ModelStrategist(voice, setting.task, setting.hardware)
+    return ModelStrategist(client, setting.task, setting.hardware)
 
 
 STRATEGIST: Role[Strategist | None] = Role(

@@ -24,7 +24,7 @@ class Trial(Value):
     rank: int | None = None
 
 
-class Retrospect(Value):
+class StrategistInput(Value):
     """Everything the strategist may look at.
 
     `parent` is the version to rewrite, the fittest so far; `trials` are all versions in the order
@@ -41,7 +41,7 @@ class Retrospect(Value):
     analysis: Analysis | None = None
 
 
-class Rewriting(Value):
+class StrategistAnswer(Value):
     """The next version, None where there is none; `notes` say why."""
 
     version: StrategyVersion | None = None
@@ -51,6 +51,6 @@ class Rewriting(Value):
 class Strategist(Protocol):
     """Rewrites a section against its outcomes."""
 
-    async def rewrite(self, retrospect: Retrospect) -> Rewriting:
+    async def rewrite(self, retrospect: StrategistInput) -> StrategistAnswer:
         """Answer with a version that differs from all before it."""
         ...

@@ -1,6 +1,6 @@
 """The task card: what was found in a file, and what a search over it would cost and could bring."""
 
-from agents.assistant.types.chat import Offer, Saying, Table, Words
+from agents.assistant.types.chat import ChatReply, Offer, Table, Words
 from agents.assistant.types.commands import AuditTask, CancelTask, ChangeTask, StartSearch
 from graphs.words import amount, milliseconds, one_line, plain, seconds, shape
 from profiles.load import Hardware, SearchProfile
@@ -157,11 +157,11 @@ def pays_words(card: TaskCard) -> str:
     return f"after about {amount(card.break_even_calls, '').strip()} calls, if it reaches the floor"
 
 
-def saying_of(card: TaskCard, *before: str) -> Saying:
+def saying_of(card: TaskCard, *before: str) -> ChatReply:
     """The card, and the one question."""
     words = [Words(text=text) for text in before]
     ask = Words(text="Shall I search for something faster?")
-    return Saying(pieces=(*words, table_of(card), ask), offers=offers(), question=True)
+    return ChatReply(pieces=(*words, table_of(card), ask), offers=offers(), question=True)
 
 
 def offers() -> tuple[Offer, ...]:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from agents.assistant.synonyms import widened
 from agents.shared.steering import Steering
-from graphs.context import Listener, MakeMinds
+from graphs.context import Listener, MakeAgents
 from graphs.desk.bells import Bells
 from graphs.desk.engine import Engine
 from graphs.desk.judges import Judges, MakeExecutor
@@ -61,7 +61,7 @@ class Lives:
         *,
         target: Target = "auto",
         make_executor: MakeExecutor | None = None,
-        make_minds: MakeMinds | None = None,
+        make_minds: MakeAgents | None = None,
         idle_s: float = 120.0,
         ready: int = 4,
     ) -> None:

@@ -1,6 +1,6 @@
 """Code, profiles and the ledger of ideas, as they stand in the archive."""
 
-from agents.assistant.types.chat import Code, Offer, Piece, Saying, Table, Words
+from agents.assistant.types.chat import ChatReply, Code, Offer, Piece, Table, Words
 from agents.assistant.types.commands import ExplainCandidate, ShowCode, ShowProfile
 from graphs.desk.explaining import bounded, picture
 from graphs.desk.naming import candidate_of, label
@@ -9,7 +9,7 @@ from graphs.words import milliseconds, one_line, plain, ratio
 from tools.nouns import LedgerEntry
 
 
-def code(story: Story, wish: ShowCode) -> Saying:
+def code(story: Story, wish: ShowCode) -> ChatReply:
     """A candidate's kernel and plan."""
     item = candidate_of(story, wish.candidate)
     language = "cpp" if item.candidate.language == "cpp" else "cuda"
@@ -22,17 +22,17 @@ def code(story: Story, wish: ShowCode) -> Saying:
     if settings:
         pieces.append(Table(title="settings", columns=("name", "value"), rows=settings))
     explain = Offer(label="Explain it", wish=ExplainCandidate(candidate=item.candidate.id))
-    return Saying(pieces=tuple(pieces), offers=(explain,))
+    return ChatReply(pieces=tuple(pieces), offers=(explain,))
 
 
-def profile(story: Story, wish: ShowProfile) -> Saying:
+def profile(story: Story, wish: ShowProfile) -> ChatReply:
     """What the profiler read of a candidate."""
     item = candidate_of(story, wish.candidate)
     known = story.profiles.get(item.candidate.id)
     if known is None:
         who = ", ".join(f"v{w.number}" for w in story.written if w.candidate.id in story.profiles)
         hint = f" Profiles exist of {who}." if who else " Nobody was profiled yet."
-        return Saying.of(f"{label(item)} was not profiled: only leaders are.{hint}")
+        return ChatReply.of(f"{label(item)} was not profiled: only leaders are.{hint}")
     readings, _ = known
     rows = tuple(
         (
@@ -47,13 +47,13 @@ def profile(story: Story, wish: ShowProfile) -> Saying:
     )
     columns = ("reading", "value", "how it was come by", "source")
     table = Table(title=f"profile of v{item.number}", columns=columns, rows=rows)
-    return Saying(pieces=(*bounded(story, item.candidate.id), table, picture(story)))
+    return ChatReply(pieces=(*bounded(story, item.candidate.id), table, picture(story)))
 
 
-def ledger(story: Story) -> Saying:
+def ledger(story: Story) -> ChatReply:
     """Every idea, what was predicted of it and what it brought."""
     if not story.ideas:
-        return Saying.of("No idea was proposed yet.")
+        return ChatReply.of("No idea was proposed yet.")
     entries = {entry.idea: entry for entry in story.ledger}
     rows = tuple(
         (
@@ -66,7 +66,7 @@ def ledger(story: Story) -> Saying:
         for number, idea in enumerate(story.ideas, start=1)
     )
     columns = ("idea", "round", "", "predicted", "measured", "gain", "correct")
-    return Saying(pieces=(Table(title="ideas", columns=columns, rows=rows),))
+    return ChatReply(pieces=(Table(title="ideas", columns=columns, rows=rows),))
 
 
 def _outcome(entry: LedgerEntry | None) -> tuple[str, str, str]:

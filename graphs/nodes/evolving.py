@@ -16,7 +16,7 @@ from agents.strategist.evolution import (
     trials,
     versions,
 )
-from agents.strategist.strategist import Retrospect, Strategist
+from agents.strategist.strategist import Strategist, StrategistInput
 from graphs.context import SearchContext
 from graphs.events import Noted, StrategyEvolved
 from graphs.state import SearchState, Update
@@ -87,7 +87,7 @@ async def _ask(
 ) -> StrategyVersion | None:
     archive = context.archive
     analyses = archive.analyses()
-    retrospect = Retrospect(
+    retrospect = StrategistInput(
         role=role,
         round=round,
         parent=current(archive, role),

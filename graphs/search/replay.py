@@ -13,9 +13,9 @@ from pathlib import Path
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agents.coder.role import CODER
-from agents.llm.recording import ReplayedVoice
-from agents.roles.agent_set import Minds
-from graphs.context import Circumstances, MakeMinds, SearchContext
+from agents.llm.recording import ReplayingClient
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances, MakeAgents, SearchContext
 from graphs.decided import Decision, decisions_of
 from graphs.decisions import PastDecisions
 from graphs.executors import TERM as EXECUTOR
@@ -63,7 +63,7 @@ class Replay(Value):
 
 
 async def replay(
-    run: str | Path, *, home: Path | None = None, make_minds: MakeMinds | None = None
+    run: str | Path, *, home: Path | None = None, make_minds: MakeAgents | None = None
 ) -> Replay:
     """Replay a run; nothing is written but a temporary folder.
 
@@ -88,8 +88,8 @@ async def replay(
         past.close()
 
 
-async def _replayed(past: Archive, present: Archive, make_minds: MakeMinds | None) -> Replay:
-    voice = ReplayedVoice(past.calls())
+async def _replayed(past: Archive, present: Archive, make_minds: MakeAgents | None) -> Replay:
+    voice = ReplayingClient(past.calls())
     chosen = make_minds or (minds_by(voice) if models_of(past) is not None else playbook_minds)
     context = _context(past, present, _in_turn(chosen, past))
     lacking = ""
@@ -179,7 +179,7 @@ def _begun(past: Archive, home: Path) -> Archive:
     return present
 
 
-def _context(past: Archive, present: Archive, make_minds: MakeMinds) -> SearchContext:
+def _context(past: Archive, present: Archive, make_minds: MakeAgents) -> SearchContext:
     from tools.tasks import floor_ms
 
     record = past.record()
@@ -202,8 +202,8 @@ def _executor(past: Archive, present: Archive) -> Executor:
     return kind(past, present)
 
 
-def _in_turn(make_minds: MakeMinds, past: Archive) -> Callable[[Circumstances], Minds]:
-    def make(around: Circumstances) -> Minds:
+def _in_turn(make_minds: MakeAgents, past: Archive) -> Callable[[Circumstances], AgentSet]:
+    def make(around: Circumstances) -> AgentSet:
         minds = make_minds(around)
         return minds.replaced(CODER, CoderInTurn(minds.coder, past, around.archive))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents.llm.endpoint import OnPiece
 from agents.shared.start import Start
-from graphs.context import Listener, MakeMinds, SearchContext
+from graphs.context import Listener, MakeAgents, SearchContext
 from graphs.control import Control
 from graphs.executors import Batch, attach, batch_of, opened
 from graphs.hearing import keep_manner
@@ -36,7 +36,7 @@ async def start_search(
     control: Control | None = None,
     executor: Executor | None = None,
     models: Models | None = None,
-    make_minds: MakeMinds | None = None,
+    make_minds: MakeAgents | None = None,
     patience_s: float = inf,
     batch: Batch | None = None,
     start: Start | None = None,
@@ -115,7 +115,7 @@ async def resume_search(
     tokens: int | None = None,
     usd: float | None = None,
     models: Models | None = None,
-    make_minds: MakeMinds | None = None,
+    make_minds: MakeAgents | None = None,
     patience_s: float = inf,
     overhear: OnPiece | None = None,
 ) -> Summary | Refusal:
@@ -162,7 +162,7 @@ async def _read(
 def _context(
     archive: Archive,
     executor: Executor,
-    make_minds: MakeMinds,
+    make_minds: MakeAgents,
     listener: Listener | None,
     control: Control | None,
     patience_s: float,

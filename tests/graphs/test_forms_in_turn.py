@@ -8,12 +8,12 @@ import pytest
 
 from agents.coder.playbook import PlaybookCoder
 from agents.critic.playbook import PlaybookCritic
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from agents.profiler.profiler import PlaybookProfiler
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from agents.shared.candidate_priority import form_of
 from graphs.search.run import start_search
 from profiles.load import hardware_profile
@@ -65,7 +65,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
             return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
 
         device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
-        minds = Minds.of_search(
+        minds = AgentSet.of_search(
             planner=PlaybookPlanner(repertoire),
             coder=PlaybookCoder(repertoire),
             profiler=PlaybookProfiler(),
@@ -112,7 +112,7 @@ async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
     """The weight's few kilobytes are turned in microseconds beside milliseconds of the rest."""
     ways = [option for option in repertoire.options() if option.loop == "CL1"]
     assert len(ways) > 1
-    situation = Situation(round=1, wanted=40, floor_ms=0.001)
+    situation = PlannerInput(round=1, wanted=40, floor_ms=0.001)
     ideas = (await PlaybookPlanner(repertoire).plan(situation)).ideas
     recipes = [recipe for idea in ideas if (recipe := Recipe.from_idea(idea))]
     assert {recipe.changed for recipe in recipes} >= {"CL0", "CL2"}

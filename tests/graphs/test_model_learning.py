@@ -7,7 +7,7 @@ from agents.critic.model import ModelCritic
 from agents.critic.role import CRITIC
 from agents.profiler.model import ModelProfiler
 from agents.profiler.role import PROFILER
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from graphs.events import Critiqued, Event, Noted, Profiled
 from graphs.search.run import resume_search, start_search
 from tools.archive import Archive
@@ -45,8 +45,8 @@ class Reader:
         return Reply(text=json.dumps({"explains": claims, "implies": "So.", "next": [tried]}))
 
 
-def minds(toy: ModuleType, voice: Reader) -> Minds:
-    plain: Minds = toy.toy_minds(toy.LOOPS)
+def minds(toy: ModuleType, voice: Reader) -> AgentSet:
+    plain: AgentSet = toy.toy_minds(toy.LOOPS)
     critic = ModelCritic(voice, plain.critic)
     profiler = ModelProfiler(voice, plain.profiler)
     return plain.replaced(CRITIC, critic).replaced(PROFILER, profiler)

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.coder import Answer, Coder, Failure, Order
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from agents.coder.role import CODER
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event
@@ -137,20 +137,20 @@ class SlowerFirst:
     def __init__(self, inner: Coder) -> None:
         self._inner = inner
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         answer = await self._inner.write(order)
         await asyncio.sleep(0.3 if order.idea.id.endswith("i1") else 0.0)
         return answer
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         return await self._inner.repair(order, failure)
 
 
 async def test_writers_take_the_turns_that_they_took(
     replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
-    def minds(around: Circumstances) -> Minds:
-        of: Minds = toy.toy_minds(toy.LOOPS)
+    def minds(around: Circumstances) -> AgentSet:
+        of: AgentSet = toy.toy_minds(toy.LOOPS)
         return of.replaced(CODER, SlowerFirst(of.coder))
 
     summary = await start_search(

@@ -17,7 +17,7 @@ from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Draft, Option
 from agents.playbook.ir import Strategy
 from agents.profiler.profiler import PlaybookProfiler
-from agents.roles.agent_set import Minds
+from agents.roles.agent_set import AgentSet
 from graphs.search.run import resume_search, start_search
 from profiles.load import Hardware, SearchProfile
 from tools.evaluate.executor import Effort
@@ -101,9 +101,9 @@ def _strategy(name: str, memory: str) -> Strategy:
     )  # fmt: skip
 
 
-def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> Minds:
+def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> AgentSet:
     repertoire = ToyRepertoire(loops)
-    return Minds.of_search(
+    return AgentSet.of_search(
         planner=PlaybookPlanner(repertoire),
         coder=PlaybookCoder(repertoire),
         profiler=PlaybookProfiler(),

@@ -4,7 +4,7 @@ import re
 
 from agents.assistant.parsing.shapes import PRECISION, TYPE, precisions_in, shapes_in, sizes_in
 from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import ChangeTask, Steer, Wish
+from agents.assistant.types.commands import ChangeTask, Command, Steer
 
 _AGAINST = re.compile(
     r"\b(?:no|not|never|without|avoid|ban|forbid|exclude|stop|disallow|un-?ban|forget|"
@@ -31,7 +31,7 @@ _FILLERS = """
 _NO_ENTRIES = frozenset(_FILLERS.split())
 
 
-def change_in(words: str, said: str, turn: Turn) -> Wish | None:
+def change_in(words: str, said: str, turn: Turn) -> Command | None:
     """What a clause changes of the task; `said` are its words as written, for names in them."""
     if resized := resizing_in(words, turn):
         return resized

@@ -9,7 +9,7 @@ from agents.assistant.parsing.questions import name_in, question_in
 from agents.assistant.parsing.steering import steering_in
 from agents.assistant.parsing.text import bare, is_question, plain, translated
 from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import ChangeTask, RenameRun, Steer, Wish
+from agents.assistant.types.commands import ChangeTask, Command, RenameRun, Steer
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240
@@ -25,7 +25,7 @@ _SHOWING = re.compile(
 )
 
 
-def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
+def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Command, ...]:
     """The wishes of one clause; none when it is not understood.
 
     Args:
@@ -47,7 +47,7 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Wish, ...]:
     return found or (name_in(words, turn) if alone else ())
 
 
-def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
+def _wanted(words: str, part: str, turn: Turn) -> tuple[Command, ...]:
     change = change_in(words, part, turn)
     if orders := command_in(words, turn):
         orders = tuple(_as_written(order, part) for order in orders)
@@ -60,7 +60,7 @@ def _wanted(words: str, part: str, turn: Turn) -> tuple[Wish, ...]:
     return question_in(words, turn) or _imperative(words, turn)
 
 
-def _as_written(order: Wish, part: str) -> Wish:
+def _as_written(order: Command, part: str) -> Command:
     """A name keeps its capitals."""
     if not isinstance(order, RenameRun):
         return order
@@ -68,12 +68,12 @@ def _as_written(order: Wish, part: str) -> Wish:
     return order.model_copy(update={"name": found[0]}) if found else order
 
 
-def _imperative(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _imperative(words: str, turn: Turn) -> tuple[Command, ...]:
     """`increase the block size`: what a kernel should do is a hint while one is looked for."""
     return (Steer(hints=(words[:120],)),) if turn.running and _CRAFT.match(words) else ()
 
 
-def _steered(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _steered(words: str, turn: Turn) -> tuple[Command, ...]:
     """`what about X?`, `what if you used X?`, `try X?` are hints, unless X is a candidate."""
     if is_question(words) and not _PROPOSES.match(words):
         return ()
@@ -92,7 +92,7 @@ def _is_about_showing(words: str) -> bool:
 
 
 # One clause is understood, or it is not.
-Understand = Callable[[str], tuple[Wish, ...]]
+Understand = Callable[[str], tuple[Command, ...]]
 
 _STRONG = re.compile(
     (
@@ -123,7 +123,7 @@ def sentences(text: str) -> list[str]:
     return [part for part in found if re.search(r"\w|\?", part)][:_SENTENCES]
 
 
-def wishes_in(sentence: str, understand: Understand) -> tuple[Wish, ...]:
+def wishes_in(sentence: str, understand: Understand) -> tuple[Command, ...]:
     """The wishes of one sentence: of as many parts as can be told apart, in their order."""
     parts, joints = _parted(sentence)
     if len(parts) > _MOST:
@@ -136,11 +136,13 @@ def parts(sentence: str) -> list[str]:
     return _parted(sentence)[0]
 
 
-def _best(parts: list[str], joints: list[str], understand: Understand) -> tuple[Wish, ...] | None:
+def _best(
+    parts: list[str], joints: list[str], understand: Understand
+) -> tuple[Command, ...] | None:
     """The finest way to part the sentence in which every part is understood; None if none is."""
-    known: list[tuple[int, tuple[Wish, ...]] | None] = [(0, ())]
+    known: list[tuple[int, tuple[Command, ...]] | None] = [(0, ())]
     for end in range(1, len(parts) + 1):
-        best: tuple[int, tuple[Wish, ...]] | None = None
+        best: tuple[int, tuple[Command, ...]] | None = None
         for begin in range(end):
             before = known[begin]
             if before is None or (best and before[0] + 1 < best[0]):
@@ -168,9 +170,9 @@ def _joined(parts: list[str], joints: list[str], begin: int, end: int) -> str:
 _ALLOWED = re.compile(r"\b(?:allow\w*|permit\w*|fine|ok|okay|may|can|accept\w*|precision)\b")
 
 
-def merged(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
+def merged(wishes: Sequence[Command]) -> tuple[Command, ...]:
     """The wishes with neighbours of one kind joined, and nothing twice in a row."""
-    found: list[Wish] = []
+    found: list[Command] = []
     for wish in wishes:
         last = found[-1] if found else None
         joined = _as_one(last, wish)
@@ -181,7 +183,7 @@ def merged(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
     return tuple(found)
 
 
-def with_types(wishes: tuple[Wish, ...], sentence: str, turn: Turn) -> tuple[Wish, ...]:
+def with_types(wishes: tuple[Command, ...], sentence: str, turn: Turn) -> tuple[Command, ...]:
     """In `fp16, shapes (8, 128) and (128,)` the type is that of the shapes, wherever it stands."""
     words = translated(plain(sentence))
     shaped = [item for item in wishes if isinstance(item, ChangeTask) and item.inputs]
@@ -194,7 +196,7 @@ def with_types(wishes: tuple[Wish, ...], sentence: str, turn: Turn) -> tuple[Wis
     return (whole, *others)
 
 
-def _as_one(last: Wish | None, wish: Wish) -> Wish | None:
+def _as_one(last: Command | None, wish: Command) -> Command | None:
     if isinstance(wish, Steer) and isinstance(last, Steer):
         return Steer(
             hints=(*last.hints, *wish.hints),

@@ -12,6 +12,7 @@ from agents.assistant.types.chat import Turn
 from agents.assistant.types.commands import (
     AuditTask,
     CancelTask,
+    Command,
     ContinueSearch,
     DeleteRun,
     ExportResult,
@@ -22,7 +23,6 @@ from agents.assistant.types.commands import (
     ShowProgress,
     StartSearch,
     StopSearch,
-    Wish,
 )
 
 # An order with more words is none; and fewer keep every pattern below fast on any text.
@@ -143,10 +143,10 @@ _AROUND_LIMITS = re.compile(
 )
 _NEGATED = re.compile(r"(?:do not|never|you must not|no need to|not yet|please do not)\b")
 
-Act = Callable[[str, Turn], tuple[Wish, ...]]
+Act = Callable[[str, Turn], tuple[Command, ...]]
 
 
-def command_in(words: str, turn: Turn) -> tuple[Wish, ...]:
+def command_in(words: str, turn: Turn) -> tuple[Command, ...]:
     """The orders that a clause is; none when it is something else."""
     if words.count(" ") > _LONGEST_ORDER:
         return ()
@@ -163,7 +163,7 @@ def command_in(words: str, turn: Turn) -> tuple[Wish, ...]:
     return _only_limits(words, core, turn)
 
 
-def _negated(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _negated(words: str, turn: Turn) -> tuple[Command, ...]:
     """`do not stop` is no stop; `do not start` puts the task away while none is searched."""
     if re.fullmatch(
         rf"(?:do not|never|no need to) (?:stop|end|pause|quit|give up|abort|halt){_IT}(?: yet)?",
@@ -184,7 +184,7 @@ def _reopened(words: str) -> str:
     return ""
 
 
-def _kept(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _kept(words: str, turn: Turn) -> tuple[Command, ...]:
     """`rename this run to ...`, `delete run ...`; `it` is the run where one is talked about."""
     if match := _RENAME.fullmatch(words):
         return (RenameRun(name=match["name"], run=run_in(words[: match.start("name")])),)
@@ -193,26 +193,26 @@ def _kept(words: str, turn: Turn) -> tuple[Wish, ...]:
     return ()
 
 
-def _on(words: str) -> tuple[Wish, ...]:
+def _on(words: str) -> tuple[Command, ...]:
     return (ContinueSearch(),) if re.match(r"(?:resume|continue)", words) else ()
 
 
-def _pause(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _pause(words: str, turn: Turn) -> tuple[Command, ...]:
     return (PauseSearch(),)
 
 
-def _stop(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _stop(words: str, turn: Turn) -> tuple[Command, ...]:
     return (StopSearch(),)
 
 
-def _continue(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _continue(words: str, turn: Turn) -> tuple[Command, ...]:
     if turn.task and not turn.run:
         return (_started(words),)
     limits = limits_in(words)
     return (ContinueSearch(more_rounds=limits.rounds or 0, more_seconds=limits.seconds or 0.0),)
 
 
-def _start(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _start(words: str, turn: Turn) -> tuple[Command, ...]:
     """With a search going on there is nothing to start; without a task, nothing to search."""
     if turn.running:
         return (ShowProgress(),)
@@ -221,17 +221,17 @@ def _start(words: str, turn: Turn) -> tuple[Wish, ...]:
     return (_started(words),) if turn.task or turn.run else ()
 
 
-def _restart(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _restart(words: str, turn: Turn) -> tuple[Command, ...]:
     return (_started(words),)
 
 
-def _cancel(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _cancel(words: str, turn: Turn) -> tuple[Command, ...]:
     if turn.running:  # `drop it` may be about an idea; only a word for stopping stops
         return (StopSearch(),) if re.match(r"cancel", words) else ()
     return (CancelTask(),)
 
 
-def _export(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _export(words: str, turn: Turn) -> tuple[Command, ...]:
     if not re.search(rf"\b{_GOODS}\b|export|download|save|package|ship|something", words):
         return ()
     if re.fullmatch(
@@ -243,15 +243,15 @@ def _export(words: str, turn: Turn) -> tuple[Wish, ...]:
     return (ExportResult(format="kernelbench" if bench else "module", candidate=candidate),)
 
 
-def _report(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _report(words: str, turn: Turn) -> tuple[Command, ...]:
     return (GetReport(),)
 
 
-def _audit(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _audit(words: str, turn: Turn) -> tuple[Command, ...]:
     return (AuditTask(),)
 
 
-def _only_limits(words: str, core: str, turn: Turn) -> tuple[Wish, ...]:
+def _only_limits(words: str, core: str, turn: Turn) -> tuple[Command, ...]:
     """`5 more rounds`, `10 minutes`, `quick`: more of what there is, or how to begin."""
     limits = limits_in(words)
     if not limits.any or re.search(r"\w", _AROUND_LIMITS.sub(" ", core)):

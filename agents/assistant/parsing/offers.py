@@ -10,6 +10,7 @@ from agents.assistant.types.commands import (
     AskForHelp,
     AuditTask,
     CancelTask,
+    Command,
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
@@ -22,7 +23,6 @@ from agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
-    Wish,
 )
 
 _YES = re.compile(
@@ -58,7 +58,7 @@ def is_no(words: str) -> bool:
     return bool(_NO.fullmatch(words))
 
 
-def answer_in(words: str, offers: Sequence[Offer]) -> Wish | None:
+def answer_in(words: str, offers: Sequence[Offer]) -> Command | None:
     """The offer that a message takes; None when it takes none, or declines what has no button."""
     if not offers:
         return None
@@ -72,7 +72,7 @@ def answer_in(words: str, offers: Sequence[Offer]) -> Wish | None:
     return _nth(words, offers) or _begun(words, offers)
 
 
-def _nth(words: str, offers: Sequence[Offer]) -> Wish | None:
+def _nth(words: str, offers: Sequence[Offer]) -> Command | None:
     match = _NTH.fullmatch(words)
     if match is None:
         return None
@@ -80,7 +80,7 @@ def _nth(words: str, offers: Sequence[Offer]) -> Wish | None:
     return offers[which - 1].wish if 1 <= which <= len(offers) else None
 
 
-def _begun(words: str, offers: Sequence[Offer]) -> Wish | None:
+def _begun(words: str, offers: Sequence[Offer]) -> Command | None:
     """A label's beginning, where only one label begins so."""
     if len(words) < 3:
         return None
@@ -105,7 +105,7 @@ def _comparable(label: str) -> str:
 
 
 MOST = 4
-_HINTS: tuple[tuple[str, Wish], ...] = (
+_HINTS: tuple[tuple[str, Command], ...] = (
     (r"stop|end|halt|enough|done", StopSearch()),
     (r"paus|wait|hold|break", PauseSearch()),
     (r"contin|resum|go|more|again|further", ContinueSearch()),
@@ -132,14 +132,14 @@ _OF_RUN = (
 )
 
 
-def guesses(words: str, turn: Turn) -> tuple[Wish, ...]:
+def guesses(words: str, turn: Turn) -> tuple[Command, ...]:
     """A few wishes that make sense now, those that the words remind of first."""
     hinted = [wish for pattern, wish in _HINTS if re.search(rf"\b(?:{pattern})", words)]
     found = [wish for wish in (*hinted, *_usual(words, turn)) if _possible(wish, turn)]
     return tuple(dict.fromkeys(found))[:MOST]
 
 
-def _usual(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _usual(words: str, turn: Turn) -> tuple[Command, ...]:
     if turn.running:
         hint = (Steer(hints=(words[:80],)),) if len(words) > 2 else ()
         return (*hint, ShowProgress(), PauseSearch(), AskForHelp())
@@ -150,7 +150,7 @@ def _usual(words: str, turn: Turn) -> tuple[Wish, ...]:
     return (AskForHelp(), ListRuns(), AskDoctor())
 
 
-def _possible(wish: Wish, turn: Turn) -> bool:
+def _possible(wish: Command, turn: Turn) -> bool:
     if isinstance(wish, _LIVE):
         return turn.running
     if isinstance(wish, ContinueSearch):

@@ -15,6 +15,7 @@ from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
+    Command,
     CompareCandidates,
     ExplainCandidate,
     ExplainRound,
@@ -26,7 +27,6 @@ from agents.assistant.types.commands import (
     ShowProfile,
     ShowProgress,
     ShowSteering,
-    Wish,
 )
 
 _BASELINE = re.compile(
@@ -39,10 +39,10 @@ _TELLS = re.compile(
     r"|^(?:the )?(?:\w+ )?round(?: \w+)?$"
 )
 
-Act = Callable[[str, Turn], tuple[Wish, ...]]
+Act = Callable[[str, Turn], tuple[Command, ...]]
 
 
-def question_in(words: str, turn: Turn) -> tuple[Wish, ...]:
+def question_in(words: str, turn: Turn) -> tuple[Command, ...]:
     """What a clause wants shown or explained; none when it is something else."""
     for pattern, act in _ACTS:
         if re.search(pattern, words) and (found := act(words, turn)):
@@ -51,7 +51,7 @@ def question_in(words: str, turn: Turn) -> tuple[Wish, ...]:
     return _explain(words, turn) if is_question(words) else ()
 
 
-def name_in(words: str, turn: Turn) -> tuple[Wish, ...]:
+def name_in(words: str, turn: Turn) -> tuple[Command, ...]:
     """`v17`, `the best`: a candidate and nothing else is to be explained."""
     named = candidates_in(words, turn)
     rest = re.sub(
@@ -65,7 +65,7 @@ def name_in(words: str, turn: Turn) -> tuple[Wish, ...]:
     return ()
 
 
-def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _compare(words: str, turn: Turn) -> tuple[Command, ...]:
     named = candidates_in(words, turn)
     if not named and re.search(r"\b(?:it|this|that)\b", words):
         named = ("best",)
@@ -81,18 +81,18 @@ def _compare(words: str, turn: Turn) -> tuple[Wish, ...]:
     return ()
 
 
-def _round(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _round(words: str, turn: Turn) -> tuple[Command, ...]:
     which = round_in(words)
     asked = is_question(words) or _TELLS.search(words)
     return (ExplainRound(round=which),) if which is not None and asked else ()
 
 
-def _latest_round(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _latest_round(words: str, turn: Turn) -> tuple[Command, ...]:
     """What roles said stands with their round, unless it was about a candidate."""
     return () if candidates_in(words, turn) or not turn.run else (ExplainRound(),)
 
 
-def _run(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _run(words: str, turn: Turn) -> tuple[Command, ...]:
     run = run_in(words)
     opens = re.search(
         r"\b(?:open|reopen|show|load|back|switch|see|return|resume|continue|take|view|find)\b",
@@ -101,19 +101,19 @@ def _run(words: str, turn: Turn) -> tuple[Wish, ...]:
     return (ReopenRun(run=run),) if run and opens and re.search(r"\d", run) else ()
 
 
-def _code(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _code(words: str, turn: Turn) -> tuple[Command, ...]:
     if re.search(r"\b(?:explain|why|how|describe|walk)\b", words):
         return (ExplainCandidate(candidate=candidate_in(words, turn)),)
     return (ShowCode(candidate=candidate_in(words, turn)),)
 
 
-def _profile(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _profile(words: str, turn: Turn) -> tuple[Command, ...]:
     if not turn.run and turn.task:
         return (AuditTask(),)
     return (ShowProfile(candidate=candidate_in(words, turn)),)
 
 
-def _explain(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _explain(words: str, turn: Turn) -> tuple[Command, ...]:
     named = candidates_in(words, turn)
     if len(named) == 2 and re.search(r"\b(?:between|or|better|which|than|from)\b", words):
         return (CompareCandidates(one=named[0], other=named[1]),)
@@ -122,16 +122,16 @@ def _explain(words: str, turn: Turn) -> tuple[Wish, ...]:
     return ()
 
 
-def _quality(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _quality(words: str, turn: Turn) -> tuple[Command, ...]:
     """What is asked of the result, without naming one."""
     return (ExplainCandidate(),) if turn.run else ()
 
 
-def _about_ideas(words: str, turn: Turn) -> tuple[Wish, ...]:
+def _about_ideas(words: str, turn: Turn) -> tuple[Command, ...]:
     return (ShowLedger(),)
 
 
-def _one(wish: Wish) -> Act:
+def _one(wish: Command) -> Act:
     return lambda words, turn: (wish,)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from agents.assistant.types.commands import Wish
+from agents.assistant.types.commands import Command
 from tools.nouns import Value
 
 
@@ -62,11 +62,11 @@ class Offer(Value):
     """A button: what it says, and the wish behind it."""
 
     label: str
-    wish: Wish
+    wish: Command
     hint: str = ""
 
 
-class Saying(Value):
+class ChatReply(Value):
     """One answer. A `question` waits for one of its offers, or for words instead."""
 
     pieces: tuple[Piece, ...]
@@ -74,7 +74,7 @@ class Saying(Value):
     question: bool = False
 
     @classmethod
-    def of(cls, text: str, *offers: Offer) -> "Saying":
+    def of(cls, text: str, *offers: Offer) -> "ChatReply":
         """An answer in words alone."""
         return cls(pieces=(Words(text=text),), offers=offers)
 
@@ -113,21 +113,21 @@ class Turn(Value):
 class Understanding(Value):
     """What the person wants, in order; `words` are said before anything is done."""
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[Command, ...]
     words: str = ""
 
 
-class Deed(Value):
+class CommandResult(Value):
     """A wish with what was answered."""
 
-    wish: Wish
-    saying: Saying
+    wish: Command
+    saying: ChatReply
 
 
 class Assistant(Protocol):
     """Understands a person."""
 
-    async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+    async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """Say what is to be done next for this turn; no wishes means that it is answered.
 
         `done` is what was done for the same turn already: rules ask once, a model may look at

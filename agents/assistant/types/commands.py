@@ -210,10 +210,10 @@ class Unclear(Value):
 
     kind: Literal["unclear"] = "unclear"
     words: str = ""
-    guesses: tuple["Wish", ...] = ()
+    guesses: tuple["Command", ...] = ()
 
 
-Wish = Annotated[
+Command = Annotated[
     LoadTask
     | ChangeTask
     | AuditTask
@@ -244,4 +244,4 @@ Wish = Annotated[
 ]
 
 Unclear.model_rebuild()
-WISH: TypeAdapter[Wish] = TypeAdapter(Wish)
+COMMAND: TypeAdapter[Command] = TypeAdapter(Command)

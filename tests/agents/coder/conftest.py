@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.coder.coder import Order
+from agents.coder.coder import CoderRequest
 from agents.coder.model import ModelCoder
 from agents.coder.playbook import PlaybookCoder
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from agents.playbook.repertoire import repertoire_for
 from agents.shared.start import Start
 from profiles.load import Hardware, all_hardware
@@ -71,7 +71,7 @@ class ScriptedVoice:
     async def say(self, prompt: Prompt) -> Reply:
         self.asked.append(prompt)
         if not self.script:
-            raise VoiceError("the script is over")
+            raise LLMError("the script is over")
         line = self.script.pop(0)
         if isinstance(line, Exception):
             raise line
@@ -95,8 +95,8 @@ def answer() -> str:
 
 
 @pytest.fixture
-def order() -> Order:
-    return Order(idea=IDEA, count=1, round=1)
+def order() -> CoderRequest:
+    return CoderRequest(idea=IDEA, count=1, round=1)
 
 
 MakeCoder = Callable[..., tuple[ModelCoder, ScriptedVoice]]

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.coder.coder import Failure, Order
-from agents.llm.client import VoiceError
+from agents.coder.coder import CoderRequest, Failure
+from agents.llm.client import LLMError
 from agents.roles.starting import StartingCoder
 from agents.shared.start import Start
 from agents.shared.steering import Steering
@@ -42,7 +42,7 @@ def texts(prompt: object) -> str:
 
 
 async def test_an_answer_becomes_a_candidate_with_labels_and_note(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, voice = make_coder(answer)
     version = StrategyVersion(id="coder:3", role="coder", text="Prefer wide loads.")
@@ -58,7 +58,7 @@ async def test_an_answer_becomes_a_candidate_with_labels_and_note(
 
 
 async def test_the_prompt_shows_idea_task_device_contract_and_wishes(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, voice = make_coder(answer)
     await coder.write(order.model_copy(update={"steering": Steering(hints=("try tiles",))}))
@@ -69,7 +69,7 @@ async def test_the_prompt_shows_idea_task_device_contract_and_wishes(
 
 
 async def test_fewer_kernels_than_asked_for_are_filled_up_with_settings(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, _ = make_coder(answer)
     first, second = (await coder.write(order.model_copy(update={"count": 2}))).candidates
@@ -78,7 +78,7 @@ async def test_fewer_kernels_than_asked_for_are_filled_up_with_settings(
 
 
 async def test_a_breach_of_the_contract_is_corrected_before_it_is_handed_out(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     broken = answer.replace("empty_like(x)", "empty_like(x)\n    import os")
     fix = "```edit\nbase: draft-1\n<<<<<<< SEARCH\n    import os\n=======\n>>>>>>> REPLACE\n```"
@@ -94,7 +94,7 @@ async def test_a_breach_of_the_contract_is_corrected_before_it_is_handed_out(
 
 
 async def test_good_candidates_stay_while_bad_ones_are_corrected(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     other = answer.replace("1.0f", "2.0f")
     coder, voice = make_coder(answer + other.replace("def forward", "def backward"), other)
@@ -104,7 +104,7 @@ async def test_good_candidates_stay_while_bad_ones_are_corrected(
 
 
 async def test_an_answer_without_code_is_asked_for_once_more_and_then_noted(
-    make_coder: MakeCoder, order: Order
+    make_coder: MakeCoder, order: CoderRequest
 ) -> None:
     coder, voice = make_coder("I would use tiles.", "Really, tiles.")
     written = await coder.write(order)
@@ -114,7 +114,7 @@ async def test_an_answer_without_code_is_asked_for_once_more_and_then_noted(
 
 
 async def test_an_elite_is_edited_and_becomes_the_parent(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, _ = make_coder(answer)
     (elite,) = (await coder.write(order)).candidates
@@ -129,7 +129,7 @@ async def test_an_elite_is_edited_and_becomes_the_parent(
 
 
 async def test_the_same_candidate_is_not_written_twice(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, _ = make_coder(answer, answer)
     (first,) = (await coder.write(order)).candidates
@@ -137,7 +137,9 @@ async def test_the_same_candidate_is_not_written_twice(
     assert again.candidates == ()
 
 
-async def test_ideas_with_a_recipe_are_the_playbooks(make_coder: MakeCoder, order: Order) -> None:
+async def test_ideas_with_a_recipe_are_the_playbooks(
+    make_coder: MakeCoder, order: CoderRequest
+) -> None:
     coder, voice = make_coder()
     recipe = coder._unwritten(order).model_dump_json()
     idea = order.idea.model_copy(update={"recipe": recipe})
@@ -148,9 +150,9 @@ async def test_ideas_with_a_recipe_are_the_playbooks(make_coder: MakeCoder, orde
 
 
 async def test_a_model_that_does_not_answer_is_stood_in_for(
-    make_coder: MakeCoder, order: Order
+    make_coder: MakeCoder, order: CoderRequest
 ) -> None:
-    coder, _ = make_coder(VoiceError("the server is gone"))
+    coder, _ = make_coder(LLMError("the server is gone"))
     written = await coder.write(order)
     assert written.candidates[0].origin == "playbook"
     assert written.candidates[0].idea == order.idea.id
@@ -158,7 +160,7 @@ async def test_a_model_that_does_not_answer_is_stood_in_for(
 
 
 async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, voice = make_coder(answer)
     (broken,) = (await coder.write(order)).candidates
@@ -177,7 +179,7 @@ async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
 
 
 async def test_a_second_repair_knows_what_was_said_before_the_first(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, voice = make_coder(answer)
     (first,) = (await coder.write(order)).candidates
@@ -194,7 +196,7 @@ async def test_a_second_repair_knows_what_was_said_before_the_first(
 
 
 async def test_a_model_may_give_up_and_says_why(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, voice = make_coder(answer)
     (broken,) = (await coder.write(order)).candidates
@@ -207,9 +209,9 @@ async def test_a_model_may_give_up_and_says_why(
 
 
 async def test_a_failed_repair_call_is_stood_in_for_as_a_child_of_what_failed(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, _ = make_coder(answer, VoiceError("the budget is spent"))
+    coder, _ = make_coder(answer, LLMError("the budget is spent"))
     (broken,) = (await coder.write(order)).candidates
     failed = failure(broken, Verdict.WRONG_RESULT, "off by one")
     repaired = await coder.repair(order.model_copy(update={"attempt": 1}), failed)
@@ -217,7 +219,9 @@ async def test_a_failed_repair_call_is_stood_in_for_as_a_child_of_what_failed(
     assert "the budget is spent" in repaired.notes[0]
 
 
-async def test_a_persons_candidate_is_judged_as_it_is(make_coder: MakeCoder, order: Order) -> None:
+async def test_a_persons_candidate_is_judged_as_it_is(
+    make_coder: MakeCoder, order: CoderRequest
+) -> None:
     kernel = 'extern "C" void f(const float* x, float* y) {}\n'
     plan = 'def forward(x):\n    y = empty_like(x)\n    launch("f", args=(x, y))\n    return y\n'
     start = Start(language=Language.CPP, kernel=kernel, plan=plan, name="mine.cpp")
@@ -229,7 +233,7 @@ async def test_a_persons_candidate_is_judged_as_it_is(make_coder: MakeCoder, ord
 
 
 async def test_a_bare_kernel_of_a_persons_is_wrapped_by_the_model(
-    make_coder: MakeCoder, order: Order, answer: str
+    make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     start = Start(language=Language.CPP, kernel="void mine(float* x) {}\n", name="mine.cpp")
     coder, voice = make_coder(answer, start=start)
@@ -258,7 +262,7 @@ JUNK = (
 
 @pytest.mark.parametrize("first", range(len(JUNK)))
 async def test_no_answer_whatever_it_holds_is_more_than_a_note(
-    make_coder: MakeCoder, order: Order, first: int
+    make_coder: MakeCoder, order: CoderRequest, first: int
 ) -> None:
     coder, _ = make_coder(JUNK[first], JUNK[first - 1])
     written = await coder.write(order)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.coder.coder import Failure, Order
+from agents.coder.coder import CoderRequest, Failure
 from profiles.load import Hardware
 from tools.evaluate.local import LocalExecutor
 from tools.evaluate.rules import Rules
@@ -45,7 +45,7 @@ def here() -> Hardware:
 
 
 async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_judge_said(
-    make_coder: MakeCoder, order: Order, answer: str, here: Hardware, tmp_path: Path
+    make_coder: MakeCoder, order: CoderRequest, answer: str, here: Hardware, tmp_path: Path
 ) -> None:
     (tmp_path / "shift.py").write_text(MODULE)
     executor = LocalExecutor(here, tmp_path, seed=7, rules=SHORT)

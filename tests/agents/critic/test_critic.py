@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.critic.contrast import Sample, buckets, exemplars
-from agents.critic.critic import Hearing
+from agents.critic.critic import CriticInput
 from agents.critic.playbook import PlaybookCritic
 from tools.archive import Standing
 from tools.nouns import Analysis, Prediction
@@ -32,7 +32,7 @@ async def test_the_difference_that_explains_the_gap_is_named_with_its_numbers(
     standing: MakeStanding,
 ) -> None:
     standings = fast_and_slow(standing)
-    analysis = await PlaybookCritic().critique(Hearing(round=1, standings=standings))
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
     claim = next(c for c in analysis.claims if "memory=on chip" in c.words)
     assert claim.faster in {item.candidate.id for item in standings[:2]}
     assert claim.slower in {item.candidate.id for item in standings[2:]}
@@ -48,10 +48,10 @@ async def test_a_tunable_is_contrasted_within_one_kernel(standing: MakeStanding)
         standing(("rows=once",), 1.0, threads=256),
         standing(("rows=twice",), 3.0, threads=64),
     )
-    analysis = await PlaybookCritic().critique(Hearing(round=1, standings=standings))
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
     assert not [word for word in analysis.prefer if word.startswith("THREADS")]
     more = (*standings, standing(("rows=twice",), 2.0, threads=256))
-    analysis = await PlaybookCritic().critique(Hearing(round=1, standings=more))
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=more))
     assert "THREADS=256" in analysis.prefer
 
 
@@ -59,9 +59,9 @@ async def test_predictions_are_scored_by_what_was_written_after_them(
     standing: MakeStanding,
 ) -> None:
     critic, standings = PlaybookCritic(), fast_and_slow(standing)
-    first = await critic.critique(Hearing(round=1, standings=standings))
+    first = await critic.critique(CriticInput(round=1, standings=standings))
     later = (*standings, standing(("rows=once", "memory=on chip"), 0.9, round=2, vector=2))
-    second = await critic.critique(Hearing(round=2, standings=later, analyses=(first,)))
+    second = await critic.critique(CriticInput(round=2, standings=later, analyses=(first,)))
     scored = next(p for p in second.predictions if p.made_in_round == 1 and p.attribute == "memory")
     assert scored.held is True
     assert scored.measured_ms == 0.9
@@ -78,7 +78,7 @@ async def test_an_attribute_whose_predictions_failed_is_no_longer_believed(
         for _ in range(3)
     )
     earlier = Analysis(round=0, claims=(), implies="", predictions=failed)
-    hearing = Hearing(round=1, standings=standings, analyses=(earlier,))
+    hearing = CriticInput(round=1, standings=standings, analyses=(earlier,))
     analysis = await PlaybookCritic().critique(hearing)
     assert not [word for word in analysis.prefer if word.startswith(("memory", "rows"))]
     assert analysis.predictions_checked == 6
@@ -91,19 +91,19 @@ async def test_what_failed_every_time_is_advised_against(standing: MakeStanding)
         standing(("rows=twice",), None, threads=64),
         standing(("rows=twice",), None, threads=128),
     )
-    analysis = await PlaybookCritic().critique(Hearing(round=1, standings=standings))
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
     assert "rows=twice" in analysis.avoid
     assert "rows=twice failed every time: it is off" in analysis.implies
 
 
 async def test_the_same_hearing_gives_the_same_analysis(standing: MakeStanding) -> None:
-    hearing = Hearing(round=3, standings=fast_and_slow(standing), seed=7)
+    hearing = CriticInput(round=3, standings=fast_and_slow(standing), seed=7)
     critic = PlaybookCritic()
     assert await critic.critique(hearing) == await critic.critique(hearing)
 
 
 async def test_with_nothing_to_contrast_it_says_so() -> None:
-    analysis = await PlaybookCritic().critique(Hearing(round=1, standings=()))
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=()))
     assert analysis.claims == ()
     assert "not two correct candidates" in analysis.implies
 

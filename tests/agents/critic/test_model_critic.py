@@ -3,11 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.critic.critic import Hearing, Manner
+from agents.critic.critic import CriticInput, Manner
 from agents.critic.exhibits import contrast
 from agents.critic.model import ModelCritic
 from agents.critic.playbook import PlaybookCritic
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from tools.archive import Standing
 from tools.awaiting import AwaitingError
 from tools.nouns import Analysis, Idea, Prediction, Prompt, Reply
@@ -60,7 +60,7 @@ async def test_a_claim_with_right_numbers_stays_with_ids_and_measured_values(
     standings: tuple[Standing, ...],
 ) -> None:
     said = answer()
-    hearing = Hearing(round=1, standings=standings)
+    hearing = CriticInput(round=1, standings=standings)
     analysis = await ModelCritic(Said(said), PlaybookCritic()).critique(hearing)
     fast, slow = (item.candidate.id for item in standings)
     (claim,) = analysis.claims
@@ -85,7 +85,7 @@ async def test_a_claim_with_right_numbers_stays_with_ids_and_measured_values(
 async def test_a_claim_that_the_numbers_do_not_bear_out_is_left_out_and_told(
     standings: tuple[Standing, ...], change: dict[str, object]
 ) -> None:
-    hearing = Hearing(round=1, standings=standings)
+    hearing = CriticInput(round=1, standings=standings)
     playbook = await PlaybookCritic().critique(hearing)
     voice = Said(answer(explains=[CLAIM | change]))
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
@@ -109,7 +109,7 @@ async def test_a_right_claim_in_another_form_stays(
 ) -> None:
     more = {"prefer": None, "next": [TRY | {"below_ms": "0.9 ms"}]}
     voice = Said(answer(explains=[CLAIM | change], **more))
-    hearing = Hearing(round=1, standings=standings, baseline_ms=4.4)
+    hearing = CriticInput(round=1, standings=standings, baseline_ms=4.4)
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     assert analysis.notes == ()
     assert "3.2x as fast" in analysis.claims[0].words
@@ -122,9 +122,9 @@ async def test_what_was_left_out_is_in_the_next_prompt(
 ) -> None:
     voice = Said(answer(explains=[CLAIM | {"numbers": ["K2.screen_ms=5.0"]}]))
     critic = ModelCritic(voice, PlaybookCritic())
-    first = await critic.critique(Hearing(round=1, standings=standings))
+    first = await critic.critique(CriticInput(round=1, standings=standings))
     later = (*standings, standing(("parallel=two warps a row, vectorised",), 0.8, round=2))
-    second = await critic.critique(Hearing(round=2, standings=later, analyses=(first,)))
+    second = await critic.critique(CriticInput(round=2, standings=later, analyses=(first,)))
     words = voice.asked[1].messages[-1].text
     assert "K2.screen_ms is 3.2, not 5" not in words
     assert f"{standings[1].candidate.id}.screen_ms is 3.2, not 5" in words
@@ -145,7 +145,7 @@ async def test_a_prediction_that_no_candidate_could_answer_becomes_words(
     ]
     voice = Said(answer(explains=[], next=wrong))
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(
-        Hearing(round=1, standings=standings)
+        CriticInput(round=1, standings=standings)
     )
     assert analysis.predictions == ()
     assert "Also worth trying: Let two warps share a row" in analysis.implies
@@ -157,17 +157,17 @@ async def test_words_about_attributes_are_spelled_as_candidates_spell_them(
 ) -> None:
     voice = Said(answer(prefer=["memory=On_Chip", "registers=<= 32", "nonsense"], avoid=[]))
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(
-        Hearing(round=1, standings=standings)
+        CriticInput(round=1, standings=standings)
     )
     assert analysis.prefer == ("memory=on chip",)
     assert "memory=streams" in analysis.avoid
 
 
-@pytest.mark.parametrize("raises", [VoiceError("the server is gone"), None])
+@pytest.mark.parametrize("raises", [LLMError("the server is gone"), None])
 async def test_without_an_answer_the_playbook_contrasts_and_says_so(
     standings: tuple[Standing, ...], raises: Exception | None
 ) -> None:
-    hearing = Hearing(round=1, standings=standings)
+    hearing = CriticInput(round=1, standings=standings)
     voice = Said("I would rather not.", raises)
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     playbook = await PlaybookCritic().critique(hearing)
@@ -180,13 +180,15 @@ async def test_whoever_waits_for_a_person_lets_the_run_pause(
 ) -> None:
     critic = ModelCritic(Said("", AwaitingError("an answer")), PlaybookCritic())
     with pytest.raises(AwaitingError):
-        await critic.critique(Hearing(round=1, standings=standings))
+        await critic.critique(CriticInput(round=1, standings=standings))
 
 
 async def test_with_nothing_to_contrast_nobody_is_asked(standing: MakeStanding) -> None:
     voice = Said(answer())
     one = (standing(("rows=once",), 1.0), standing(("rows=twice",), None))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(Hearing(round=1, standings=one))
+    analysis = await ModelCritic(voice, PlaybookCritic()).critique(
+        CriticInput(round=1, standings=one)
+    )
     assert voice.asked == []
     assert analysis.origin == "playbook"
 
@@ -198,7 +200,7 @@ async def test_the_prompt_shows_sources_numbers_ideas_and_failures(
         id="r1i1", title="Keep it", mechanism="one read", reason="", category="memory", metric="ms"
     )
     failed = standing(("rows=tiled",), None)
-    hearing = Hearing(
+    hearing = CriticInput(
         round=1, standings=(*standings, failed), ideas=(idea,),
         explained=((standings[0].candidate.id, "it waits for memory"),),
     )  # fmt: skip
@@ -216,7 +218,7 @@ async def test_the_prompt_shows_sources_numbers_ideas_and_failures(
 def test_exhibits_that_are_alike_are_shown_by_their_difference(standing: MakeStanding) -> None:
     fast, slow = standing(("rows=once",), 1.0), standing(("rows=twice",), 3.0)
     same = standing(("rows=once",), 2.0, threads=128)
-    seen = contrast(Hearing(round=1, standings=(fast, slow, same)))
+    seen = contrast(CriticInput(round=1, standings=(fast, slow, same)))
     first, second, third = seen.exhibits
     assert first.against == ""
     assert (second.against, second.shown) == ("K1", "")
@@ -236,14 +238,14 @@ async def test_an_attribute_whose_predictions_kept_failing_is_not_listened_to(
     )
     earlier = Analysis(round=0, claims=(), implies="", predictions=failed)
     voice = Said(answer(prefer=["memory=on chip", "rows=once"]))
-    hearing = Hearing(round=1, standings=standings, analyses=(earlier,))
+    hearing = CriticInput(round=1, standings=standings, analyses=(earlier,))
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     assert analysis.prefer == ("rows=once",)
 
 
 async def test_after_the_last_round_no_model_is_asked(standings: tuple[Standing, ...]) -> None:
     voice = Said(answer())
-    hearing = Hearing(round=1, standings=standings, last=True)
+    hearing = CriticInput(round=1, standings=standings, last=True)
     analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
     assert voice.asked == []
     assert analysis == await PlaybookCritic().critique(hearing)
@@ -264,7 +266,7 @@ def test_exhibits_show_the_closest_relative_and_no_implementation_twice(
         })
         for n in range(6)
     ]  # fmt: skip
-    hearing = Hearing(
+    hearing = CriticInput(
         round=1, standings=(best, *settings, *others, relative), manner=Manner(relatives=True)
     )
     shown = [item.candidate for item in contrast(hearing).exhibits]

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import Field
 
 from agents.llm.answers import answer
-from agents.llm.client import Voice, VoiceError
-from agents.prompting.templates import Words
+from agents.llm.client import LLMClient, LLMError
+from agents.prompting.templates import PromptTemplate
 from agents.role import Appearance, RoleAnswer, RoleMind, RoleSetting, RoundView, step_role
 from tools.nouns import Prompt, Value
 
@@ -38,10 +38,10 @@ class PlainEditor:
 class ModelEditor:
     """Asks a model, and repeats the critic where nobody answers."""
 
-    def __init__(self, voice: Voice, behind: RoleMind[Draft]) -> None:
+    def __init__(self, voice: LLMClient, behind: RoleMind[Draft]) -> None:
         self._voice, self._behind = voice, behind
         file = Path(__file__).with_name("editor.md")
-        self._words = Words(file, "round", "best", "implies")
+        self._words = PromptTemplate(file, "round", "best", "implies")
 
     async def answer(self, question: Draft) -> RoleAnswer:
         messages = self._words.messages(**dict(question))
@@ -49,7 +49,7 @@ class ModelEditor:
         prompt = Prompt(key=key, role="editor", messages=messages, round=round)
         try:
             return (await answer(self._voice, prompt, Remark)).value
-        except VoiceError as error:
+        except LLMError as error:
             plain = await self._behind.answer(question)
             return plain.model_copy(update={"notes": (f"nobody edits: {error}",)})
 
@@ -63,7 +63,7 @@ def _by_rules(setting: RoleSetting) -> PlainEditor:
     return PlainEditor()
 
 
-def _by_model(voice: Voice, setting: RoleSetting) -> ModelEditor:
+def _by_model(voice: LLMClient, setting: RoleSetting) -> ModelEditor:
     return ModelEditor(voice, PlainEditor())
 
 

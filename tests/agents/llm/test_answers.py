@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agents.llm.answers import Answered, answer
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from tools.nouns import Message, Prompt, Reply
 
 PROMPT = Prompt(
@@ -135,7 +135,7 @@ async def test_a_model_is_told_that_it_was_cut_off() -> None:
     ],
 )
 async def test_two_unreadable_answers_are_a_voice_error(texts: tuple[str, str]) -> None:
-    with pytest.raises(VoiceError, match=r"parrot did not answer planner:1 in the form"):
+    with pytest.raises(LLMError, match=r"parrot did not answer planner:1 in the form"):
         await ask(*texts)
 
 
@@ -153,14 +153,14 @@ PIECES = st.sampled_from(
 def test_whatever_a_model_writes_is_an_answer_or_a_voice_error(text: str) -> None:
     try:
         found = asyncio.run(ask(text, text))
-    except VoiceError:
+    except LLMError:
         return
     assert isinstance(found.value, Thoughts)
 
 
 @pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900])
 async def test_deep_nesting_is_unreadable_and_nothing_worse(text: str) -> None:
-    with pytest.raises(VoiceError):
+    with pytest.raises(LLMError):
         await ask(text, text)
 
 

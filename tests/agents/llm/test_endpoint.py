@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from agents.llm.answers import answer
 from agents.llm.chat_model import ReasoningChat, retry_after_s
-from agents.llm.client import ServerFaultError, VoiceError
-from agents.llm.clients import endpoint_voice
-from agents.llm.endpoint import EndpointVoice
+from agents.llm.client import LLMError, ServerFaultError
+from agents.llm.clients import endpoint_client
+from agents.llm.endpoint import EndpointClient
 from profiles.models import ModelProfile
 from tools.nouns import Message, Prompt
 
@@ -41,7 +41,7 @@ async def test_a_good_server_answers_and_is_counted(
 ) -> None:
     server = serve("The second read.")
     profile = profile_for(server, stream=stream, usd_per_million_input=2, usd_per_million_output=8)
-    reply = await endpoint_voice(profile).say(PROMPT)
+    reply = await endpoint_client(profile).say(PROMPT)
     assert reply.text == "The second read."
     assert reply.model == "tiny-model"
     assert (reply.tokens.input, reply.tokens.output) == (100, 4)
@@ -64,7 +64,7 @@ async def test_every_kind_of_fault_is_survived(
         server = serve(TEXT, fault, stall_s=60.0)
         patience_s = 4.0 if fault is misbehaving.Fault.STALLED else 60.0
         profile = profile_for(server, stream=stream, timeout_s=patience_s)
-        found = await answer(endpoint_voice(profile), PROMPT, View)
+        found = await answer(endpoint_client(profile), PROMPT, View)
         assert found.value.claims[0] == "a reads {twice}", fault
         assert found.reply.text, fault
         asked_again = fault in misbehaving.UNANSWERED
@@ -75,7 +75,7 @@ async def test_half_a_character_does_not_spoil_the_rest(
     serve: Serve, profile_for: ProfileFor
 ) -> None:
     for stream in (True, False):
-        reply = await endpoint_voice(profile_for(serve("fast \ud83d"), stream=stream)).say(PROMPT)
+        reply = await endpoint_client(profile_for(serve("fast \ud83d"), stream=stream)).say(PROMPT)
         assert reply.text == "fast ?"
 
 
@@ -87,8 +87,8 @@ async def test_a_fault_that_stays_is_one_sentence_and_a_bounded_number_of_reques
         server = serve(TEXT, *[fault] * 50, stall_s=60.0)
         patience_s = 0.5 if fault is faults.STALLED else 60.0
         profile = profile_for(server, timeout_s=patience_s, retries=3)
-        with pytest.raises(VoiceError) as raised:
-            await endpoint_voice(profile).say(PROMPT)
+        with pytest.raises(LLMError) as raised:
+            await endpoint_client(profile).say(PROMPT)
         words = str(raised.value)
         assert "tiny-model" in words, fault
         assert "\n" not in words, fault
@@ -100,11 +100,11 @@ async def test_a_server_that_is_gone_is_asked_once_only_until_it_is_back(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT, *[misbehaving.Fault.SERVER_ERROR] * 7)
-    voice = endpoint_voice(profile_for(server, retries=2))
+    voice = endpoint_client(profile_for(server, retries=2))
     asked = []
     for _ in range(4):
         before = len(server.requests)
-        with suppress(VoiceError):
+        with suppress(LLMError):
             await voice.say(PROMPT)
         asked.append(len(server.requests) - before)
     assert asked == [3, 3, 1, 1]
@@ -114,8 +114,8 @@ async def test_nobody_listening_is_a_voice_error(profile_for: ProfileFor, serve:
     server = serve(TEXT)
     profile = profile_for(server, retries=1)
     server.close()
-    with pytest.raises(VoiceError, match="cannot be reached"):
-        await endpoint_voice(profile).say(PROMPT)
+    with pytest.raises(LLMError, match="cannot be reached"):
+        await endpoint_client(profile).say(PROMPT)
 
 
 async def test_a_server_is_waited_for_as_long_as_it_says(
@@ -123,7 +123,7 @@ async def test_a_server_is_waited_for_as_long_as_it_says(
 ) -> None:
     server = serve(TEXT, misbehaving.Fault.RATE_LIMITED_WITH_TIME, wait_s=0.4)
     began = time.monotonic()
-    reply = await endpoint_voice(profile_for(server)).say(PROMPT)
+    reply = await endpoint_client(profile_for(server)).say(PROMPT)
     assert time.monotonic() - began >= 0.4
     assert reply.attempts == 2
     assert reply.seconds >= 0.4
@@ -133,8 +133,8 @@ async def test_a_server_that_wants_an_hour_is_not_waited_for(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT, *[misbehaving.Fault.RATE_LIMITED_WITH_TIME] * 3, wait_s=3600)
-    with pytest.raises(VoiceError, match="asked too often"):
-        await endpoint_voice(profile_for(server)).say(PROMPT)
+    with pytest.raises(LLMError, match="asked too often"):
+        await endpoint_client(profile_for(server)).say(PROMPT)
     assert len(server.requests) == 1
 
 
@@ -151,7 +151,7 @@ async def test_pieces_are_shown_as_they_come_and_add_up(
 ) -> None:
     text = "word " * 50
     pieces: list[str] = []
-    voice = endpoint_voice(
+    voice = endpoint_client(
         profile_for(serve(text)), on_piece=lambda prompt, piece: pieces.append(piece)
     )
     await voice.say(PROMPT)
@@ -164,7 +164,9 @@ async def test_an_answer_that_begins_anew_says_so(
 ) -> None:
     pieces: list[str] = []
     server = serve(TEXT, misbehaving.Fault.RESET)
-    voice = endpoint_voice(profile_for(server), on_piece=lambda prompt, piece: pieces.append(piece))
+    voice = endpoint_client(
+        profile_for(server), on_piece=lambda prompt, piece: pieces.append(piece)
+    )
     await voice.say(PROMPT)
     begun = [place for place, piece in enumerate(pieces) if not piece]
     assert len(begun) == 2
@@ -176,7 +178,7 @@ async def test_thinking_in_tags_is_kept_beside_the_answer(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT, misbehaving.Fault.THINKING)
-    reply = await endpoint_voice(profile_for(server)).say(PROMPT)
+    reply = await endpoint_client(profile_for(server)).say(PROMPT)
     assert reply.text == TEXT
     assert reply.reasoning.startswith("Let me see")
 
@@ -186,8 +188,8 @@ async def test_what_a_broken_stream_cost_is_not_forgotten(
 ) -> None:
     server = serve("x" * 3000, misbehaving.Fault.RESET, misbehaving.Fault.RESET)
     profile = profile_for(server, retries=1, usd_per_million_input=1, usd_per_million_output=1)
-    with pytest.raises(VoiceError) as raised:
-        await endpoint_voice(profile).say(PROMPT)
+    with pytest.raises(LLMError) as raised:
+        await endpoint_client(profile).say(PROMPT)
     assert raised.value.lost.output > 100
     assert raised.value.lost_usd == pytest.approx(
         (raised.value.lost.input + raised.value.lost.output) / 1e6
@@ -246,7 +248,7 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
             server, stream=False, temperature=0.3, reasoning_effort="low",
             schema_mode="json_object", retries=0,
         )  # fmt: skip
-        voice = endpoint_voice(profile)
+        voice = endpoint_client(profile)
         prompt = PROMPT.model_copy(update={"answer_schema": "{}"})
         assert (await voice.say(prompt)).text == "fine"
         assert len(server.requests) == 5
@@ -258,7 +260,7 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
 async def test_a_refusal_may_come_as_a_fault_of_the_server(profile_for: ProfileFor) -> None:
     """So does llama.cpp's Python server with a `response_format` that it does not know."""
     async with Picky("response_format", status="500 Internal Server Error") as server:
-        voice = endpoint_voice(profile_for(server, stream=False, schema_mode="json_schema"))
+        voice = endpoint_client(profile_for(server, stream=False, schema_mode="json_schema"))
         prompt = PROMPT.model_copy(update={"answer_schema": "{}"})
         assert (await voice.say(prompt)).text == "fine"
         assert len(server.requests) == 2
@@ -268,7 +270,7 @@ async def test_an_answer_gets_shorter_where_the_context_is_tight(
     serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT)
-    voice = endpoint_voice(profile_for(server, context_tokens=4000, reply_tokens=2000))
+    voice = endpoint_client(profile_for(server, context_tokens=4000, reply_tokens=2000))
     for characters in (100, 8000, 30_000):
         words = Message(author="person", text="x" * characters)
         await voice.say(PROMPT.model_copy(update={"messages": (words,)}))
@@ -280,14 +282,14 @@ async def test_an_answer_gets_shorter_where_the_context_is_tight(
 
 async def test_a_request_that_is_refused_for_good_is_not_repeated(profile_for: ProfileFor) -> None:
     async with Picky("messages") as server:
-        with pytest.raises(VoiceError, match=r"HTTP 400.*messages"):
-            await endpoint_voice(profile_for(server, stream=False)).say(PROMPT)
+        with pytest.raises(LLMError, match=r"HTTP 400.*messages"):
+            await endpoint_client(profile_for(server, stream=False)).say(PROMPT)
         assert len(server.requests) == 1
 
 
 async def test_the_library_still_hands_over_the_reasoning(profile_for: ProfileFor) -> None:
     async with Picky() as server:
-        reply = await EndpointVoice(profile_for(server, stream=False)).say(PROMPT)
+        reply = await EndpointClient(profile_for(server, stream=False)).say(PROMPT)
     assert reply.reasoning == "a thought"
     assert reply.tokens.input > 0  # the server counts nothing: an estimate stands in
     for hook in ("_create_chat_result", "_convert_chunk_to_generation_chunk"):
@@ -305,10 +307,10 @@ async def test_only_the_profile_says_where_and_with_which_key(
     monkeypatch.setenv("MY_KEY", "for-you")
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     async with Picky() as server:
-        await EndpointVoice(profile_for(server, stream=False)).say(PROMPT)
+        await EndpointClient(profile_for(server, stream=False)).say(PROMPT)
         assert server.headers["authorization"] == "Bearer unused"
         with_key = profile_for(server, stream=False, api_key_env="MY_KEY")
-        await EndpointVoice(with_key).say(PROMPT)
+        await EndpointClient(with_key).say(PROMPT)
         assert server.headers["authorization"] == "Bearer for-you"
         assert not [value for value in server.headers.values() if "not-for-you" in value]
 
@@ -320,19 +322,19 @@ async def test_a_key_is_never_in_the_words_of_a_fault(
     async with Picky("messages") as server:
         profile = profile_for(server, stream=False, api_key_env="MY_KEY")
         with pytest.raises(ServerFaultError) as raised:
-            await EndpointVoice(profile).say(PROMPT)
+            await EndpointClient(profile).say(PROMPT)
     assert "messages" not in str(raised.value)
 
 
 @pytest.mark.parametrize("lacking", ["base_url", "model"])
 async def test_a_profile_without_an_address_reaches_nobody(lacking: str) -> None:
     fields = {"base_url": "http://127.0.0.1:1/v1", "model": "m"} | {lacking: ""}
-    with pytest.raises(VoiceError, match=f"has no {lacking}"):
-        await endpoint_voice(ModelProfile(name="p", retry_wait_s=0, **fields)).say(PROMPT)
+    with pytest.raises(LLMError, match=f"has no {lacking}"):
+        await endpoint_client(ModelProfile(name="p", retry_wait_s=0, **fields)).say(PROMPT)
 
 
 async def test_a_rate_limit_spreads_requests(serve: Serve, profile_for: ProfileFor) -> None:
-    voice = endpoint_voice(profile_for(serve(TEXT), requests_per_second=10))
+    voice = endpoint_client(profile_for(serve(TEXT), requests_per_second=10))
     began = time.monotonic()
     await asyncio.gather(*(voice.say(PROMPT) for _ in range(4)))
     assert time.monotonic() - began >= 0.25
@@ -343,7 +345,7 @@ async def test_a_question_that_is_cancelled_ends_at_once(
 ) -> None:
     """Not when the server goes on or its time is over, which would both be minutes."""
     server = serve(TEXT, misbehaving.Fault.STALLED, stall_s=600.0)
-    voice = endpoint_voice(profile_for(server, timeout_s=600.0))
+    voice = endpoint_client(profile_for(server, timeout_s=600.0))
     task = asyncio.create_task(voice.say(PROMPT))
     while not server.requests:  # noqa: ASYNC110 - the server's threads announce nothing
         await asyncio.sleep(0.01)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.llm.client import VoiceError
-from agents.llm.manual import ManualVoice
+from agents.llm.client import LLMError
+from agents.llm.manual import ManualClient
 from tools.awaiting import AwaitingError
 from tools.nouns import Message, Prompt, Reply
 
@@ -44,7 +44,7 @@ def answer_of(asked: Path) -> Path:
 async def test_a_prompt_says_where_its_answer_goes_and_the_answer_is_the_reply(
     tmp_path: Path,
 ) -> None:
-    voice = ManualVoice(tmp_path / "asked", **QUICK)
+    voice = ManualClient(tmp_path / "asked", **QUICK)
     saying = asyncio.ensure_future(voice.say(prompt()))
     (asked,) = await prompts(tmp_path / "asked", 1)
     assert asked.name == "001-coder-r1i2-0.prompt.md"
@@ -59,7 +59,7 @@ async def test_a_prompt_says_where_its_answer_goes_and_the_answer_is_the_reply(
 
 
 async def test_prompts_are_numbered_in_the_order_they_were_asked(tmp_path: Path) -> None:
-    voice, other = (ManualVoice(tmp_path, patience_s=0, **QUICK) for _ in range(2))
+    voice, other = (ManualClient(tmp_path, patience_s=0, **QUICK) for _ in range(2))
     for key in ("planner:1", "coder:r1i1:0", "coder:r1i1:0:again"):
         with pytest.raises(AwaitingError):
             await voice.say(prompt(key, role=key.partition(":")[0]))
@@ -75,7 +75,7 @@ async def test_prompts_are_numbered_in_the_order_they_were_asked(tmp_path: Path)
 
 async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
     """Between two looks there was always another word, however slow the machine is."""
-    voice = ManualVoice(tmp_path, poll_s=0.3, grace_s=0.1)
+    voice = ManualClient(tmp_path, poll_s=0.3, grace_s=0.1)
     saying = asyncio.ensure_future(voice.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     with answer_of(asked).open("w") as file:
@@ -90,7 +90,7 @@ async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_is_renamed_into_place_is_read_whole(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualVoice(tmp_path, **QUICK).say(prompt()))
+    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     draft = tmp_path / "draft"
     draft.write_text("all of it")
@@ -99,14 +99,14 @@ async def test_an_answer_that_is_renamed_into_place_is_read_whole(tmp_path: Path
 
 
 async def test_an_empty_answer_is_none_yet(tmp_path: Path) -> None:
-    voice = ManualVoice(tmp_path, patience_s=0.3, **QUICK)
+    voice = ManualClient(tmp_path, patience_s=0.3, **QUICK)
     (tmp_path / "001-coder-r1i2-0.answer.md").write_text(" \n")
     with pytest.raises(AwaitingError):
         await voice.say(prompt())
 
 
 async def test_patience_that_runs_out_names_every_open_question(tmp_path: Path) -> None:
-    voice = ManualVoice(tmp_path, patience_s=0, **QUICK)
+    voice = ManualClient(tmp_path, patience_s=0, **QUICK)
     said = [voice.say(prompt(f"coder:r1i{n}:0")) for n in range(1, 5)]
     raised = await asyncio.gather(*said, return_exceptions=True)
     assert all(isinstance(error, AwaitingError) for error in raised)
@@ -119,7 +119,7 @@ async def test_patience_that_runs_out_names_every_open_question(tmp_path: Path) 
 
 
 async def test_the_first_one_out_of_patience_lets_its_siblings_ask(tmp_path: Path) -> None:
-    voice = ManualVoice(tmp_path, patience_s=0, poll_s=0.02, grace_s=1.0)
+    voice = ManualClient(tmp_path, patience_s=0, poll_s=0.02, grace_s=1.0)
 
     async def slow_to_ask(number: int) -> None:
         await asyncio.sleep(0.05 * number)
@@ -137,10 +137,10 @@ async def test_the_first_one_out_of_patience_lets_its_siblings_ask(tmp_path: Pat
 
 async def test_a_question_asked_again_keeps_its_file_and_finds_its_answer(tmp_path: Path) -> None:
     with pytest.raises(AwaitingError):
-        await ManualVoice(tmp_path, patience_s=0, **QUICK).say(prompt())
+        await ManualClient(tmp_path, patience_s=0, **QUICK).say(prompt())
     (asked,) = lying(tmp_path)
     answer_of(asked).write_text("later")
-    reply = await ManualVoice(tmp_path, patience_s=0, **QUICK).say(prompt())
+    reply = await ManualClient(tmp_path, patience_s=0, **QUICK).say(prompt())
     assert reply.text == "later"
     assert len(lying(tmp_path)) == 1
 
@@ -148,7 +148,7 @@ async def test_a_question_asked_again_keeps_its_file_and_finds_its_answer(tmp_pa
 async def test_a_question_in_other_words_is_a_new_one_and_points_to_the_old_answer(
     tmp_path: Path,
 ) -> None:
-    voice = ManualVoice(tmp_path, patience_s=0, **QUICK)
+    voice = ManualClient(tmp_path, patience_s=0, **QUICK)
     with pytest.raises(AwaitingError):
         await voice.say(prompt(text="first words"))
     with pytest.raises(AwaitingError):
@@ -166,12 +166,12 @@ async def test_pass_leaves_the_question_to_the_playbook(tmp_path: Path) -> None:
     (tmp_path / "001-coder-r1i2-0.answer.md").write_text("Pass.\n")
     # An answer that lies there before its question belongs to an earlier run of that number.
     with pytest.raises(AwaitingError):
-        await ManualVoice(tmp_path, patience_s=0, **QUICK).say(prompt())
+        await ManualClient(tmp_path, patience_s=0, **QUICK).say(prompt())
     (asked,) = lying(tmp_path)
     assert asked.name.startswith("002-")
     answer_of(asked).write_text("Pass.\n")
-    with pytest.raises(VoiceError, match="to the playbook"):
-        await ManualVoice(tmp_path, patience_s=0, **QUICK).say(prompt())
+    with pytest.raises(LLMError, match="to the playbook"):
+        await ManualClient(tmp_path, patience_s=0, **QUICK).say(prompt())
 
 
 async def test_waiting_happens_away_from_the_clock_and_is_told_once(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_waiting_happens_away_from_the_clock_and_is_told_once(tmp_path: Pa
         yield
         entered.append("out")
 
-    voice = ManualVoice(tmp_path, away=away, tell=lambda words, paths: told.append(words), **QUICK)
+    voice = ManualClient(tmp_path, away=away, tell=lambda words, paths: told.append(words), **QUICK)
     saying = asyncio.ensure_future(voice.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     await asyncio.sleep(0.1)
@@ -197,7 +197,7 @@ async def test_waiting_happens_away_from_the_clock_and_is_told_once(tmp_path: Pa
 
 
 async def test_bytes_that_are_no_utf8_are_an_answer_all_the_same(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualVoice(tmp_path, **QUICK).say(prompt()))
+    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     answer_of(asked).write_bytes(b"\xef\xbb\xbfvalue \xff")
     assert (await saying).text == "value \ufffd"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agents.llm.answers import answer
-from agents.llm.clients import endpoint_voice
+from agents.llm.clients import endpoint_client
 from agents.llm.json_text import blocks
 from profiles.models import ModelProfile
 from tools.nouns import Message, Prompt
@@ -38,7 +38,7 @@ def question(words: str) -> Prompt:
 @pytest.mark.parametrize("mode", ["text", "json_object", "json_schema"])
 async def test_a_real_model_answers_in_the_form_that_was_asked_for(stream: bool, mode: str) -> None:
     profile = PROFILE.model_copy(update={"stream": stream, "schema_mode": mode})
-    found = await answer(endpoint_voice(profile), question("What is 20 + 22?"), Sum)
+    found = await answer(endpoint_client(profile), question("What is 20 + 22?"), Sum)
     assert found.value.total == 42
     assert found.reply.tokens.input > 0
     assert found.reply.tokens.output > 0
@@ -46,5 +46,5 @@ async def test_a_real_model_answers_in_the_form_that_was_asked_for(stream: bool,
 
 async def test_a_real_model_writes_code_into_a_block() -> None:
     words = "Write a CUDA kernel that adds two float arrays, in one ```cuda block."
-    reply = await endpoint_voice(PROFILE).say(question(words))
+    reply = await endpoint_client(PROFILE).say(question(words))
     assert any("__global__" in block.text for block in blocks(reply.text))

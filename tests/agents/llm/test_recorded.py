@@ -1,9 +1,9 @@
 import pytest
 
-from agents.llm.budget import Purse
-from agents.llm.client import VoiceError
-from agents.llm.clients import Surroundings, voices_for
-from agents.llm.recording import RecordedVoice
+from agents.llm.budget import TokenBudget
+from agents.llm.client import LLMError
+from agents.llm.clients import ClientContext, clients_for
+from agents.llm.recording import RecordingClient
 from agents.roles.registry import ROLES
 from profiles.models import ModelProfile, Models
 from tools.awaiting import AwaitingError
@@ -43,24 +43,24 @@ class Answers:
 
 async def test_nothing_is_asked_twice() -> None:
     book, told = Notebook(), []
-    first = await RecordedVoice(Answers("this"), book, told.append).say(PROMPT)
-    again = await RecordedVoice(Answers(), book, told.append).say(PROMPT)
+    first = await RecordingClient(Answers("this"), book, told.append).say(PROMPT)
+    again = await RecordingClient(Answers(), book, told.append).say(PROMPT)
     assert first == again
     assert told == book.kept == [Call(prompt=PROMPT, reply=first)]
 
 
 async def test_other_words_under_the_same_key_are_another_question() -> None:
     book = Notebook()
-    await RecordedVoice(Answers("this"), book).say(PROMPT)
+    await RecordingClient(Answers("this"), book).say(PROMPT)
     other = PROMPT.model_copy(update={"messages": (Message(author="person", text="And now?"),)})
-    assert (await RecordedVoice(Answers("that"), book).say(other)).text == "that"
-    assert (await RecordedVoice(Answers(), book).say(PROMPT)).text == "this"
+    assert (await RecordingClient(Answers("that"), book).say(other)).text == "that"
+    assert (await RecordingClient(Answers(), book).say(PROMPT)).text == "this"
 
 
 async def test_a_failure_is_kept_and_asked_again() -> None:
     book, lost = Notebook(), TokenCounts(input=3, output=4)
-    voice = RecordedVoice(Answers(VoiceError("it is gone", lost, 0.5), "back"), book)
-    with pytest.raises(VoiceError, match="it is gone"):
+    voice = RecordingClient(Answers(LLMError("it is gone", lost, 0.5), "back"), book)
+    with pytest.raises(LLMError, match="it is gone"):
         await voice.say(PROMPT)
     assert book.kept == [Call(prompt=PROMPT, failure="it is gone", lost=lost, lost_usd=0.5)]
     assert (await voice.say(PROMPT)).text == "back"
@@ -69,7 +69,7 @@ async def test_a_failure_is_kept_and_asked_again() -> None:
 async def test_who_is_awaited_has_not_failed() -> None:
     book = Notebook()
     with pytest.raises(AwaitingError):
-        await RecordedVoice(Answers(AwaitingError("write it down")), book).say(PROMPT)
+        await RecordingClient(Answers(AwaitingError("write it down")), book).say(PROMPT)
     assert book.kept == []
 
 
@@ -84,7 +84,9 @@ async def test_one_model_is_one_voice_and_a_person_is_another() -> None:
     person = ModelProfile(name="manual", kind="manual")
     models = Models.same(model).model_copy(update={"critic": person})
     book = Notebook()
-    voices = voices_for(models, ROLES.names, Surroundings(book=book, purse=Purse(), manual=manual))
+    voices = clients_for(
+        models, ROLES.names, ClientContext(book=book, budget=TokenBudget(), manual=manual)
+    )
     assert voices["planner"] is voices["coder"] is voices["profiler"] is voices["strategist"]
     assert voices["critic"] is not voices["planner"]
     assert asked == [person]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from agents.planner.model import ModelPlanner
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.planner.playbook import PlaybookPlanner
 from profiles.load import Hardware, hardware_profile
 from tools.nouns import (
@@ -84,5 +84,5 @@ def planner_of(task, hardware, repertoire) -> Callable[[Scripted], ModelPlanner]
 
 
 @pytest.fixture
-def situation() -> Situation:
-    return Situation(round=2, wanted=2, floor_ms=0.01, baseline_ms=0.05)
+def situation() -> PlannerInput:
+    return PlannerInput(round=2, wanted=2, floor_ms=0.01, baseline_ms=0.05)

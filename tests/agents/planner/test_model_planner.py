@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agents.llm.client import BudgetSpentError, VoiceError
+from agents.llm.client import BudgetSpentError, LLMError
 from agents.planner.model import ModelPlanner
 from agents.planner.playbook import PlaybookPlanner
 from agents.shared.steering import Steering
@@ -192,7 +192,7 @@ async def test_a_candidate_that_does_not_exist_is_noted_and_left_out(
 async def test_without_an_answer_the_playbook_plans_the_round_and_says_so(
     planner_of, scripted, situation
 ) -> None:
-    proposal = await planner_of(scripted(VoiceError("the server is down"))).plan(situation)
+    proposal = await planner_of(scripted(LLMError("the server is down"))).plan(situation)
     assert len(proposal.ideas) == 2
     assert {idea.origin for idea in proposal.ideas} == {"playbook"}
     assert proposal.notes == ("the playbook planned round 2: the server is down",)
@@ -203,7 +203,7 @@ async def test_where_nobody_plans_the_coder_has_a_free_hand_unless_the_budget_is
 ) -> None:
     nothing = type(repertoire)({})
     fallback = PlaybookPlanner(nothing)
-    lost = scripted(VoiceError("the server is down"))
+    lost = scripted(LLMError("the server is down"))
     proposal = await ModelPlanner(lost, task, hardware, fallback, nothing).plan(situation)
     assert [(idea.id, idea.recipe) for idea in proposal.ideas] == [("r2i1", "")]
     assert proposal.notes == ("nobody planned round 2: the server is down",)
@@ -225,7 +225,7 @@ async def test_an_answer_that_cannot_be_read_twice_ends_in_the_playbook(
 async def test_a_second_question_without_an_answer_costs_nothing_that_stood(
     planner_of, scripted, situation
 ) -> None:
-    voice = scripted(said(WARPS, WARPS), VoiceError("the budget is used up"))
+    voice = scripted(said(WARPS, WARPS), LLMError("the budget is used up"))
     proposal = await planner_of(voice).plan(situation)
     assert [idea.title for idea in proposal.ideas] == ["A warp a row"]
     assert "the budget is used up" in proposal.notes

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Recipe, Repertoire
 from agents.shared.steering import Steering
@@ -24,21 +24,21 @@ def entry(idea: Idea, ms: float, before: float | None = None) -> LedgerEntry:
 
 
 async def test_the_first_idea_is_the_one_predicted_fastest(one_loop: Repertoire) -> None:
-    proposal = await PlaybookPlanner(one_loop).plan(Situation(round=1, wanted=3, floor_ms=0.5))
+    proposal = await PlaybookPlanner(one_loop).plan(PlannerInput(round=1, wanted=3, floor_ms=0.5))
     assert [choices(idea)["rows"] for idea in proposal.ideas] == ["once", "tiled", "twice"]
     assert [idea.predicted_ms for idea in proposal.ideas] == [1.0, 1.5, 2.0]
     assert "expected 1 ms (roofline 1 ms, nothing measured" in proposal.reasoning
 
 
 async def test_the_dominant_loop_is_attacked_first(repertoire: Repertoire) -> None:
-    proposal = await PlaybookPlanner(repertoire).plan(Situation(round=1, wanted=1, floor_ms=0.5))
+    proposal = await PlaybookPlanner(repertoire).plan(PlannerInput(round=1, wanted=1, floor_ms=0.5))
     assert choices(proposal.ideas[0]) == {"rows": "once", "tail": "flat"}
 
 
 async def test_no_idea_is_proposed_twice_and_the_end_is_said(one_loop: Repertoire) -> None:
     planner = PlaybookPlanner(one_loop)
-    first = await planner.plan(Situation(round=1, wanted=9, floor_ms=0.5))
-    second = await planner.plan(Situation(round=2, wanted=9, floor_ms=0.5, tried=first.ideas))
+    first = await planner.plan(PlannerInput(round=1, wanted=9, floor_ms=0.5))
+    second = await planner.plan(PlannerInput(round=2, wanted=9, floor_ms=0.5, tried=first.ideas))
     assert len(first.ideas) == 3
     assert second.ideas == ()
     assert "Nothing is left to try" in second.reasoning
@@ -46,9 +46,9 @@ async def test_no_idea_is_proposed_twice_and_the_end_is_said(one_loop: Repertoir
 
 async def test_what_an_idea_really_brought_corrects_its_kind(repertoire: Repertoire) -> None:
     planner = PlaybookPlanner(repertoire)
-    first = await planner.plan(Situation(round=1, wanted=1, floor_ms=0.5))
+    first = await planner.plan(PlannerInput(round=1, wanted=1, floor_ms=0.5))
     ledger = (entry(first.ideas[0], 12.0),)
-    situation = Situation(round=2, wanted=9, floor_ms=0.5, tried=first.ideas, ledger=ledger)
+    situation = PlannerInput(round=2, wanted=9, floor_ms=0.5, tried=first.ideas, ledger=ledger)
     second = await planner.plan(situation)
     plain = await planner.plan(situation.model_copy(update={"ledger": ()}))
     assert min(i.predicted_ms or 0 for i in second.ideas) > min(
@@ -62,8 +62,8 @@ async def test_what_the_critic_says_changes_what_is_tried_next(one_loop: Reperto
     analysis = Analysis(
         round=1, claims=(), implies="", prefer=("memory=cache",), avoid=("memory=on chip",)
     )
-    before = await planner.plan(Situation(round=2, wanted=1, floor_ms=0.5))
-    after = await planner.plan(Situation(round=2, wanted=1, floor_ms=0.5, analysis=analysis))
+    before = await planner.plan(PlannerInput(round=2, wanted=1, floor_ms=0.5))
+    after = await planner.plan(PlannerInput(round=2, wanted=1, floor_ms=0.5, analysis=analysis))
     assert choices(before.ideas[0])["rows"] == "once"
     assert choices(after.ideas[0])["rows"] == "tiled"
     assert "the critic prefers memory=cache" in after.reasoning
@@ -72,7 +72,7 @@ async def test_what_the_critic_says_changes_what_is_tried_next(one_loop: Reperto
 async def test_pins_come_first_and_bans_never_come(one_loop: Repertoire) -> None:
     steering = Steering(pins=("twice",), bans=("on chip",))
     proposal = await PlaybookPlanner(one_loop).plan(
-        Situation(round=1, wanted=9, floor_ms=0.5, steering=steering)
+        PlannerInput(round=1, wanted=9, floor_ms=0.5, steering=steering)
     )
     assert [choices(idea)["rows"] for idea in proposal.ideas] == ["twice", "tiled"]
 
@@ -96,7 +96,7 @@ async def test_gains_of_two_loops_are_combined(
     ledger = (entry(tried[1], 1.0, before=2.0), entry(tried[2], 1.5, before=2.0))
     best = standing(("rows=tiled", "tail=flat"), 1.0)
     proposal = await PlaybookPlanner(repertoire).plan(
-        Situation(round=2, wanted=9, floor_ms=0.1, tried=tried, ledger=ledger, best=best)
+        PlannerInput(round=2, wanted=9, floor_ms=0.1, tried=tried, ledger=ledger, best=best)
     )
     assert {"rows": "tiled", "tail": "wide"} in [choices(idea) for idea in proposal.ideas]
     assert len({str(choices(idea)) for idea in proposal.ideas}) == len(proposal.ideas)
@@ -106,9 +106,9 @@ async def test_an_elite_is_tried_again_with_other_settings(
     one_loop: Repertoire, standing: MakeStanding
 ) -> None:
     planner = PlaybookPlanner(one_loop)
-    first = await planner.plan(Situation(round=1, wanted=9, floor_ms=0.5))
+    first = await planner.plan(PlannerInput(round=1, wanted=9, floor_ms=0.5))
     elite = standing(("rows=once",), 0.9, idea=first.ideas[0].id)
-    situation = Situation(
+    situation = PlannerInput(
         round=2, wanted=9, floor_ms=0.5, tried=first.ideas, parents=(elite,), best=elite
     )
     second = await planner.plan(situation)
@@ -121,6 +121,6 @@ async def test_an_elite_is_tried_again_with_other_settings(
 async def test_an_allowed_precision_is_answered_with_what_the_playbook_can_do(
     one_loop: Repertoire,
 ) -> None:
-    situation = Situation(round=1, wanted=1, floor_ms=0.5, allow=("tf32",))
+    situation = PlannerInput(round=1, wanted=1, floor_ms=0.5, allow=("tf32",))
     told = (await PlaybookPlanner(one_loop).plan(situation)).reasoning
     assert "Computing in tf32 is allowed, but the playbook writes no kernels in it" in told

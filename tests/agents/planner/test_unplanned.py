@@ -1,10 +1,10 @@
 from collections.abc import Callable
 
-from agents.coder.coder import Order
+from agents.coder.coder import CoderRequest
 from agents.coder.playbook import PlaybookCoder
-from agents.critic.critic import Hearing
+from agents.critic.critic import CriticInput
 from agents.critic.playbook import SilentCritic
-from agents.planner.planner import Situation
+from agents.planner.planner import PlannerInput
 from agents.planner.playbook import PlaybookPlanner
 from agents.planner.unplanned import DrawingPlanner, FreeHand, unplanned
 from agents.playbook.ideas import Recipe, Repertoire
@@ -15,8 +15,8 @@ from tools.nouns import Idea
 
 def situation(
     round: int = 1, tried: tuple[Idea, ...] = (), bans: tuple[str, ...] = ()
-) -> Situation:
-    return Situation(
+) -> PlannerInput:
+    return PlannerInput(
         round=round, wanted=4, floor_ms=0.1, tried=tried, steering=Steering(bans=bans)
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ async def test_what_is_drawn_differs_has_no_prediction_and_can_be_written(
     recipes = [Recipe.from_idea(idea) for idea in proposal.ideas]
     assert len({recipe.picks for recipe in recipes if recipe}) == len(proposal.ideas) == 4
     assert all(idea.predicted_ms is None for idea in proposal.ideas)
-    answer = await PlaybookCoder(repertoire).write(Order(idea=proposal.ideas[0], count=2))
+    answer = await PlaybookCoder(repertoire).write(CoderRequest(idea=proposal.ideas[0], count=2))
     assert len(answer.candidates) == 2
 
 
@@ -70,5 +70,5 @@ async def test_a_model_without_planning_has_a_free_hand(repertoire: Repertoire) 
 
 async def test_a_silent_critic_says_nothing(standing: Callable[..., Standing]) -> None:
     standings = (standing(("rows=once",), 1.0), standing(("rows=twice",), 3.0))
-    analysis = await SilentCritic().critique(Hearing(round=1, standings=standings))
+    analysis = await SilentCritic().critique(CriticInput(round=1, standings=standings))
     assert (analysis.claims, analysis.prefer, analysis.predictions) == ((), (), ())

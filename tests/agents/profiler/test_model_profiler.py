@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from agents.profiler.model import ModelProfiler
 from agents.profiler.profiler import PlaybookProfiler
 from profiles.load import Hardware
@@ -38,7 +38,7 @@ class Said:
     async def say(self, prompt: Prompt) -> Reply:
         self.asked.append(prompt)
         if not self.answer:
-            raise VoiceError("the server is gone")
+            raise LLMError("the server is gone")
         return Reply(text=json.dumps(self.answer))
 
 

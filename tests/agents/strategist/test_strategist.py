@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from agents.llm.client import VoiceError
+from agents.llm.client import LLMError
 from agents.strategist.evolution import first, fittest
 from agents.strategist.model import LONGEST, ModelStrategist
-from agents.strategist.strategist import Retrospect, Trial
+from agents.strategist.strategist import StrategistInput, Trial
 from profiles.load import Hardware
 from tools.nouns import (
     DType,
@@ -62,7 +62,7 @@ def version(round: int, text: str, parent: str) -> StrategyVersion:
 
 BEGINNING = first("planner")
 WORSE = version(1, "- try everything", "planner:0")
-RETROSPECT = Retrospect(
+RETROSPECT = StrategistInput(
     role="planner",
     round=2,
     parent=BEGINNING,
@@ -109,7 +109,7 @@ def test_each_role_is_told_what_its_advice_is_for(role: str) -> None:
 
 
 async def test_no_answer_is_a_note_and_no_version() -> None:
-    mind, _ = strategist(VoiceError("the server is away"))
+    mind, _ = strategist(LLMError("the server is away"))
     answered = await mind.rewrite(RETROSPECT)
     assert answered.version is None
     assert answered.notes == (

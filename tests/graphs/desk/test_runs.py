@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agents.assistant.types.chat import Saying, Table
+from agents.assistant.types.chat import ChatReply, Table
 from agents.assistant.types.commands import (
     DeleteRun,
     ExplainCandidate,
@@ -24,7 +24,7 @@ async def done(desk: Desk, begin: Callable[..., Awaitable[None]], rest: Callable
     return desk
 
 
-def listed(saying: Saying) -> str:
+def listed(saying: ChatReply) -> str:
     return str([piece.rows for piece in saying.pieces if isinstance(piece, Table)])
 
 

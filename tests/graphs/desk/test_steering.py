@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agents.assistant.types.chat import Saying, Table
+from agents.assistant.types.chat import ChatReply, Table
 from agents.assistant.types.commands import PauseSearch, ShowSteering, Steer
 from agents.shared.steering import Steering
 from graphs.desk import Desk, Lives
@@ -16,7 +16,7 @@ from tools.nouns import Idea
 Begin = Callable[..., Awaitable[None]]
 
 
-def cells(saying: Saying) -> list[str]:
+def cells(saying: ChatReply) -> list[str]:
     tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
     return [cell for table in tables for row in table.rows for cell in row]
 
