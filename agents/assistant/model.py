@@ -1,4 +1,4 @@
-"""Understands a person with a language model that calls the wishes as tools, rules behind it.
+"""Understands a person with a language model that calls commands as tools, rules behind it.
 
 What rules are sure of, and what must happen within a second, is not asked: files, answers to open
 questions, and orders. What spends time or leaves the house becomes a button, whatever the model
@@ -16,10 +16,10 @@ from agents.assistant.types.chat import (
     Code,
     CommandResult,
     Piece,
-    PromptTemplate,
     Table,
     Turn,
     Understanding,
+    Words,
 )
 from agents.assistant.types.commands import (
     CancelTask,
@@ -37,7 +37,7 @@ from agents.assistant.types.commands import (
     Unclear,
 )
 from agents.llm.client import LLMClient, LLMError
-from agents.prompting.templates import PromptTemplate as PromptWords
+from agents.prompting.templates import PromptTemplate
 from tools.nouns import Message, Prompt
 
 # Understood by rules where they are sure: there is nothing to think about.
@@ -72,7 +72,7 @@ class ModelAssistant:
 
     def __init__(self, client: LLMClient) -> None:
         self._client = client
-        self._words = PromptWords(HERE / "assistant.md", "tools", "situation")
+        self._words = PromptTemplate(HERE / "assistant.md", "tools", "situation")
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What is to be done next; with `done`, whether anything is left to do or to add."""
@@ -130,7 +130,7 @@ def result(saying: ChatReply) -> str:
 
 
 def _piece(piece: Piece) -> str:
-    if isinstance(piece, PromptTemplate):
+    if isinstance(piece, Words):
         return piece.text
     if isinstance(piece, Code):
         return f"{piece.title}\n~~~~{piece.language}\n{piece.text}\n~~~~"

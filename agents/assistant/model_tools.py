@@ -1,4 +1,4 @@
-"""The wishes as tools of a language model: what it may call, and what its calls mean.
+"""Commands as tools of a language model: what it may call, and what its calls mean.
 
 Made from the wishes' own classes, so a new wish is a new tool. A file is never loaded by a model,
 which would have to copy it, and no call approves anything: both are the person's.

@@ -1,4 +1,4 @@
-"""The coder: turns an idea into candidates, and answers a failure with something else to try.
+"""The coder by rules: candidates for an idea, and something else to try after a failure.
 
 The playbook's mind writes the idea's recipe down once and spreads settings over its tunables. It
 cannot reason about a compiler's message, so its repair is a fallback: other settings where

@@ -1,4 +1,4 @@
-"""The critic: contrasts fast and slow candidates, says why, and is held to what it predicts.
+"""The critic by rules: contrasts fast and slow candidates, and is held to what it predicts.
 
 An analysis claims which differences explain the gap, each with its numbers; says what that
 implies; names what to prefer and to avoid; and predicts. The next analysis scores those

@@ -2,7 +2,7 @@
 
 The shape is described in the prompt, since few servers enforce one and none says that it did not.
 An answer that cannot be read goes back to the model once, with what was wrong. Not here: code,
-which travels in fenced blocks (`agents.llm.blocks`).
+which travels in fenced blocks (`agents.llm.json_text`).
 """
 
 import json

@@ -57,7 +57,7 @@ class ReasoningChat(ChatOpenAI):
 
 
 def chat_model(profile: ModelProfile) -> ReasoningChat:
-    """A chat model that asks once; asking again is for `agents.llm.patient`.
+    """A chat model that asks once; asking again is for `agents.llm.retries`.
 
     Raises:
         LLMError: The profile names no address or no model.

@@ -1,7 +1,7 @@
-"""The folder between a search and a person: prompts out, answers in, in numbered files.
+"""A client behind which a person answers: prompts out, answers in, as numbered files in a folder.
 
 A prompt is written under another name and renamed, so nobody sees half of one. An answer counts
-once it holds more than white space. Not here: how long to wait for one (`agents.llm.manual`).
+once it holds more than white space.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The planner: which ideas to try next, why these, and why in this order.
+"""The planner by rules: which ideas to try next, why these, and why in this order.
 
 The playbook's mind chooses among the options of a repertoire by expected time: the roofline's
 prediction, corrected by the ledger, weighed by the critic's last analysis and by what the person
