@@ -25,7 +25,7 @@ from pathlib import Path
 from misbehaving_server import MODEL, Fault, MisbehavingServer
 
 from graphs.events import Event, ModelCalled, Noted
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import search_profile
 from profiles.models import ModelProfile, Models
 from tools.evaluate.executors.local.executor import LocalExecutor

@@ -19,10 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.planner import PlaybookPlanner  # noqa: E402
+from agents.planner.planner import PlannerInput  # noqa: E402
+from agents.planner.playbook import PlaybookPlanner  # noqa: E402
 from agents.playbook.ideas import FORM, Recipe, Repertoire  # noqa: E402
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from agents.situation import Situation  # noqa: E402
 from profiles.load import Hardware, hardware_profile, search_profile  # noqa: E402
 from tools.nouns import Idea, Refusal, TracePolicy  # noqa: E402
 from tools.tasks import trace  # noqa: E402
@@ -62,7 +62,7 @@ def row(path: Path, hardware: Hardware, wanted: int) -> str:
         return f"| {path.stem} | {task.sentence} | | | |"
     repertoire = repertoire_for(task, hardware)
     names = [option.strategy.name for option in repertoire.options() if option.loop == FORM]
-    situation = Situation(round=1, wanted=wanted, floor_ms=1e-3)
+    situation = PlannerInput(round=1, wanted=wanted, floor_ms=1e-3)
     ideas = asyncio.run(PlaybookPlanner(repertoire).plan(situation)).ideas
     cells = [_cell(idea, repertoire) for idea in ideas[:3]]
     cells += [""] * (3 - len(cells))

@@ -14,17 +14,18 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from thousand import Thousand, baselines, hash_of
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.minds.coder import ModelCoder
-from agents.minds.critic import ModelCritic
-from agents.minds.planner import ModelPlanner
-from agents.minds.profiler import ModelProfiler
-from agents.model.recorded import RecordedVoice
-from agents.planner import PlaybookPlanner
+from agents.coder.model import ModelCoder
+from agents.coder.playbook import PlaybookCoder
+from agents.critic.model import ModelCritic
+from agents.critic.playbook import PlaybookCritic
+from agents.llm.recording import RecordingClient
+from agents.planner.model import ModelPlanner
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.repertoire import PlaybookRepertoire
-from agents.profiler import PlaybookProfiler
-from graphs.context import Circumstances, Minds
+from agents.profiler.model import ModelProfiler
+from agents.profiler.profiler import PlaybookProfiler
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances
 from graphs.events import ModelCalled
 from profiles.load import Hardware
 from tools.evaluate.executors.base.executor import Executor
@@ -143,7 +144,9 @@ class TimedMind:
         return timed
 
 
-def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRepertoire) -> Minds:
+def minds_of(
+    around: Circumstances, voice: InstantVoice, repertoire: PlaybookRepertoire
+) -> AgentSet:
     """The model's minds over the playbook's, as in a run, their calls recorded."""
 
     def told(call: Call) -> None:
@@ -159,7 +162,7 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
             )
         )
 
-    book = RecordedVoice(voice, around.archive, told)
+    book = RecordingClient(voice, around.archive, told)
     known = book, around.task, around.hardware
     minds = {
         "planner": ModelPlanner(*known, PlaybookPlanner(repertoire), repertoire),
@@ -167,7 +170,8 @@ def minds_of(around: Circumstances, voice: InstantVoice, repertoire: PlaybookRep
         "profiler": ModelProfiler(book, PlaybookProfiler()),
         "critic": ModelCritic(book, PlaybookCritic()),
     }
-    return Minds(**{role: TimedMind(mind, voice, role) for role, mind in minds.items()})
+    timed = {role: TimedMind(mind, voice, role) for role, mind in minds.items()}
+    return AgentSet({"strategist": None, **timed})
 
 
 @dataclass

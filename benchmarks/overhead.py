@@ -31,7 +31,7 @@ from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand  # noqa: E402
 
 from agents.playbook.repertoire import repertoire_for  # noqa: E402
 from graphs.context import SearchContext  # noqa: E402
-from graphs.search import build_search  # noqa: E402
+from graphs.search.graph import build_search  # noqa: E402
 from graphs.state import START_STATE  # noqa: E402
 from profiles.load import Hardware, hardware_profile  # noqa: E402
 from tools.archive import Archive, warm_up  # noqa: E402

@@ -14,11 +14,10 @@ from pathlib import Path
 from statistics import mean
 from typing import get_args
 
-from profiles.load import Part, SearchProfile
+from agents.roles.registry import ROLES
+from profiles.load import Part, SearchPart, SearchProfile
 from tools.nouns import Refusal, Value
 from tools.nouns.run import Summary
-
-PARTS: tuple[Part, ...] = get_args(Part)
 
 # Runs one search: the file, the profile with its parts, the seed.
 Search = Callable[[Path, SearchProfile, int], Awaitable[Summary | Refusal]]
@@ -79,6 +78,11 @@ class Row(Value):
     seconds: float
     tokens: float
     usd: float | None
+
+
+def parts() -> tuple[Part, ...]:
+    """Everything that can be switched off: parts of every search, and roles with their own step."""
+    return (*get_args(SearchPart), *(role.part for role in ROLES.steps))
 
 
 def trials(files: Sequence[Path], parts: Iterable[Part], seeds: Sequence[int]) -> tuple[Trial, ...]:

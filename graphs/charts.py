@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.facts import reading
+from agents.shared.citations import reading
 from graphs.run_view import CandidateView, RunView
 from graphs.words import milliseconds, one_line
 from profiles.load import Hardware

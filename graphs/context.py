@@ -1,23 +1,21 @@
 """What the nodes work with but checkpoints do not hold: archive, executor, minds, listener."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 
-from agents.ablated import SilentCritic, unplanned
-from agents.coder import Coder
-from agents.critic import Critic
-from agents.model.endpoint import OnPiece
-from agents.planner import Planner
-from agents.profiler import Profiler
-from agents.steering import Steering
-from agents.strategist import Strategist
+from agents.llm.endpoint import OnPiece
+from agents.role import Role, StepRole
+from agents.roles.agent_set import AgentSet
+from agents.roles.registry import ROLES
+from agents.shared.steering import Steering
 from graphs.control import Control
 from graphs.decisions import Decisions, KeptDecisions
 from graphs.events import EVENT, BaselinesMeasured, Event
+from graphs.roles import roles_of
 from graphs.starting import starting_from
-from profiles.load import Hardware, Part, SearchProfile
+from profiles.load import Hardware, SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executors.base.executor import Executor
 from tools.nouns import Baselines, Task
@@ -30,25 +28,8 @@ RESERVED = 0.2
 
 
 @dataclass(frozen=True)
-class Minds:
-    """Who thinks: one mind a role; nobody rewrites prompts where there is no model."""
-
-    planner: Planner
-    coder: Coder
-    profiler: Profiler
-    critic: Critic
-    strategist: Strategist | None = None
-
-    def without(self, parts: Collection[Part], seed: int) -> "Minds":
-        """The same minds with parts switched off; steps of the graph leave out the other parts."""
-        planner = unplanned(self.planner, seed) if "ideas" in parts else self.planner
-        critic = SilentCritic() if "contrast" in parts else self.critic
-        return replace(self, planner=planner, critic=critic)
-
-
-@dataclass(frozen=True)
 class Circumstances:
-    """What minds are made for; `emit` keeps and shows what they want told at once.
+    """What the minds of `roles` are made for; `emit` keeps and shows what they want told at once.
 
     `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
     inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
@@ -62,9 +43,10 @@ class Circumstances:
     emit: Emit
     patience_s: float = inf
     overhear: OnPiece | None = None
+    roles: tuple[Role[object], ...] = tuple(ROLES)
 
 
-MakeMinds = Callable[[Circumstances], Minds]
+MakeAgents = Callable[[Circumstances], AgentSet]
 
 
 @dataclass
@@ -76,7 +58,7 @@ class SearchContext:
 
     archive: Archive
     executor: Executor
-    make_minds: MakeMinds
+    make_minds: MakeAgents
     task: Task
     hardware: Hardware
     profile: SearchProfile
@@ -88,7 +70,8 @@ class SearchContext:
     decisions: Decisions | None = None
     laps: int = 0
     overhear: OnPiece | None = None
-    minds: Minds = field(init=False)
+    roles: tuple[Role[object], ...] = field(init=False)
+    minds: AgentSet = field(init=False)
     # What of each idea stands in the ledger already, see `graphs.ledger`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
@@ -98,6 +81,7 @@ class SearchContext:
     def __post_init__(self) -> None:
         """Make the minds, which may speak through this context from then on."""
         self.decisions = self.decisions or KeptDecisions(self.archive)
+        self.roles = roles_of(self.archive)
         self._make_minds()
 
     def settle(self, hardware: Hardware, task: Task) -> None:
@@ -120,10 +104,16 @@ class SearchContext:
             self.emit,
             self.patience_s,
             self.overhear,
+            self.roles,
         )
-        minds = self.make_minds(around).without(self.profile.without, self.seed)
-        planner, coder = starting_from(self.archive, minds.planner, minds.coder)
-        self.minds = replace(minds, planner=planner, coder=coder)
+        minds = self.make_minds(around).without(self.profile.without, self.seed, self.roles)
+        self.minds = starting_from(self.archive, minds)
+
+    @property
+    def steps(self) -> tuple[StepRole, ...]:
+        """The roles that have a step of their own in this search."""
+        roles = (role for role in self.roles if isinstance(role, StepRole))
+        return tuple(role for role in roles if role.part not in self.profile.without)
 
     def emit(self, event: Event, key: str | None = None) -> None:
         """Keep an event, then show it; one whose key is known already is neither."""

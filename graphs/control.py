@@ -9,7 +9,7 @@ import asyncio
 
 from langgraph.runtime import RunControl
 
-from agents.steering import Steering
+from agents.shared.steering import Steering
 
 
 class Control:

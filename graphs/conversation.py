@@ -20,10 +20,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langsmith import tracing_context
 
-from agents.assistant.assistant import Assistant, Attachment, Deed, Turn
 from agents.assistant.rules import urgent
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import ChangeTask, LoadTask, StartSearch, Wish
+from agents.assistant.types.chat import Assistant, Attachment, ChatReply, CommandResult, Offer, Turn
+from agents.assistant.types.commands import ChangeTask, Command, LoadTask, StartSearch
 
 # How often a model may look at what was done and ask for more; rules never do.
 LOOKS = 4
@@ -40,7 +39,7 @@ TOO_MUCH = "That is as far as I go in one answer; tell me how to go on."
 class Desk(Protocol):
     """Where wishes are fulfilled; one a conversation."""
 
-    async def do(self, wish: Wish) -> Saying:
+    async def do(self, wish: Command) -> ChatReply:
         """Do what is wished, and say what came of it."""
         ...
 
@@ -60,10 +59,10 @@ class Visit:
     assistant: Assistant
     text: str
     attachments: tuple[Attachment, ...] = ()
-    wish: Wish | None = None
-    pending: list[Wish] = field(default_factory=list)
-    done: list[Deed] = field(default_factory=list)
-    said: list[Saying] = field(default_factory=list)
+    wish: Command | None = None
+    pending: list[Command] = field(default_factory=list)
+    done: list[CommandResult] = field(default_factory=list)
+    said: list[ChatReply] = field(default_factory=list)
     looks: int = 0
 
 
@@ -112,7 +111,7 @@ class Conversation:
         # A thread's lock is there as long as somebody holds it or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def hear(self, thread: str, visit: Visit) -> AsyncIterator[Saying]:
+    async def hear(self, thread: str, visit: Visit) -> AsyncIterator[ChatReply]:
         """Answer one message or button; answers come as soon as there are any.
 
         Raises:
@@ -129,7 +128,7 @@ class Conversation:
                 async for saying in self._graph.astream(
                     {}, config, context=visit, stream_mode="custom", durability="exit"
                 ):
-                    if isinstance(saying, Saying):
+                    if isinstance(saying, ChatReply):
                         yield saying
 
 
@@ -146,7 +145,7 @@ async def understand(state: Memory, runtime: Runtime[Visit]) -> Memory:
     found = await visit.assistant.understand(turn, tuple(visit.done))
     visit.pending = list(found.wishes[: MOST_WISHES - len(visit.done)])
     if found.words:
-        _tell(runtime, Saying.of(found.words))
+        _tell(runtime, ChatReply.of(found.words))
     return {}
 
 
@@ -155,7 +154,7 @@ async def act(state: Memory, runtime: Runtime[Visit]) -> Memory:
     visit = runtime.context
     wish = visit.pending.pop(0)
     saying = await visit.desk.do(wish)
-    visit.done.append(Deed(wish=wish, saying=saying))
+    visit.done.append(CommandResult(wish=wish, saying=saying))
     if saying.question:
         start = next((item for item in visit.pending if isinstance(item, StartSearch)), None)
         saying = _with_limits(saying, start)
@@ -169,9 +168,9 @@ async def say(state: Memory, runtime: Runtime[Visit]) -> Memory:
     """Remember what was said; an answer without words is none."""
     visit = runtime.context
     if not visit.said:
-        _tell(runtime, Saying.of(NOTHING_SAID))
+        _tell(runtime, ChatReply.of(NOTHING_SAID))
     elif visit.looks >= LOOKS and visit.wish is None and _may_look(visit):
-        _tell(runtime, Saying.of(TOO_MUCH))
+        _tell(runtime, ChatReply.of(TOO_MUCH))
     answer = "\n\n".join(saying.text for saying in visit.said)
     exchange = [visit.text[:SHORT], answer[:SHORT]]
     last = visit.said[-1]
@@ -192,7 +191,7 @@ def after_act(state: Memory, runtime: Runtime[Visit]) -> Literal["act", "underst
     return "understand" if _may_look(visit) and visit.looks < LOOKS else "say"
 
 
-def _urgent(visit: Visit) -> tuple[Wish, ...]:
+def _urgent(visit: Visit) -> tuple[Command, ...]:
     if visit.wish is not None:
         return (visit.wish,)
     return urgent(visit.desk.turn(visit.text)) if not visit.attachments else ()
@@ -204,23 +203,23 @@ def _may_look(visit: Visit) -> bool:
     return visit.wish is None and bool(visit.done) and not asked and len(visit.done) < MOST_WISHES
 
 
-def _tell(runtime: Runtime[Visit], saying: Saying) -> None:
+def _tell(runtime: Runtime[Visit], saying: ChatReply) -> None:
     runtime.context.said.append(saying)
     runtime.stream_writer(saying)
 
 
-def _before_an_answer(wish: Wish, pending: list[Wish]) -> list[Wish]:
+def _before_an_answer(wish: Command, pending: list[Command]) -> list[Command]:
     """A search waits until its card was seen; a change of the task belongs to the card itself."""
     about_task = isinstance(wish, LoadTask | ChangeTask)
     return [item for item in pending if about_task and not isinstance(item, StartSearch | LoadTask)]
 
 
-def _supersedes(wish: Wish) -> bool:
+def _supersedes(wish: Command) -> bool:
     """Whether what comes next answers with a card of its own."""
     return isinstance(wish, ChangeTask)
 
 
-def _with_limits(saying: Saying, start: StartSearch | None) -> Saying:
+def _with_limits(saying: ChatReply, start: StartSearch | None) -> ChatReply:
     """The limits that were named beforehand stand behind the button that begins the search."""
     if start is None or start == StartSearch():
         return saying

@@ -16,6 +16,7 @@ from graphs.events import (
     Event,
     IdeasProposed,
     Profiled,
+    RoleAnswered,
     RoundFinished,
     StrategyEvolved,
 )
@@ -25,7 +26,7 @@ from tools.nouns import Analysis, Effort, Value
 # In one round, what comes before what.
 STAGES = (
     "ideas", "candidate", "verdict", "best", "profile", "ledger", "analysis", "words", "round",
-    "strategy",
+    "strategy", "role",
 )  # fmt: skip
 # Of an analysis, what is put in words and what was read; the rest steers the next round.
 ANALYSIS_WORDS = {"claims", "implies", "notes"}
@@ -77,6 +78,8 @@ def _events(archive: Archive) -> Iterator[Decision]:
             case Profiled():
                 profile = _decision(f"profile:{event.candidate}", event.round, event)
                 yield profile.model_copy(update={"reading": True})
+            case RoleAnswered():
+                yield _decision(f"role:{event.role}:{event.round}", event.round, event)
             case StrategyEvolved():
                 key = f"strategy:round {event.round}:{event.version.role}:{event.version.id}"
                 yield _decision(key, event.round, event)

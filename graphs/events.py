@@ -18,7 +18,7 @@ from tools.nouns import (
     Evidence,
     Idea,
     Isolation,
-    Role,
+    RoleName,
     StrategyVersion,
     Symptom,
     Value,
@@ -117,7 +117,7 @@ class ModelCalled(_Event):
 
     kind: Literal["model_called"] = "model_called"
     key: str
-    role: Role
+    role: RoleName
     model: str = ""
     tokens: TokenCounts = TokenCounts()
     usd: float | None = None
@@ -125,6 +125,15 @@ class ModelCalled(_Event):
     attempts: int = 1
     reasoning: str = ""
     failure: str = ""
+
+
+class RoleAnswered(_Event):
+    """A role with a step of its own was asked: its words, and its whole answer as JSON."""
+
+    kind: Literal["role_answered"] = "role_answered"
+    role: RoleName
+    words: str
+    answer: str
 
 
 class StrategyEvolved(_Event):
@@ -177,6 +186,7 @@ Event = Annotated[
     | Profiled
     | Critiqued
     | ModelCalled
+    | RoleAnswered
     | StrategyEvolved
     | Awaited
     | RoundFinished

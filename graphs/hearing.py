@@ -4,7 +4,7 @@ Runs from before this was kept were asked after their last round too, and were s
 speed alone.
 """
 
-from agents.critic import Manner
+from agents.critic.critic import Manner
 from tools.archive import Archive
 
 _TERM = "critic"

@@ -1,22 +1,21 @@
 """Who thinks in a search: the playbook, which needs no key, or models with it behind them.
 
-A model's mind asks its voice; where no answer comes it falls back to the playbook for that step
+A model's mind asks its client; where no answer comes it falls back to the playbook for that step
 and says so. Every call is kept in the archive before anyone acts upon it.
 """
 
 import logging
+from collections.abc import Mapping
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.model.endpoint import OnPiece
-from agents.model.purse import Purse, spent_words
-from agents.model.recorded import RecordedVoice
-from agents.model.voice import Voice
-from agents.model.voices import Surroundings, Voices, voices_for
-from agents.planner import PlaybookPlanner
+from agents.llm.budget import TokenBudget, spent_words
+from agents.llm.client import LLMClient
+from agents.llm.clients import ClientContext, clients_for
+from agents.llm.endpoint import OnPiece
+from agents.llm.recording import RecordingClient
 from agents.playbook.ideas import Repertoire
-from agents.profiler import PlaybookProfiler
-from graphs.context import Circumstances, MakeMinds, Minds
+from agents.role import RoleSetting
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances, MakeAgents
 from graphs.events import Awaited, ModelCalled
 from graphs.starting import start_of
 from profiles.load import SearchProfile
@@ -31,24 +30,24 @@ QUESTIONS = "questions"
 TERM = "models"
 
 
-def playbook_minds(around: Circumstances) -> Minds:
-    """All four roles by built-in expertise."""
-    return _playbook(_repertoire(around))
+def playbook_minds(around: Circumstances) -> AgentSet:
+    """Every role by built-in expertise."""
+    return _seated(around, {})
 
 
-def minds_for(models: Models | None) -> MakeMinds:
+def minds_for(models: Models | None) -> MakeAgents:
     """Who thinks by these models; the playbook alone where there are none."""
     if models is None:
         return playbook_minds
-    return lambda around: _model_minds(around, _voices(models, around))
+    return lambda around: _seated(around, _clients(models, around))
 
 
-def minds_by(voice: Voice) -> MakeMinds:
-    """Who thinks by one voice for all roles, whose calls are kept as a model's are."""
+def minds_by(client: LLMClient) -> MakeAgents:
+    """Who thinks by one client for all roles, whose calls are kept as a model's are."""
 
-    def make(around: Circumstances) -> Minds:
-        kept = RecordedVoice(voice, around.archive, lambda call: _tell(call, around))
-        return _model_minds(around, Voices(kept, kept, kept, kept, kept))
+    def make(around: Circumstances) -> AgentSet:
+        kept = RecordingClient(client, around.archive, lambda call: _tell(call, around))
+        return _seated(around, {role.name: kept for role in around.roles})
 
     return make
 
@@ -79,42 +78,23 @@ def _repertoire(around: Circumstances) -> Repertoire:
     return repertoire_for(around.task, around.hardware)
 
 
-def _playbook(repertoire: Repertoire) -> Minds:
-    return Minds(
-        planner=PlaybookPlanner(repertoire),
-        coder=PlaybookCoder(repertoire),
-        profiler=PlaybookProfiler(),
-        critic=PlaybookCritic(),
+def _seated(around: Circumstances, clients: Mapping[str, LLMClient]) -> AgentSet:
+    """A mind for each role: by a model where it has a client, by rules otherwise."""
+    start = start_of(around.archive)
+    setting = RoleSetting(around.task, around.hardware, _repertoire(around), start)
+    return AgentSet(
+        {role.name: role.mind(setting, clients.get(role.name)) for role in around.roles}
     )
 
 
-def _model_minds(around: Circumstances, voices: Voices) -> Minds:
-    from agents.minds.coder import ModelCoder
-    from agents.minds.critic import ModelCritic
-    from agents.minds.planner import ModelPlanner
-    from agents.minds.profiler import ModelProfiler
-    from agents.minds.strategist import ModelStrategist
-
-    repertoire, task, hardware = _repertoire(around), around.task, around.hardware
-    behind = _playbook(repertoire)
-    return Minds(
-        planner=ModelPlanner(voices.planner, task, hardware, behind.planner, repertoire),
-        coder=ModelCoder(
-            voices.coder, task, hardware, behind.coder, repertoire, start_of(around.archive)
-        ),
-        profiler=ModelProfiler(voices.profiler, behind.profiler),
-        critic=ModelCritic(voices.critic, behind.critic),
-        strategist=ModelStrategist(voices.strategist, task, hardware),
-    )
-
-
-def _voices(models: Models, around: Circumstances) -> Voices:
+def _clients(models: Models, around: Circumstances) -> dict[str, LLMClient]:
     profile, archive = around.profile, around.archive
-    return voices_for(
+    return clients_for(
         models,
-        Surroundings(
+        [role.name for role in around.roles],
+        ClientContext(
             book=archive,
-            purse=Purse(profile.tokens, profile.usd, archive.calls()),
+            budget=TokenBudget(profile.tokens, profile.usd, archive.calls()),
             manual=lambda person: _manual(person, around),
             tell=lambda call: _tell(call, around),
             on_piece=_overheard(around),
@@ -137,10 +117,10 @@ def _overheard(around: Circumstances) -> OnPiece | None:
     return pass_on
 
 
-def _manual(profile: ModelProfile, around: Circumstances) -> Voice:
-    from agents.model.manual import ManualVoice
+def _manual(profile: ModelProfile, around: Circumstances) -> LLMClient:
+    from agents.llm.manual import ManualClient
 
-    return ManualVoice(
+    return ManualClient(
         around.archive.folder / QUESTIONS,
         around.patience_s,
         away=around.archive.waiting,

@@ -6,7 +6,7 @@ call that asked for it, and told as an event.
 
 import threading
 
-from tools.nouns import Prompt, Role, Value
+from tools.nouns import Prompt, RoleName, Value
 
 # Of one answer this much is shown while it comes; the event behind it knows where all of it is.
 LONGEST = 60_000
@@ -20,7 +20,7 @@ class Speech(Value):
     """
 
     key: str
-    role: Role
+    role: RoleName
     round: int
     text: str
     ended: bool = False

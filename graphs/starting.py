@@ -1,8 +1,10 @@
 """The person's own kernel in a run: kept as one of its terms, so that a resume knows it too."""
 
-from agents.coder import Coder
-from agents.planner import Planner
-from agents.starting import Start, StartingCoder, StartingPlanner
+from agents.coder.role import CODER
+from agents.planner.role import PLANNER
+from agents.roles.agent_set import AgentSet
+from agents.roles.starting import StartingCoder, StartingPlanner
+from agents.shared.start import Start
 from profiles.load import Hardware
 from tools.archive import Archive
 from tools.languages import default_language, language_named
@@ -40,9 +42,10 @@ def start_of(archive: Archive) -> Start | None:
     return Start.model_validate_json(kept) if kept else None
 
 
-def starting_from(archive: Archive, planner: Planner, coder: Coder) -> tuple[Planner, Coder]:
-    """Planner and coder that begin with the person's kernel, where the run has one."""
+def starting_from(archive: Archive, minds: AgentSet) -> AgentSet:
+    """Minds that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:
-        return planner, coder
-    return StartingPlanner(planner, start), StartingCoder(coder, start)
+        return minds
+    begun = minds.replaced(PLANNER, StartingPlanner(minds.planner, start))
+    return begun.replaced(CODER, StartingCoder(minds.coder, start))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.model.purse import spent_by
+from agents.llm.budget import spent_by
 from graphs.context import SearchContext
 from graphs.run_view import counts_of, hardest_comparison
 from tools.archive import Standing, ranked

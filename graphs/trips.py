@@ -6,8 +6,8 @@ far host tunes the fastest of them and looks closely at what is promising, by th
 
 from collections.abc import Sequence
 
-from agents.coder import spread
-from agents.tuner import Tuning
+from agents.coder.playbook import spread
+from agents.coder.tuner import Tuning
 from graphs.context import SearchContext
 from tools.candidates import ContractError, valid_settings
 from tools.evaluate.executors.base.errand import Errand, Variants

@@ -7,7 +7,7 @@ are there at once. Who was first matters, as candidates are known by the order t
 import asyncio
 from time import monotonic
 
-from agents.coder import Answer, Coder, Failure, Order
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from tools.archive import Archive
 from tools.nouns import Candidate
 
@@ -26,15 +26,15 @@ class CoderInTurn:
         self._place = {item.id: number for number, item in enumerate(written)}
         self._idea = {item.id: item.idea for item in written}
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         """Candidates for an idea, in turn."""
         return await self._in_turn(await self._inner.write(order))
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """A repair, in turn."""
         return await self._in_turn(await self._inner.repair(order, failure))
 
-    async def _in_turn(self, answer: Answer) -> Answer:
+    async def _in_turn(self, answer: CoderAnswer) -> CoderAnswer:
         wanted = self._before(answer.candidates)
         there, since = -1, monotonic()
         while there < wanted and monotonic() - since < STUCK_S:

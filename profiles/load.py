@@ -8,7 +8,7 @@ Not here: detecting the device at hand (`tools.hardware`).
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -17,8 +17,9 @@ from profiles.models import ModelProfile
 HERE = Path(__file__).parent
 
 # What an ablation can switch off: ideas before code, the critic's contrast, the archive of
-# elites, evolving prompts, tuning of settings.
-Part = Literal["ideas", "contrast", "archive", "prompts", "tuning"]
+# elites, evolving prompts, tuning of settings; and by its name any role that has a step of its own.
+SearchPart = Literal["ideas", "contrast", "archive", "prompts", "tuning"]
+Part = SearchPart | Annotated[str, Field(pattern=r"^role:[a-z_]+$")]
 
 
 class Hardware(BaseModel):

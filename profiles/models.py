@@ -46,9 +46,10 @@ class ModelProfile(BaseModel):
 
 
 class Models(BaseModel):
-    """Which model answers for which role."""
+    """Which model answers for which role; roles beyond these five stand beside them by name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, ModelProfile] = Field(init=False)
 
     planner: ModelProfile
     coder: ModelProfile
@@ -62,3 +63,12 @@ class Models(BaseModel):
         return cls(
             planner=profile, coder=profile, profiler=profile, critic=profile, strategist=profile
         )
+
+    @property
+    def by_role(self) -> dict[str, ModelProfile]:
+        """The profiles by the names of their roles."""
+        return dict(self)
+
+    def of(self, role: str) -> ModelProfile:
+        """Who answers for a role; one that nobody was named for asks the planner's model."""
+        return self.by_role.get(role, self.planner)

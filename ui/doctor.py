@@ -151,7 +151,7 @@ async def _compile(subject: str, language: Language) -> Row:
 
 async def _model(choice: Choice) -> Row:
     """Ask the planner's model, where there is one, whether it is there."""
-    from agents.model.probe import probe
+    from agents.llm.endpoint import probe
 
     models = chosen_models(choice)
     if models is None:

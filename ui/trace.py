@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agents.roles.registry import ROLES
 from graphs.events import (
     Awaited,
     BaselinesMeasured,
@@ -18,6 +19,7 @@ from graphs.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
@@ -33,13 +35,8 @@ from ui.talk import asked_lines, asked_words, evolved_lines, evolved_words, pred
 Saying = tuple[str, str, list[str]]
 
 STYLES = {
-    "planner": "magenta",
-    "coder": "blue",
     "tuner": "blue",
     "judge": "cyan",
-    "profiler": "yellow",
-    "critic": "red",
-    "strategist": "green",
     "search": "bold",
 }
 
@@ -61,7 +58,11 @@ def _saying(at_s: float, who: str, words: str, lines: list[str]) -> Table:
     grid.add_column(width=9, justify="right", no_wrap=True, style="dim")
     grid.add_column(width=8, no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(f"{at_s:.1f} s", Text(who, STYLES.get(who, "default")), Text(plain(words)))
+    grid.add_row(
+        f"{at_s:.1f} s",
+        Text(who, STYLES.get(who) or ROLES.appearance(who).style),
+        Text(plain(words)),
+    )
     for line in lines:
         grid.add_row("", "", Text(plain(line), style="dim"))
     return grid
@@ -91,6 +92,8 @@ def sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
             yield "critic", one_line(event.analysis.implies, 3000), _analysis_lines(event.analysis)
         case ModelCalled():
             yield event.role, asked_words(event), asked_lines(event)
+        case RoleAnswered():
+            yield event.role, one_line(event.words, 3000), []
         case StrategyEvolved():
             yield "strategist", evolved_words(event), evolved_lines(event, story)
         case RoundFinished():

@@ -1,8 +1,8 @@
 """Which assistant talks with the person: rules, or a language model with rules behind it."""
 
-from agents.assistant.assistant import Assistant
 from agents.assistant.rules import RulesAssistant
-from agents.model.endpoint import OnPiece
+from agents.assistant.types.chat import Assistant
+from agents.llm.endpoint import OnPiece
 from profiles.models import ModelProfile
 
 # Somebody sits there and waits; after this, rules answer.
@@ -20,10 +20,10 @@ def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None)
     if profile is None or profile.kind == "manual":
         return RulesAssistant()
     from agents.assistant.model import ModelAssistant
-    from agents.model.voices import endpoint_voice
+    from agents.llm.clients import endpoint_client
 
     patient = {
         "timeout_s": min(profile.timeout_s, PATIENCE_S),
         "retries": min(profile.retries, RETRIES),
     }
-    return ModelAssistant(endpoint_voice(profile.model_copy(update=patient), on_piece=on_piece))
+    return ModelAssistant(endpoint_client(profile.model_copy(update=patient), on_piece=on_piece))

@@ -1,4 +1,4 @@
-"""Understands a person with a language model that calls the wishes as tools, rules behind it.
+"""Understands a person with a language model that calls commands as tools, rules behind it.
 
 What rules are sure of, and what must happen within a second, is not asked: files, answers to open
 questions, and orders. What spends time or leaves the house becomes a button, whatever the model
@@ -6,15 +6,25 @@ wanted. Where no answer comes the rules understand, and that is said.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from agents.assistant.assistant import Deed, Turn, Understanding
-from agents.assistant.rules import Reading, read
-from agents.assistant.sayings import Code, Piece, Saying, Table, Words
-from agents.assistant.tame import tame
-from agents.assistant.tools import answer_of, as_call, as_functions, in_words, wishes_of
-from agents.assistant.wishes import (
+from agents.assistant.model_tools import answer_of, as_call, as_functions, in_words, wishes_of
+from agents.assistant.rules import ParsedMessage, read
+from agents.assistant.sanitize_markdown import sanitize_markdown
+from agents.assistant.types.chat import (
+    ChatReply,
+    Code,
+    CommandResult,
+    Piece,
+    Table,
+    Turn,
+    Understanding,
+    Words,
+)
+from agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
+    Command,
     ContinueSearch,
     ExportResult,
     GetReport,
@@ -25,13 +35,13 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
-from agents.minds.prompts import Words as PromptWords
-from agents.model.voice import Voice, VoiceError
+from agents.llm.client import LLMClient, LLMError
+from agents.prompting.templates import PromptTemplate
 from tools.nouns import Message, Prompt
 
 # Understood by rules where they are sure: there is nothing to think about.
+HERE = Path(__file__).parent
 _ORDERS = (
     LoadTask
     | ChangeTask
@@ -54,33 +64,33 @@ _LAST = 6
 
 
 class ModelAssistant:
-    """Asks a voice, and understands by rules where it has no answer.
+    """Asks a client, and understands by rules where it has no answer.
 
     Args:
-        voice: Who is asked.
+        client: Who is asked.
     """
 
-    def __init__(self, voice: Voice) -> None:
-        self._voice = voice
-        self._words = PromptWords("assistant", "tools", "situation")
+    def __init__(self, client: LLMClient) -> None:
+        self._client = client
+        self._words = PromptTemplate(HERE / "assistant.md", "tools", "situation")
 
-    async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+    async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What is to be done next; with `done`, whether anything is left to do or to add."""
         reading = read(turn)
         if _needs_no_model(reading):
             return Understanding(wishes=()) if done else reading.understanding
         try:
-            reply = await self._voice.say(self._prompt(turn, done))
-        except VoiceError as error:
+            reply = await self._client.say(self._prompt(turn, done))
+        except LLMError as error:
             return Understanding(wishes=()) if done else _without(reading, error)
         answer = answer_of(reply)
         wishes = _confirmed([wish for wish in wishes_of(answer) if not _was_done(wish, done)])
-        words = tame(answer.words)
+        words = sanitize_markdown(answer.words)
         if not wishes and not words:
             return Understanding(wishes=()) if done else reading.understanding
         return Understanding(wishes=wishes, words=words)
 
-    def _prompt(self, turn: Turn, done: Sequence[Deed]) -> Prompt:
+    def _prompt(self, turn: Turn, done: Sequence[CommandResult]) -> Prompt:
         head = self._words.messages(tools=in_words(), situation=situation(turn))
         return Prompt(
             key=f"assistant:{len(turn.earlier)}:{len(done)}",
@@ -111,7 +121,7 @@ def situation(turn: Turn) -> str:
     return "\n".join(lines)
 
 
-def result(saying: Saying) -> str:
+def result(saying: ChatReply) -> str:
     """An answer as a model reads it."""
     text = "\n\n".join(part for part in map(_piece, saying.pieces) if part)
     buttons = ", ".join(offer.label for offer in saying.offers)
@@ -138,7 +148,7 @@ def _earlier(turn: Turn) -> list[Message]:
     return found
 
 
-def _done(done: Sequence[Deed]) -> list[Message]:
+def _done(done: Sequence[CommandResult]) -> list[Message]:
     found = []
     for deed in done:
         found.append(Message(author="model", text=as_call(deed.wish)))
@@ -149,27 +159,28 @@ def _done(done: Sequence[Deed]) -> list[Message]:
     return found
 
 
-def _needs_no_model(reading: Reading) -> bool:
+def _needs_no_model(reading: ParsedMessage) -> bool:
     wishes, words = reading.understanding.wishes, reading.understanding.words
     orders = bool(wishes) and all(isinstance(wish, _ORDERS) for wish in wishes)
     return reading.sure and (orders or bool(words))
 
 
-def _was_done(wish: Wish, done: Sequence[Deed]) -> bool:
+def _was_done(wish: Command, done: Sequence[CommandResult]) -> bool:
     """A model that asks for the same once more has nothing else to ask."""
     return any(deed.wish == wish for deed in done)
 
 
-def _confirmed(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
+def _confirmed(wishes: Sequence[Command]) -> tuple[Command, ...]:
     """What only the person may begin becomes a button behind everything else."""
     proposed = tuple(wish for wish in wishes if isinstance(wish, _CONFIRMED))
     others = tuple(wish for wish in wishes if not isinstance(wish, _CONFIRMED))
     return (*others, Unclear(guesses=proposed)) if proposed else others
 
 
-def _without(reading: Reading, error: VoiceError) -> Understanding:
+def _without(reading: ParsedMessage, error: LLMError) -> Understanding:
     known = reading.understanding
-    note = f"*No answer from the language model ({tame(str(error))}); understood by rules.*"
+    why = sanitize_markdown(str(error))
+    note = f"*No answer from the language model ({why}); understood by rules.*"
     return known.model_copy(
         update={"words": "\n\n".join(part for part in (note, known.words) if part)}
     )

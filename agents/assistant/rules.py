@@ -1,4 +1,4 @@
-"""Understands a person by rules: natural phrasings of every wish, and buttons when unsure.
+"""Understands a person by rules: natural phrasings of every command, and buttons when unsure.
 
 Code and files are taken out first; an open question may be answered; then the words are read
 clause by clause. Not here: what is done about a wish (`graphs.desk`).
@@ -7,27 +7,28 @@ clause by clause. Not here: what is done about a wish (`graphs.desk`).
 import re
 from collections.abc import Sequence
 
-from agents.assistant.assistant import Deed, Turn, Understanding
-from agents.assistant.reading.changes import wants_shapes
-from agents.assistant.reading.clause import clause_in
-from agents.assistant.reading.clauses import parts, sentences, wishes_in
-from agents.assistant.reading.commands import command_in
-from agents.assistant.reading.devices import device_in
-from agents.assistant.reading.german import translated
-from agents.assistant.reading.guesses import guesses
-from agents.assistant.reading.limits import limits_in
-from agents.assistant.reading.merging import merged, with_types
-from agents.assistant.reading.offers import answer_in, is_no, is_yes
-from agents.assistant.reading.pasted import python_files, take_apart
-from agents.assistant.reading.plain import LONGEST, bare, plain
-from agents.assistant.reading.shapes import precisions_in, shapes_in
-from agents.assistant.reading.sizes import sizes_in, sizes_with
-from agents.assistant.reading.spelling import mended
-from agents.assistant.wishes import (
+from agents.assistant.parsing.changes import device_in, wants_shapes
+from agents.assistant.parsing.clauses import (
+    clause_in,
+    merged,
+    parts,
+    sentences,
+    wishes_in,
+    with_types,
+)
+from agents.assistant.parsing.commands import command_in
+from agents.assistant.parsing.limits import limits_in
+from agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
+from agents.assistant.parsing.pasted import python_files, take_apart
+from agents.assistant.parsing.shapes import precisions_in, shapes_in, sizes_in, sizes_with
+from agents.assistant.parsing.text import LONGEST, bare, mended, plain, translated
+from agents.assistant.types.chat import CommandResult, Turn, Understanding
+from agents.assistant.types.commands import (
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     ContinueSearch,
     LoadTask,
     PauseSearch,
@@ -37,7 +38,6 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
 from tools.nouns import Value
 
@@ -80,7 +80,7 @@ _BEGINNINGS = re.compile(
 )
 
 
-class Reading(Value):
+class ParsedMessage(Value):
     """What was understood; `sure` when every part of the message was, to the letter."""
 
     understanding: Understanding
@@ -90,12 +90,12 @@ class Reading(Value):
 class RulesAssistant:
     """Understands by rules; it asks nobody and raises on nothing."""
 
-    async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+    async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What a message wants, once: what was done is answered."""
         return Understanding(wishes=()) if done else read(turn).understanding
 
 
-def urgent(turn: Turn) -> tuple[Wish, ...]:
+def urgent(turn: Turn) -> tuple[Command, ...]:
     """What must not wait for an answer that is being made: to pause, to stop, where to look."""
     reading = read(turn)
     wishes = reading.understanding.wishes
@@ -103,7 +103,7 @@ def urgent(turn: Turn) -> tuple[Wish, ...]:
     return wishes if reading.sure and orders else ()
 
 
-def read(turn: Turn) -> Reading:
+def read(turn: Turn) -> ParsedMessage:
     """Understand one message."""
     pasted = take_apart(turn.text)
     files = python_files(turn.attachments)
@@ -113,14 +113,14 @@ def read(turn: Turn) -> Reading:
     if loads:
         return _loaded(loads[0][0], loads[0][1], pasted.words, several=len(files) > 1)
     if turn.attachments:
-        return Reading(understanding=Understanding(wishes=(), words=NOT_PYTHON), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=NOT_PYTHON), sure=True)
     return _said(pasted.words, turn)
 
 
-def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
+def _loaded(source: str, name: str, words: str, *, several: bool) -> ParsedMessage:
     """A file, and what was said of its shapes, precision and device; the rest is for its card."""
     said = translated(plain(words))
-    wishes: list[Wish] = [LoadTask(source=source, name=name, gpu=device_in(said))]
+    wishes: list[Command] = [LoadTask(source=source, name=name, gpu=device_in(said))]
     inputs = shapes_in(said)
     without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
     precisions = () if inputs or without else precisions_in(said)
@@ -129,12 +129,12 @@ def _loaded(source: str, name: str, words: str, *, several: bool) -> Reading:
         wishes.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
     wishes += _wishes_for_later(words)
     note = f"I take the first of your files, {name}." if several else ""
-    return Reading(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
+    return ParsedMessage(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
 
 
-def _wishes_for_later(words: str) -> list[Wish]:
+def _wishes_for_later(words: str) -> list[Command]:
     """Where the search is to look; that it is to be fast need not be said."""
-    turn, found = Turn(text=words), list[Wish]()
+    turn, found = Turn(text=words), list[Command]()
     for sentence in sentences(words[:LONGEST]):
         said = _sentence(sentence, turn)
         found += said or [wish for part in parts(sentence) for wish in _sentence(part, turn)]
@@ -142,7 +142,7 @@ def _wishes_for_later(words: str) -> list[Wish]:
     return list(merged([wish for wish in steered if not _BEGINNINGS.search(" ".join(wish.hints))]))
 
 
-def _said(text: str, turn: Turn) -> Reading:
+def _said(text: str, turn: Turn) -> ParsedMessage:
     whole = bare(plain(text)) or plain(text).strip(" ,.!;:-")
     if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
         return _sure(taken)
@@ -150,48 +150,48 @@ def _said(text: str, turn: Turn) -> Reading:
     if turn.task and not turn.running and wants_shapes(whole) and not told:
         return _sure(ChangeTask())  # the desk asks which
     if _ANOTHER.fullmatch(whole):
-        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     if small := _small_talk(plain(text).strip(" .!,:)"), turn):
         return small
     return _clauses(re.sub(r"\s*\n\s*", "\n", text[:LONGEST]), turn)
 
 
-def _small_talk(words: str, turn: Turn) -> Reading | None:
+def _small_talk(words: str, turn: Turn) -> ParsedMessage | None:
     if _GREETING.fullmatch(words):
         return _sure(AskForHelp())
     if len(words) < _LONGEST_THANKS and _THANKS.fullmatch(words):
-        return Reading(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
     if words in ("no", "nope", "nein") or (
         is_no(words) and not (turn.running or (turn.task and not turn.run))
     ):
         if turn.task and not turn.run:
             return _sure(CancelTask())
-        return Reading(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
     if is_yes(words) and turn.task and not turn.run:
         return _sure(StartSearch())
     if words in _NODS:
-        return Reading(understanding=Understanding(wishes=(), words=ALL_RIGHT), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=ALL_RIGHT), sure=True)
     return None
 
 
-def _clauses(text: str, turn: Turn) -> Reading:
-    wishes: list[Wish] = []
+def _clauses(text: str, turn: Turn) -> ParsedMessage:
+    wishes: list[Command] = []
     missed = False
     for sentence in sentences(text.strip()):
         found = _sentence(sentence, turn) or _sentence(mended(plain(sentence)), turn)
         wishes += found
         missed = missed or not (found or _says_nothing(sentence))
     if _BEGINNINGS.search(plain(text)) and _needs_a_file(wishes, turn):
-        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     if _comes_later(plain(text)) and any(isinstance(wish, _FINAL) for wish in wishes):
         said = Unclear(words=_shown(text), guesses=merged(wishes))
-        return Reading(understanding=Understanding(wishes=(said,)))
+        return ParsedMessage(understanding=Understanding(wishes=(said,)))
     if wishes:
-        return Reading(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
+        return ParsedMessage(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
     return _unclear(bare(translated(plain(text))), text, turn)
 
 
-def _sentence(sentence: str, turn: Turn) -> tuple[Wish, ...]:
+def _sentence(sentence: str, turn: Turn) -> tuple[Command, ...]:
     found = wishes_in(
         sentence, lambda part: clause_in(part, turn, alone=len(part) >= len(sentence.strip(" ,")))
     )
@@ -205,7 +205,7 @@ def _says_nothing(sentence: str) -> bool:
     )
 
 
-def _needs_a_file(wishes: Sequence[Wish], turn: Turn) -> bool:
+def _needs_a_file(wishes: Sequence[Command], turn: Turn) -> bool:
     """Whether nothing of that can be done, as there is neither a task nor a run."""
     about = StartSearch | ContinueSearch | ShowProgress | AuditTask | Steer | ShowCode
     return not turn.task and not turn.run and all(isinstance(wish, about) for wish in wishes)
@@ -220,13 +220,13 @@ def _shown(text: str) -> str:
     return " ".join(text.split())[:200]
 
 
-def _unclear(words: str, text: str, turn: Turn) -> Reading:
+def _unclear(words: str, text: str, turn: Turn) -> ParsedMessage:
     begins = command_in(words, turn.model_copy(update={"task": words}))
     if any(isinstance(wish, StartSearch) for wish in begins) and _needs_a_file(begins, turn):
-        return Reading(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
     wish = Unclear(words=_shown(text), guesses=guesses(words, turn))
-    return Reading(understanding=Understanding(wishes=(wish,)))
+    return ParsedMessage(understanding=Understanding(wishes=(wish,)))
 
 
-def _sure(*wishes: Wish) -> Reading:
-    return Reading(understanding=Understanding(wishes=wishes), sure=True)
+def _sure(*wishes: Command) -> ParsedMessage:
+    return ParsedMessage(understanding=Understanding(wishes=wishes), sure=True)

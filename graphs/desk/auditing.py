@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agents.assistant.sayings import Piece, Saying, Table, Words
+from agents.assistant.types.chat import ChatReply, Piece, Table, Words
 from graphs.desk.card import TaskCard, offers, pays_words
 from graphs.desk.place import Place
 from graphs.words import amount, milliseconds, one_line
@@ -14,21 +14,21 @@ SHOWN_KERNELS = 12
 PATIENCE_S = 15.0
 
 
-async def audit(place: Place) -> Saying:
+async def audit(place: Place) -> ChatReply:
     """What tracing and the judge's audit found."""
     task, card = place.now.task, place.now.card
     if task is None and place.folder is not None:
         record = await place.read(place.record)
         task = record.task if record else None
     if task is None:
-        return Saying.of("There is no task on the table yet. Attach a file or paste a module.")
+        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
     seen = await _seen(place, task)
     pieces: list[Piece] = [Table(title="audit", columns=("", ""), rows=rows_of(task, card, seen))]
     if not any(badge.proves_little for badge in task.badges):
         pieces.append(
             Words(text="Nothing speaks against it: a faster kernel would prove something.")
         )
-    return Saying(pieces=tuple(pieces), offers=offers() if place.now.waiting else ())
+    return ChatReply(pieces=tuple(pieces), offers=offers() if place.now.waiting else ())
 
 
 async def _seen(place: Place, task: Task) -> DispatchSeen:

@@ -1,7 +1,7 @@
 """The task card: what was found in a file, and what a search over it would cost and could bring."""
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import AuditTask, CancelTask, ChangeTask, StartSearch
+from agents.assistant.types.chat import ChatReply, Offer, Table, Words
+from agents.assistant.types.commands import AuditTask, CancelTask, ChangeTask, StartSearch
 from graphs.words import amount, milliseconds, one_line, plain, seconds, shape
 from profiles.load import Hardware, SearchProfile
 from profiles.models import Models
@@ -157,11 +157,11 @@ def pays_words(card: TaskCard) -> str:
     return f"after about {amount(card.break_even_calls, '').strip()} calls, if it reaches the floor"
 
 
-def saying_of(card: TaskCard, *before: str) -> Saying:
+def saying_of(card: TaskCard, *before: str) -> ChatReply:
     """The card, and the one question."""
     words = [Words(text=text) for text in before]
     ask = Words(text="Shall I search for something faster?")
-    return Saying(pieces=(*words, table_of(card), ask), offers=offers(), question=True)
+    return ChatReply(pieces=(*words, table_of(card), ask), offers=offers(), question=True)
 
 
 def offers() -> tuple[Offer, ...]:
@@ -184,5 +184,4 @@ def _weights(task: Task) -> str:
 def _names(models: Models | None) -> tuple[str, ...]:
     if models is None:
         return ()
-    roles = (models.planner, models.coder, models.profiler, models.critic, models.strategist)
-    return tuple(dict.fromkeys(role.model for role in roles))
+    return tuple(dict.fromkeys(profile.model for profile in models.by_role.values()))

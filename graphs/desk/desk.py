@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
-from agents.assistant.assistant import Attachment, Turn
-from agents.assistant.sayings import Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Attachment, ChatReply, Turn
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     CompareCandidates,
     ContinueSearch,
     DeleteRun,
@@ -37,7 +37,6 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
 from graphs.desk import (
     auditing,
@@ -129,14 +128,14 @@ class Desk:
         """What the person said, with what it may be about."""
         return turn_of(self._place, text, attachments)
 
-    async def do(self, wish: Wish) -> Saying:
+    async def do(self, wish: Command) -> ChatReply:
         """Fulfil one wish; what cannot be done is said, and nothing is raised for it."""
         try:
             return await self._do(wish)
         except (Unnamed, RunError) as trouble:
-            return Saying.of(_sentence(trouble))
+            return ChatReply.of(_sentence(trouble))
 
-    async def _do(self, wish: Wish) -> Saying:
+    async def _do(self, wish: Command) -> ChatReply:
         if isinstance(
             wish,
             LoadTask
@@ -176,7 +175,7 @@ class Desk:
                 self._place.lives.news.take_down(self.home, watch.wake)
                 watch.close()
 
-    def amend(self, tell: Callable[[Saying], Awaitable[None]]) -> None:
+    def amend(self, tell: Callable[[ChatReply], Awaitable[None]]) -> None:
         """Be told the card anew when a figure came later than the first answer to a file."""
         self._place.table.amended = tell
 
@@ -203,7 +202,7 @@ class Desk:
         life = self._place.life
         return life.speeches if life else None
 
-    async def _change(self, wish: Wish) -> Saying:
+    async def _change(self, wish: Command) -> ChatReply:
         place = self._place
         match wish:
             case LoadTask():
@@ -219,7 +218,7 @@ class Desk:
             case _:
                 return await self._answer(wish)
 
-    async def _answer(self, wish: Wish) -> Saying:
+    async def _answer(self, wish: Command) -> ChatReply:
         place = self._place
         match wish:
             case PauseSearch():
@@ -255,15 +254,15 @@ class Desk:
             case _:
                 return await self._tell(wish)
 
-    async def _tell(self, wish: Wish) -> Saying:
+    async def _tell(self, wish: Command) -> ChatReply:
         """What needs the run's whole story; a story of a long run is put together in a thread."""
         story = await self._place.story()
         if story is None:
-            return Saying.of(driving.NO_RUN)
+            return ChatReply.of(driving.NO_RUN)
         return await self._place.read(lambda: _told(story, wish))
 
 
-def _told(story: Story, wish: Wish) -> Saying:
+def _told(story: Story, wish: Command) -> ChatReply:
     match wish:
         case ExplainCandidate():
             return explaining.candidate(story, wish)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agents.assistant.sayings import Offer, Saying, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import ChatReply, Offer, Words
+from agents.assistant.types.commands import (
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
@@ -13,7 +13,7 @@ from agents.assistant.wishes import (
     StartSearch,
     StopSearch,
 )
-from agents.steering import Steering
+from agents.shared.steering import Steering
 from graphs.desk.life import Life
 from graphs.desk.place import Place
 from graphs.desk.table import OnTable
@@ -34,15 +34,15 @@ AFTER = (
 NO_RUN = "There is no search yet. Attach a file or paste a module, and I will have a look."
 
 
-async def start(place: Place, wish: StartSearch) -> Saying:
+async def start(place: Place, wish: StartSearch) -> ChatReply:
     """Begin the search over the task on the table."""
     now = place.now
     if place.life is not None:
-        return Saying.of(
+        return ChatReply.of(
             "A search is running already in this conversation; stop it first.", PROGRESS, STOP
         )
     if now.task is None:
-        return Saying.of("There is no task on the table yet. Attach a file or paste a module.")
+        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
     profile = profile_of(place, wish)
     life = await place.lives.begin(
         place.home,
@@ -56,14 +56,14 @@ async def start(place: Place, wish: StartSearch) -> Saying:
         steering=wishes_of(now),
     )
     if not life.run:
-        return Saying.of(f"The search could not begin: {why(life)}.")
+        return ChatReply.of(f"The search could not begin: {why(life)}.")
     await place.table.put(now.model_copy(update={"run": life.run, "waiting": False}))
     words = (
         f"The search has begun as run `{life.run}`: {one_line(profile.name, 20)}, up to "
         f"{count(profile.rounds, 'round')} and {seconds(profile.seconds)}. You can leave; it goes "
         "on, and you can steer it by writing at any time."
     )
-    return Saying.of(words, PAUSE, STOP)
+    return ChatReply.of(words, PAUSE, STOP)
 
 
 def wishes_of(now: OnTable) -> Steering:
@@ -80,15 +80,15 @@ def profile_of(place: Place, wish: StartSearch) -> SearchProfile:
     return profile.model_copy(update=given)
 
 
-async def pause(place: Place) -> Saying:
+async def pause(place: Place) -> ChatReply:
     """Pause at the end of the present step."""
     life = place.life
     if life is None:
         return await _not_running(place)
     if life.state == "stopping":
-        return Saying.of("It is ending already, with the best so far.")
+        return ChatReply.of("It is ending already, with the best so far.")
     place.lives.pause(life)
-    return Saying.of(
+    return ChatReply.of(
         "Pausing: the present step is finished first. Nothing is lost, and nothing is measured "
         "twice when you continue.",
         CONTINUE,
@@ -96,32 +96,34 @@ async def pause(place: Place) -> Saying:
     )
 
 
-async def stop(place: Place) -> Saying:
+async def stop(place: Place) -> ChatReply:
     """End now."""
     life = place.life
     if life is None:
         return await _not_running(place)
     place.lives.stop(life)
-    return Saying.of("Stopped with the best so far. You can continue it later.", CONTINUE, *AFTER)
+    return ChatReply.of(
+        "Stopped with the best so far. You can continue it later.", CONTINUE, *AFTER
+    )
 
 
-async def go_on(place: Place, wish: ContinueSearch) -> Saying:
+async def go_on(place: Place, wish: ContinueSearch) -> ChatReply:
     """Go on with the run, with more to spend where it had used up what it had."""
     record = await place.read(place.record)
     folder = place.folder
     if record is None or folder is None:
-        return Saying.of(NO_RUN)
+        return ChatReply.of(NO_RUN)
     life = place.life
     if life is not None and life.state in {"starting", "running"}:
-        return Saying.of("It is running already.", PROGRESS, PAUSE, STOP)
+        return ChatReply.of("It is running already.", PROGRESS, PAUSE, STOP)
     rounds, spend_s = totals(record, wish)
     life = await place.lives.go_on(folder, rounds=rounds, seconds=spend_s)
     if life.state == "ended" and life.problem:
-        return Saying.of(f"It cannot go on: {why(life)}.")
+        return ChatReply.of(f"It cannot go on: {why(life)}.")
     more = [f"up to {count(rounds, 'round')}"] if rounds else []
     more += [f"{seconds(spend_s)} in all"] if spend_s else []
     words = f"Going on with run `{record.id}`{', ' if more else ''}{' and '.join(more)}."
-    return Saying.of(words, PAUSE, STOP)
+    return ChatReply.of(words, PAUSE, STOP)
 
 
 def totals(record: RunRecord, wish: ContinueSearch) -> tuple[int | None, float | None]:
@@ -148,9 +150,9 @@ def why(life: Life) -> str:
     return one_line(life.problem or "it ended at once", 400).rstrip(".")
 
 
-async def _not_running(place: Place) -> Saying:
+async def _not_running(place: Place) -> ChatReply:
     record = await place.read(place.record)
     if record is None:
-        return Saying(pieces=(Words(text=NO_RUN),))
+        return ChatReply(pieces=(Words(text=NO_RUN),))
     words = "The search has finished" if record.status == "finished" else "The search is paused"
-    return Saying.of(f"{words}; nothing is running.", CONTINUE, *AFTER)
+    return ChatReply.of(f"{words}; nothing is running.", CONTINUE, *AFTER)

@@ -2,8 +2,8 @@
 
 import difflib
 
-from agents.assistant.sayings import Code, Offer, Picture, Piece, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import ChatReply, Code, Offer, Picture, Piece, Table, Words
+from agents.assistant.types.commands import (
     CompareCandidates,
     ExplainCandidate,
     ExplainRound,
@@ -21,7 +21,7 @@ from tools.nouns import Analysis, Comparison, Evidence, LedgerEntry, Verdict
 LONGEST_DIFFERENCE = 400
 
 
-def candidate(story: Story, wish: ExplainCandidate) -> Saying:
+def candidate(story: Story, wish: ExplainCandidate) -> ChatReply:
     """Its idea, what it does, how it was judged, what bounds it."""
     item = candidate_of(story, wish.candidate)
     standing = standing_of(story, item)
@@ -35,16 +35,16 @@ def candidate(story: Story, wish: ExplainCandidate) -> Saying:
         pieces.append(Table(title="the judge", columns=("", ""), rows=judged_rows(standing)))
         pieces += _log(standing)
     pieces += bounded(story, item.candidate.id)
-    return Saying(pieces=tuple(pieces), offers=_about(item, standing, story))
+    return ChatReply(pieces=tuple(pieces), offers=_about(item, standing, story))
 
 
-def round_(story: Story, wish: ExplainRound) -> Saying:
+def round_(story: Story, wish: ExplainRound) -> ChatReply:
     """Its ideas, what they brought, what the critic made of it."""
     rounds = story.view.rounds
     wanted = wish.round or max(rounds, default=0)
     if wanted not in rounds:
         known = f"There are rounds 1 to {max(rounds)}." if rounds else "None has begun yet."
-        return Saying.of(f"There is no round {wanted}. {known}")
+        return ChatReply.of(f"There is no round {wanted}. {known}")
     ledger = {entry.idea: entry for entry in story.ledger}
     ideas = [idea for idea in story.ideas if idea.round == wanted]
     rows = tuple(
@@ -60,15 +60,15 @@ def round_(story: Story, wish: ExplainRound) -> Saying:
         if event.round == wanted and event.reasoning:
             pieces.append(Code(title="the planner's reasons", text=plain(event.reasoning, 4000)))
     pieces += [p for a in story.analyses if a.round == wanted for p in critique(a)]
-    return Saying(pieces=tuple(pieces))
+    return ChatReply(pieces=tuple(pieces))
 
 
-def compare(story: Story, wish: CompareCandidates) -> Saying:
+def compare(story: Story, wish: CompareCandidates) -> ChatReply:
     """Which is faster and by how much, what differs, and what the profiler and the critic saw."""
     one = candidate_of(story, wish.one)
     other = candidate_of(story, wish.other) if wish.other else _rival(story, one)
     if one.candidate.id == other.candidate.id:
-        return Saying.of(f"That is one and the same candidate, {label(one)}.")
+        return ChatReply.of(f"That is one and the same candidate, {label(one)}.")
     first, second = standing_of(story, one), standing_of(story, other)
     pieces: list[Piece] = [Words(text=verdict_words(one, other, first, second))]
     rows = [
@@ -86,7 +86,7 @@ def compare(story: Story, wish: CompareCandidates) -> Saying:
         Offer(label=f"Code of v{one.number}", wish=ShowCode(candidate=one.candidate.id)),
         Offer(label=f"Code of v{other.number}", wish=ShowCode(candidate=other.candidate.id)),
     )
-    return Saying(pieces=tuple(pieces), offers=offers)
+    return ChatReply(pieces=tuple(pieces), offers=offers)
 
 
 def idea_rows(story: Story, item: Written) -> tuple[tuple[str, str], ...]:

@@ -1,12 +1,13 @@
 """What can be asked here, what works on this machine, and what to say to unclear words."""
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import ChatReply, Offer, Table, Words
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     CompareCandidates,
     ContinueSearch,
     DeleteRun,
@@ -28,7 +29,6 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
 from graphs.desk.place import Place
 from graphs.words import one_line
@@ -74,27 +74,27 @@ best", "show the profile", "every idea so far", "explain round 2"
 A search goes on when you close the page."""
 
 
-def help_(place: Place) -> Saying:
+def help_(place: Place) -> ChatReply:
     """What can be asked here, with what fits now as buttons."""
-    return Saying.of(HELP, *fitting(place))
+    return ChatReply.of(HELP, *fitting(place))
 
 
-def unclear(place: Place, wish: Unclear) -> Saying:
+def unclear(place: Place, wish: Unclear) -> ChatReply:
     """What was understood of it, as buttons; never an error."""
     guesses = [item for item in wish.guesses if not isinstance(item, Unclear)]
     if not guesses:
-        return Saying.of("I did not understand that. Perhaps one of these?", *fitting(place))
+        return ChatReply.of("I did not understand that. Perhaps one of these?", *fitting(place))
     offers = tuple(Offer(label=label_of(item), wish=item) for item in guesses[:6])
     # Without words it is no riddle, but what a model proposes and only the person may begin.
     text = "I am not sure what you mean. Is it one of these?" if wish.words else "Shall I?"
-    return Saying(
+    return ChatReply(
         pieces=(Words(text=text),),
         offers=offers,
         question=True,
     )
 
 
-def label_of(wish: Wish) -> str:
+def label_of(wish: Command) -> str:
     """A wish as the words of a button."""
     match wish:
         case ExplainCandidate() | ShowCode() | ShowProfile():
@@ -113,7 +113,7 @@ def label_of(wish: Wish) -> str:
 
 def fitting(place: Place) -> tuple[Offer, ...]:
     """What a person is likely to want next."""
-    wishes: tuple[Wish, ...]
+    wishes: tuple[Command, ...]
     if place.life is not None:
         wishes = (ShowProgress(), PauseSearch(), StopSearch(), ShowLedger())
     elif place.folder is not None:
@@ -125,16 +125,16 @@ def fitting(place: Place) -> tuple[Offer, ...]:
     return tuple(Offer(label=label_of(wish), wish=wish) for wish in wishes)
 
 
-async def doctor(place: Place) -> Saying:
+async def doctor(place: Place) -> ChatReply:
     """What works on this machine."""
     examine = place.settings.examine
     if examine is None:
-        return Saying.of("This server does not look at its machine.")
+        return ChatReply.of("This server does not look at its machine.")
     found = await examine()
     rows = tuple(
         (item.subject, item.outcome, one_line(f"{item.words} {item.remedy}", 300)) for item in found
     )
-    return Saying(pieces=(Table(title="this machine", columns=("", "", ""), rows=rows),))
+    return ChatReply(pieces=(Table(title="this machine", columns=("", "", ""), rows=rows),))
 
 
 def _steer_label(wish: Steer) -> str:

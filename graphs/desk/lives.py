@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from agents.assistant.topics import widened
-from agents.steering import Steering
-from graphs.context import Listener, MakeMinds
+from agents.assistant.synonyms import widened
+from agents.shared.steering import Steering
+from graphs.context import Listener, MakeAgents
 from graphs.desk.bells import Bells
 from graphs.desk.engine import Engine
 from graphs.desk.judges import Judges, MakeExecutor
@@ -24,7 +24,7 @@ from graphs.desk.people import every_folder
 from graphs.desk.table import Table
 from graphs.desk.terms import is_going, keep_end, keep_going, keep_steering, kept_steering
 from graphs.events import Event, ModelCalled, RunStarted
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from graphs.warming import import_beforehand
 from profiles.load import SearchProfile
 from profiles.models import Models
@@ -61,7 +61,7 @@ class Lives:
         *,
         target: Target = "auto",
         make_executor: MakeExecutor | None = None,
-        make_minds: MakeMinds | None = None,
+        make_minds: MakeAgents | None = None,
         idle_s: float = 120.0,
         ready: int = 4,
     ) -> None:

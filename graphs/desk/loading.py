@@ -5,8 +5,8 @@ import re
 import time
 from pathlib import Path
 
-from agents.assistant.sayings import Code, Offer, Saying, Words
-from agents.assistant.wishes import CancelTask, ChangeTask, LoadTask
+from agents.assistant.types.chat import ChatReply, Code, Offer, Words
+from agents.assistant.types.commands import CancelTask, ChangeTask, LoadTask
 from graphs.desk.card import card_of, saying_of
 from graphs.desk.devices import other_device
 from graphs.desk.people import file_name
@@ -35,12 +35,12 @@ class Read(Value):
     audited: bool = True
 
 
-async def load(place: Place, wish: LoadTask) -> Saying:
+async def load(place: Place, wish: LoadTask) -> ChatReply:
     """Take a file in and say what it is."""
     if len(wish.source) > LONGEST_SOURCE:
-        return Saying.of("That file is too long for a module; send the part to be made faster.")
+        return ChatReply.of("That file is too long for a module; send the part to be made faster.")
     if not wish.source.strip():
-        return Saying.of("That file is empty; attach the one with your module.")
+        return ChatReply.of("That file is empty; attach the one with your module.")
     file = await asyncio.to_thread(_put, place, wish)
     fresh = OnTable(
         file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu, run=_kept_run(place)
@@ -48,10 +48,10 @@ async def load(place: Place, wish: LoadTask) -> Saying:
     return await read_anew(place, fresh)
 
 
-async def change(place: Place, wish: ChangeTask) -> Saying:
+async def change(place: Place, wish: ChangeTask) -> ChatReply:
     """Read the file on the table once more, with other inputs, entry or precision."""
     if not place.now.file:
-        return Saying.of("There is no task on the table yet. Attach a file or paste a module.")
+        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
     if wish == ChangeTask():
         return _how_to_change(place)
     precisions = wish.precisions or place.now.precisions
@@ -121,12 +121,12 @@ def _type_of(spec: InputSpec) -> str:
     return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
 
 
-async def cancel(place: Place) -> Saying:
+async def cancel(place: Place) -> ChatReply:
     """Put the task away."""
     if not place.now.waiting:
-        return Saying.of("All right, nothing was done.")
+        return ChatReply.of("All right, nothing was done.")
     await place.table.put(OnTable(gpu=place.now.gpu, run=_kept_run(place)))
-    return Saying.of("Put away; nothing was spent. Attach another file whenever you like.")
+    return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
 
 
 def _kept_run(place: Place) -> str:
@@ -134,7 +134,7 @@ def _kept_run(place: Place) -> str:
     return place.now.run if place.life is not None else ""
 
 
-async def read_anew(place: Place, fresh: OnTable) -> Saying:
+async def read_anew(place: Place, fresh: OnTable) -> ChatReply:
     """Trace what lies there and show the card; a refusal keeps the file for a second try.
 
     Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
@@ -151,14 +151,14 @@ async def read_anew(place: Place, fresh: OnTable) -> Saying:
             else:
                 place.table.follow(_amend(place, fresh, timing))
     except EnvironmentLacksError as lack:
-        return Saying.of(f"I cannot run anything on this machine: {lack}.")
+        return ChatReply.of(f"I cannot run anything on this machine: {lack}.")
     if isinstance(found, Refusal):
         await place.table.put(fresh)
         return _refused(found, fresh)
     return await _shown(place, fresh, found)
 
 
-async def _shown(place: Place, fresh: OnTable, found: Read) -> Saying:
+async def _shown(place: Place, fresh: OnTable, found: Read) -> ChatReply:
     """The card of what was read, which lies on the table from now on."""
     card = card_of(
         found.task,
@@ -176,7 +176,7 @@ async def _shown(place: Place, fresh: OnTable, found: Read) -> Saying:
 
 async def _amend(
     place: Place, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
-) -> Saying | None:
+) -> ChatReply | None:
     """The card again, when the device had time; None where something else lies there by now."""
     found = await timing
     async with place.table.turn:
@@ -230,20 +230,20 @@ def _put(place: Place, wish: LoadTask) -> Path:
     return path
 
 
-def _refused(refusal: Refusal, fresh: OnTable) -> Saying:
+def _refused(refusal: Refusal, fresh: OnTable) -> ChatReply:
     """Why it is no task, with what might make it one."""
     offers = proposals(Path(fresh.file), fresh.policy, refusal)
     why: tuple[Words | Code, ...] = (Words(text=quiet(refusal.sentence, 600)),)
     if refusal.detail:
         why += (Code(title="what happened", text=plain(refusal.detail[-4000:])),)
     if not offers:
-        return Saying(pieces=why)
+        return ChatReply(pieces=why)
     ask = Words(text="Shall I take one of these? You can also write another.")
     cancelling = Offer(label="Cancel", wish=CancelTask())
-    return Saying(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
+    return ChatReply(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
 
 
-def _how_to_change(place: Place) -> Saying:
+def _how_to_change(place: Place) -> ChatReply:
     text = (
         "Tell me the shapes and types, one for each input, such as `4096x1024:float16`; "
         "or which class or function of the file is meant; or that TF32, half precision or "
@@ -251,8 +251,10 @@ def _how_to_change(place: Place) -> Saying:
     )
     task = place.now.task
     if task is None:
-        return Saying.of(text)
-    return Saying(pieces=(Words(text=text),), offers=tuple(_variants(place, task)), question=True)
+        return ChatReply.of(text)
+    return ChatReply(
+        pieces=(Words(text=text),), offers=tuple(_variants(place, task)), question=True
+    )
 
 
 def _variants(place: Place, task: Task) -> list[Offer]:

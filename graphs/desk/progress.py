@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agents.assistant.sayings import Picture, Saying, Table, Words
+from agents.assistant.types.chat import ChatReply, Picture, Table, Words
 from graphs.desk.driving import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from graphs.desk.place import Place
 from graphs.events import CandidateJudged, CandidateWritten, Event, IdeasProposed
@@ -23,13 +23,13 @@ from graphs.words import (
 LEADERS = 5
 
 
-async def show(place: Place) -> Saying:
+async def show(place: Place) -> ChatReply:
     """The run as it stands."""
     story = await place.story()
     if story is None:
         if place.now.card is not None:
-            return Saying.of("The task is on the table, and no search has begun.")
-        return Saying.of(NO_RUN)
+            return ChatReply.of("The task is on the table, and no search has begun.")
+        return ChatReply.of(NO_RUN)
     pieces = [
         Words(text=standing_words(place, story)),
         Words(text=latest_words(story.view, story.events)),
@@ -38,7 +38,7 @@ async def show(place: Place) -> Saying:
     table = leaders_of(story.view)
     picture = Picture(what="trajectory", run=story.record.id)
     offers = (PAUSE, STOP) if place.life else (CONTINUE, *AFTER)
-    return Saying(pieces=(*shown, *table, picture), offers=offers)
+    return ChatReply(pieces=(*shown, *table, picture), offers=offers)
 
 
 def standing_words(place: Place, story: Story) -> str:

@@ -6,8 +6,8 @@ Shapes come from the sizes that stand in the source; nothing of it is run for th
 import re
 from pathlib import Path
 
-from agents.assistant.sayings import Offer
-from agents.assistant.wishes import ChangeTask, LoadTask, Wish
+from agents.assistant.types.chat import Offer
+from agents.assistant.types.commands import ChangeTask, Command, LoadTask
 from graphs.desk.outline import Layer, Outline, functions_of, guessed, outlines
 from graphs.words import one_line
 from tools.nouns import Refusal, TracePolicy
@@ -108,5 +108,5 @@ def _built(name: str, source: str, entry: Outline) -> tuple[Offer, ...]:
     values = [guessed(argument) for argument in entry.needed]
     given = ", ".join(f"{a}={v}" for a, v in zip(entry.needed, values, strict=True))
     addition = f"\n\ndef get_init_inputs():\n    return {values!r}\n"
-    wish: Wish = LoadTask(source=source.rstrip() + addition, name=name)
+    wish: Command = LoadTask(source=source.rstrip() + addition, name=name)
     return (Offer(label=f"Build it with {one_line(given, 60)}", wish=wish),)

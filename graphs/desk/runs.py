@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import ChatReply, Offer, Table, Words
+from agents.assistant.types.commands import (
     CancelTask,
     ContinueSearch,
     DeleteRun,
@@ -33,21 +33,21 @@ class Run:
     title: str = ""
 
 
-async def listing(place: Place) -> Saying:
+async def listing(place: Place) -> ChatReply:
     """The person's runs, the newest first."""
     runs = await place.read(lambda: runs_of(place.home))
     if not runs:
-        return Saying.of("You have no runs yet. Attach a file or paste a module to begin one.")
+        return ChatReply.of("You have no runs yet. Attach a file or paste a module to begin one.")
     rows = tuple(_row(place, run) for run in runs[:SHOWN])
     columns = ("run", "task", "begun (UTC)", "status", "speed-up")
     table = Table(title="your runs", columns=columns, rows=rows)
-    return Saying(pieces=(table,), offers=_openings(runs))
+    return ChatReply(pieces=(table,), offers=_openings(runs))
 
 
-async def reopen(place: Place, wish: ReopenRun) -> Saying:
+async def reopen(place: Place, wish: ReopenRun) -> ChatReply:
     """Talk about an earlier run from now on."""
     found = await place.read(lambda: _found(place, wish.run))
-    if isinstance(found, Saying):
+    if isinstance(found, ChatReply):
         return found
     record = found.record
     await place.table.put(
@@ -65,29 +65,29 @@ async def reopen(place: Place, wish: ReopenRun) -> Saying:
     if not goes_on:
         offers += (Offer(label="Continue", wish=ContinueSearch()),)
     state = "it is running" if goes_on else _state(record)
-    return Saying.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
+    return ChatReply.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
 
 
-async def rename(place: Place, wish: RenameRun) -> Saying:
+async def rename(place: Place, wish: RenameRun) -> ChatReply:
     """Give a run of the person's another name; its id stays what it is."""
     title = one_line(wish.name, 60).strip()
     found = await place.read(lambda: _found(place, wish.run))
-    if isinstance(found, Saying):
+    if isinstance(found, ChatReply):
         return found
     if not title:
-        return Saying.of("What shall it be called?")
+        return ChatReply.of("What shall it be called?")
     await place.read(lambda: keep_title(found.folder, title))
-    return Saying.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
+    return ChatReply.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
 
 
-async def delete(place: Place, wish: DeleteRun) -> Saying:
+async def delete(place: Place, wish: DeleteRun) -> ChatReply:
     """Ask first; then delete all of a run of the person's that nobody works on."""
     found = await place.read(lambda: _found(place, wish.run))
-    if isinstance(found, Saying):
+    if isinstance(found, ChatReply):
         return found
     id, folder = found.record.id, found.folder
     if place.lives.find(folder) is not None:
-        return Saying.of(f"Run `{id}` is running; stop it first.", STOP)
+        return ChatReply.of(f"Run `{id}` is running; stop it first.", STOP)
     if not wish.approved:
         return _asked(found)
     if place.now.run == id:
@@ -95,11 +95,13 @@ async def delete(place: Place, wish: DeleteRun) -> Saying:
     try:
         await place.read(lambda: shutil.rmtree(folder))
     except OSError as error:
-        return Saying.of(f"Run `{id}` could not be deleted: {one_line(str(error.strerror), 100)}.")
-    return Saying.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
+        return ChatReply.of(
+            f"Run `{id}` could not be deleted: {one_line(str(error.strerror), 100)}."
+        )
+    return ChatReply.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
 
 
-def _asked(found: Run) -> Saying:
+def _asked(found: Run) -> ChatReply:
     record, name = found.record, quiet(found.title or found.record.task.name, 60)
     words = (
         f"Shall I delete run `{record.id}` ({name}, {_state(record)}) for good? Its candidates, "
@@ -107,21 +109,21 @@ def _asked(found: Run) -> Saying:
     )
     yes = Offer(label="Yes, delete it", wish=DeleteRun(run=record.id, approved=True))
     no = Offer(label="No", wish=CancelTask())
-    return Saying(pieces=(Words(text=words),), offers=(yes, no), question=True)
+    return ChatReply(pieces=(Words(text=words),), offers=(yes, no), question=True)
 
 
-def _found(place: Place, name: str) -> Run | Saying:
+def _found(place: Place, name: str) -> Run | ChatReply:
     """The person's run of that id, beginning of one, or name; or what to say of it."""
     runs = runs_of(place.home)
     wanted = name.strip().lower() or place.now.run
     if not wanted:
-        return Saying.of("Which run?", *_openings(runs))
+        return ChatReply.of("Which run?", *_openings(runs))
     found = [run for run in runs if wanted in (run.record.id, run.title.lower())]
     found = found or [run for run in runs if run.record.id.startswith(wanted)]
     if len(found) == 1:
         return found[0]
     words = "Several of your runs begin with that" if found else "I know no such run of yours"
-    return Saying.of(f"{words}.", *_openings(found or list(runs)))
+    return ChatReply.of(f"{words}.", *_openings(found or list(runs)))
 
 
 def _openings(runs: Sequence[Run]) -> tuple[Offer, ...]:

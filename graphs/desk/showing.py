@@ -1,7 +1,7 @@
 """Code, profiles and the ledger of ideas, as they stand in the archive."""
 
-from agents.assistant.sayings import Code, Offer, Piece, Saying, Table, Words
-from agents.assistant.wishes import ExplainCandidate, ShowCode, ShowProfile
+from agents.assistant.types.chat import ChatReply, Code, Offer, Piece, Table, Words
+from agents.assistant.types.commands import ExplainCandidate, ShowCode, ShowProfile
 from graphs.desk.explaining import bounded, picture
 from graphs.desk.naming import candidate_of, label
 from graphs.story import Story
@@ -10,7 +10,7 @@ from tools.languages import language_of
 from tools.nouns import LedgerEntry
 
 
-def code(story: Story, wish: ShowCode) -> Saying:
+def code(story: Story, wish: ShowCode) -> ChatReply:
     """A candidate's kernel and plan."""
     item = candidate_of(story, wish.candidate)
     language = language_of(item.candidate).spec.fences[0]
@@ -23,17 +23,17 @@ def code(story: Story, wish: ShowCode) -> Saying:
     if settings:
         pieces.append(Table(title="settings", columns=("name", "value"), rows=settings))
     explain = Offer(label="Explain it", wish=ExplainCandidate(candidate=item.candidate.id))
-    return Saying(pieces=tuple(pieces), offers=(explain,))
+    return ChatReply(pieces=tuple(pieces), offers=(explain,))
 
 
-def profile(story: Story, wish: ShowProfile) -> Saying:
+def profile(story: Story, wish: ShowProfile) -> ChatReply:
     """What the profiler read of a candidate."""
     item = candidate_of(story, wish.candidate)
     known = story.profiles.get(item.candidate.id)
     if known is None:
         who = ", ".join(f"v{w.number}" for w in story.written if w.candidate.id in story.profiles)
         hint = f" Profiles exist of {who}." if who else " Nobody was profiled yet."
-        return Saying.of(f"{label(item)} was not profiled: only leaders are.{hint}")
+        return ChatReply.of(f"{label(item)} was not profiled: only leaders are.{hint}")
     readings, _ = known
     rows = tuple(
         (
@@ -48,13 +48,13 @@ def profile(story: Story, wish: ShowProfile) -> Saying:
     )
     columns = ("reading", "value", "how it was come by", "source")
     table = Table(title=f"profile of v{item.number}", columns=columns, rows=rows)
-    return Saying(pieces=(*bounded(story, item.candidate.id), table, picture(story)))
+    return ChatReply(pieces=(*bounded(story, item.candidate.id), table, picture(story)))
 
 
-def ledger(story: Story) -> Saying:
+def ledger(story: Story) -> ChatReply:
     """Every idea, what was predicted of it and what it brought."""
     if not story.ideas:
-        return Saying.of("No idea was proposed yet.")
+        return ChatReply.of("No idea was proposed yet.")
     entries = {entry.idea: entry for entry in story.ledger}
     rows = tuple(
         (
@@ -67,7 +67,7 @@ def ledger(story: Story) -> Saying:
         for number, idea in enumerate(story.ideas, start=1)
     )
     columns = ("idea", "round", "", "predicted", "measured", "gain", "correct")
-    return Saying(pieces=(Table(title="ideas", columns=columns, rows=rows),))
+    return ChatReply(pieces=(Table(title="ideas", columns=columns, rows=rows),))
 
 
 def _outcome(entry: LedgerEntry | None) -> tuple[str, str, str]:

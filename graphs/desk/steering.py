@@ -7,10 +7,10 @@ is said are titles.
 import asyncio
 import re
 
-from agents.assistant.sayings import Offer, Saying, Table, Words
-from agents.assistant.wishes import ShowSteering, Steer
+from agents.assistant.types.chat import ChatReply, Offer, Table, Words
+from agents.assistant.types.commands import ShowSteering, Steer
 from agents.playbook.ideas import Recipe
-from agents.steering import Steering
+from agents.shared.steering import Steering
 from graphs.desk.driving import NO_RUN
 from graphs.desk.place import Place
 from graphs.desk.terms import kept_steering
@@ -24,37 +24,39 @@ LONGEST = 120
 _IDEA = re.compile(r"(?:the )?idea\s*#?\s*(\d{1,4})", re.IGNORECASE)
 
 
-async def steer(place: Place, wish: Steer) -> Saying:
+async def steer(place: Place, wish: Steer) -> ChatReply:
     """Change the wishes, and say what changed."""
     if place.folder is None and not place.now.file:
-        return Saying.of(NO_RUN)
+        return ChatReply.of(NO_RUN)
     ideas = await place.read(lambda: ideas_of(place))
     unknown = _unknown(wish, ideas)
     if unknown:
         known = f"There are {count(len(ideas), 'idea')}." if ideas else "No idea was proposed yet."
-        return Saying.of(f"There is no {unknown}. {known}")
+        return ChatReply.of(f"There is no {unknown}. {known}")
     before = await current(place)
     after = changed(before, wish, ideas)
     if after == before:
-        return Saying.of("That is how it stands already; nothing changed.", *_shown(before, ideas))
+        return ChatReply.of(
+            "That is how it stands already; nothing changed.", *_shown(before, ideas)
+        )
     await keep(place, after)
     rows = difference(before, after, ideas)
     table = Table(title="what changed", columns=("", ""), rows=rows)
-    return Saying(
+    return ChatReply(
         pieces=(Words(text="Noted."), table, Words(text=effect(place, ideas))),
         offers=(Offer(label="Show all wishes", wish=ShowSteering()), *_shown(after, ideas)),
     )
 
 
-async def show(place: Place) -> Saying:
+async def show(place: Place) -> ChatReply:
     """The wishes that hold, each with a button that takes it back."""
     ideas = await place.read(lambda: ideas_of(place))
     now = await current(place)
     if now == Steering():
-        return Saying.of("No hint, pin or ban holds. Tell me what to focus on or to leave out.")
+        return ChatReply.of("No hint, pin or ban holds. Tell me what to focus on or to leave out.")
     rows = tuple((kind, title(text, ideas)) for kind, text in listed(now))
     table = Table(title="your wishes", columns=("", ""), rows=rows)
-    return Saying(pieces=(table,), offers=_shown(now, ideas))
+    return ChatReply(pieces=(table,), offers=_shown(now, ideas))
 
 
 async def current(place: Place) -> Steering:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.assistant.sayings import Saying
-from agents.steering import Steering
+from agents.assistant.types.chat import ChatReply
+from agents.shared.steering import Steering
 from graphs.desk.card import TaskCard
 from tools.nouns import Task, TracePolicy, Value
 
@@ -45,7 +45,7 @@ class OnTable(Value):
     run: str = ""
 
 
-Amend = Callable[[Saying], Awaitable[None]]
+Amend = Callable[[ChatReply], Awaitable[None]]
 
 
 @dataclass(eq=False)
@@ -70,13 +70,13 @@ class Table:
         except (OSError, ValidationError):
             return cls(path)
 
-    def follow(self, coming: Coroutine[object, object, Saying | None]) -> None:
+    def follow(self, coming: Coroutine[object, object, ChatReply | None]) -> None:
         """Wait for the rest of an answer in the background, and have it told."""
         task = asyncio.get_running_loop().create_task(self._follow(coming))
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
-    async def _follow(self, coming: Coroutine[object, object, Saying | None]) -> None:
+    async def _follow(self, coming: Coroutine[object, object, ChatReply | None]) -> None:
         try:
             saying = await coming
             if saying is not None and self.amended is not None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from agents.assistant.sayings import Download, Offer, Saying, Table, Words
-from agents.assistant.wishes import CancelTask, ExportResult
+from agents.assistant.types.chat import ChatReply, Download, Offer, Table, Words
+from agents.assistant.types.commands import CancelTask, ExportResult
 from graphs.desk.driving import NO_RUN
 from graphs.desk.explaining import judged_rows
 from graphs.desk.naming import candidate_of, label, standing_of
@@ -22,46 +22,46 @@ WHAT = {
 }
 
 
-async def export(place: Place, wish: ExportResult) -> Saying:
+async def export(place: Place, wish: ExportResult) -> ChatReply:
     """Ask before the first byte is written; then write, and hand over."""
     story = await place.story()
     if story is None:
-        return Saying.of(NO_RUN)
+        return ChatReply.of(NO_RUN)
     item = candidate_of(story, wish.candidate)
     standing = standing_of(story, item)
     if standing is None or standing.evaluation.verdict is not Verdict.CORRECT:
-        return Saying.of(f"{label(item)} was not found correct, so it cannot be taken home.")
+        return ChatReply.of(f"{label(item)} was not found correct, so it cannot be taken home.")
     if not wish.approved:
         return _asked(story, wish.model_copy(update={"candidate": item.candidate.id}))
     try:
         path = await place.read(lambda: _write(place, story.record.id, item.candidate.id, wish))
     except (ExportRefusedError, RunError) as refusal:
-        return Saying.of(f"Nothing was exported: {one_line(str(refusal), 400)}.")
+        return ChatReply.of(f"Nothing was exported: {one_line(str(refusal), 400)}.")
     mime = "application/zip" if path.suffix == ".zip" else "text/x-python"
     pieces = (
         Words(text=f"Here is {label(item)}: {WHAT[wish.format]}."),
         Download(path=path, name=path.name, mime=mime),
     )
-    return Saying(pieces=pieces)
+    return ChatReply(pieces=pieces)
 
 
-async def report(place: Place) -> Saying:
+async def report(place: Place) -> ChatReply:
     """The run's report as a file."""
     folder, write = place.folder, place.settings.report
     if folder is None:
-        return Saying.of(NO_RUN)
+        return ChatReply.of(NO_RUN)
     if write is None:
-        return Saying.of("This server makes no reports.")
+        return ChatReply.of("This server makes no reports.")
     path = place.home / "exports" / f"{folder.name}.html"
     await place.read(lambda: write(folder.name, place.home, path))
     pieces = (
         Words(text="The whole run on one page, which works without a network."),
         Download(path=path, name=path.name, mime="text/html"),
     )
-    return Saying(pieces=pieces)
+    return ChatReply(pieces=pieces)
 
 
-def _asked(story: Story, wish: ExportResult) -> Saying:
+def _asked(story: Story, wish: ExportResult) -> ChatReply:
     """What would be exported, how far it can be trusted, and whether it may be made."""
     item = candidate_of(story, wish.candidate)
     standing = standing_of(story, item)
@@ -84,7 +84,7 @@ def _asked(story: Story, wish: ExportResult) -> Saying:
     other = "kernelbench" if wish.format == "module" else "module"
     yes = wish.model_copy(update={"approved": True})
     instead = wish.model_copy(update={"format": other})
-    return Saying(
+    return ChatReply(
         pieces=(*words, Table(title="what is known of it", columns=("", ""), rows=rows)),
         offers=(
             Offer(label="Yes, export it", wish=yes),

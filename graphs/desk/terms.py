@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agents.steering import Steering
+from agents.shared.steering import Steering
 from graphs.events import Noted
 from tools.archive import Archive, RunError
 

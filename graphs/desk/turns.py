@@ -1,6 +1,6 @@
 """What a message may be about: the task, the run, its candidates and ideas."""
 
-from agents.assistant.assistant import Attachment, Turn
+from agents.assistant.types.chat import Attachment, Turn
 from graphs.desk.place import Place
 from graphs.words import one_line
 from tools.archive import Archive, RunError

@@ -6,7 +6,7 @@ far host is repaired along with the next round's writing, as another trip would 
 
 import asyncio
 
-from agents.tuner import Tuning
+from agents.coder.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten
 from graphs.judging import Best, judge, promote, screened_ms

@@ -6,10 +6,17 @@ strategist nothing evolves and nobody is asked.
 
 from langgraph.runtime import Runtime
 
-from agents.minds.evolution import ROLES, choose, current, fittest, trials, versions
-from agents.minds.outcomes import outcomes
-from agents.minds.transitions import moves
-from agents.strategist import Retrospect, Strategist
+from agents.strategist.evolution import (
+    ROLES,
+    choose,
+    current,
+    fittest,
+    moves,
+    outcomes,
+    trials,
+    versions,
+)
+from agents.strategist.strategist import Strategist, StrategistInput
 from graphs.context import SearchContext
 from graphs.events import Noted, StrategyEvolved
 from graphs.state import SearchState, Update
@@ -80,7 +87,7 @@ async def _ask(
 ) -> StrategyVersion | None:
     archive = context.archive
     analyses = archive.analyses()
-    retrospect = Retrospect(
+    retrospect = StrategistInput(
         role=role,
         round=round,
         parent=current(archive, role),

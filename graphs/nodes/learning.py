@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from agents.critic import Hearing
+from agents.critic.critic import CriticInput
 from graphs.context import SearchContext
 from graphs.events import Critiqued, Noted, Profiled, RoundFinished
 from graphs.hearing import manner_of
@@ -141,11 +141,11 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
     context.archive.record_profile(candidate.id, reading.evidence, reading.symptoms)
 
 
-def _hearing(context: SearchContext, state: SearchState) -> Hearing:
+def _hearing(context: SearchContext, state: SearchState) -> CriticInput:
     archive, round, manner = context.archive, state["round"], manner_of(context.archive)
     profiled = archive.profile(state["best"]) if state["best"] else None
     standings = archive.standings()
-    return Hearing(
+    return CriticInput(
         round=round,
         standings=standings,
         best=next((item for item in standings if item.candidate.id == state["best"]), None),

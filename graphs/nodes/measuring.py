@@ -2,7 +2,7 @@
 
 from langgraph.runtime import Runtime
 
-from agents.tuner import Tuning
+from agents.coder.tuner import Tuning
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten
 from graphs.judging import Best, judge, promote, screen, settle

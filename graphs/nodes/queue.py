@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from agents.prospects import Prospect, Seen, form_of, in_turn, seen
-from agents.tuner import Tuning
+from agents.coder.tuner import Tuning
+from agents.shared.candidate_priority import Prospect, Seen, form_of, in_turn, seen
 from graphs.context import SearchContext
 from graphs.state import SearchState
 from tools.archive import Standing

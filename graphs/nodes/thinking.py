@@ -2,11 +2,10 @@
 
 from langgraph.runtime import Runtime
 
-from agents.coder import Answer, Failure, Order
-from agents.minds.evolution import current
-from agents.minds.transitions import moves
-from agents.prospects import doubted, seen
-from agents.situation import Situation
+from agents.coder.coder import CoderAnswer, CoderRequest, Failure
+from agents.planner.planner import PlannerInput
+from agents.shared.candidate_priority import doubted, seen
+from agents.strategist.evolution import current, moves
 from graphs.context import SearchContext
 from graphs.events import CandidateWritten, IdeasProposed, Noted, Profiled
 from graphs.state import SearchState, Update, Work
@@ -78,13 +77,13 @@ async def _ask(context: SearchContext, work: Work) -> list[Candidate]:
     return [candidate for candidate in answer.candidates if candidate.id not in before]
 
 
-def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -> Order:
+def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -> CoderRequest:
     archive, idea = context.archive, _idea(context, work["idea"])
     analyses = archive.analyses()
     judged = archive.standings()
     standings = {item.candidate.id: item for item in judged}
     start = [idea.parent] if idea.parent else []
-    return Order(
+    return CoderRequest(
         idea=idea,
         count=1 if work["failed"] else context.profile.candidates_per_idea,
         written=written,
@@ -118,22 +117,22 @@ def _attempt(context: SearchContext, failed: str) -> int:
     return count
 
 
-async def _answer(context: SearchContext, work: Work, order: Order) -> Answer:
+async def _answer(context: SearchContext, work: Work, order: CoderRequest) -> CoderAnswer:
     if not work["failed"]:
         return await context.minds.coder.write(order)
     evaluation = context.archive.evaluation(work["failed"])
     if evaluation is None:
-        return Answer(candidates=())
+        return CoderAnswer(candidates=())
     failed = context.archive.candidate(work["failed"])
     failure = Failure(candidate=failed, evaluation=evaluation)
     return await context.minds.coder.repair(order, failure)
 
 
-def _situation(state: SearchState, context: SearchContext, round: int) -> Situation:
+def _situation(state: SearchState, context: SearchContext, round: int) -> PlannerInput:
     archive = context.archive
     analyses, judged, tried = archive.analyses(), archive.standings(), archive.ideas()
     standings = {item.candidate.id: item for item in judged}
-    return Situation(
+    return PlannerInput(
         round=round,
         rounds=context.profile.rounds,
         wanted=context.profile.ideas_per_round,

@@ -16,6 +16,7 @@ from graphs.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
@@ -109,6 +110,8 @@ def fold(view: RunView, event: Event) -> RunView:
             return _end_round(view, event)
         case ModelCalled():
             return _ask(view, event)
+        case RoleAnswered():
+            return replace(view, stage=f"asking the {event.role}")
         case StrategyEvolved():
             return replace(view, stage=f"rewriting what the {event.version.role} is told")
         case Awaited():

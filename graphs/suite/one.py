@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphs.context import Listener, MakeMinds
-from graphs.run import start_search
+from graphs.context import Listener, MakeAgents
+from graphs.search.run import start_search
 from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from profiles.load import SearchProfile
 from profiles.models import Models
@@ -45,7 +45,7 @@ class Ground:
     target: Target
     home: Path
     models: Models | None = None
-    make_minds: MakeMinds | None = None
+    make_minds: MakeAgents | None = None
     executor: Executor | None = None
     besides_s: float = BESIDES_S
     rules: Rules | None = None

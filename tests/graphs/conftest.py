@@ -8,7 +8,7 @@ import pytest
 
 from graphs.control import Control
 from graphs.events import Event
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.nouns import TracePolicy
 from tools.nouns.run import Summary

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from graphs.replay import replay
-from graphs.run import resume_search, start_search
+from graphs.search.replay import replay
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.evaluate.executors.base.errand import Errand

@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from agents.assistant.assistant import Attachment, Deed, Turn, Understanding
 from agents.assistant.rules import NEEDS_A_FILE, RulesAssistant
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import (
+    Attachment,
+    ChatReply,
+    CommandResult,
+    Offer,
+    Turn,
+    Understanding,
+)
+from agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
+    Command,
     ExplainCandidate,
     LoadTask,
     PauseSearch,
@@ -20,7 +27,6 @@ from agents.assistant.wishes import (
     ShowProgress,
     StartSearch,
     Unclear,
-    Wish,
 )
 from graphs.conversation import LOOKS, TOO_MUCH, Conversation, Visit
 
@@ -37,17 +43,17 @@ class NotingDesk:
 
     def __init__(self, **turn: object) -> None:
         self.known = turn
-        self.wishes: list[Wish] = []
+        self.wishes: list[Command] = []
 
-    async def do(self, wish: Wish) -> Saying:
+    async def do(self, wish: Command) -> ChatReply:
         self.wishes.append(wish)
         await asyncio.sleep(0)
         if isinstance(wish, LoadTask | ChangeTask):
             self.known |= {"task": "softmax"}
-            return Saying.of(f"card after {wish.kind}", *OFFERS).model_copy(
+            return ChatReply.of(f"card after {wish.kind}", *OFFERS).model_copy(
                 update={"question": True}
             )
-        return Saying.of(f"did {wish.kind}")
+        return ChatReply.of(f"did {wish.kind}")
 
     def turn(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Turn:
         return Turn.model_validate({"text": text, "attachments": attachments, **self.known})
@@ -56,13 +62,13 @@ class NotingDesk:
 class Restless:
     """Wants one thing more whenever it is asked; keeps what it was shown."""
 
-    def __init__(self, *wishes: Wish, words: str = "") -> None:
+    def __init__(self, *wishes: Command, words: str = "") -> None:
         self.wishes = wishes
         self.words = words
         self.turns: list[Turn] = []
-        self.seen: list[tuple[Deed, ...]] = []
+        self.seen: list[tuple[CommandResult, ...]] = []
 
-    async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+    async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         self.turns.append(turn)
         self.seen.append(done)
         if len(done) < len(self.wishes):
@@ -85,7 +91,7 @@ def hear() -> Hear:
         assistant: object = None,
         thread: str = "t",
         files: tuple[Attachment, ...] = (),
-        wish: Wish | None = None,
+        wish: Command | None = None,
         through: Conversation = conversation,
     ) -> list[str]:
         visit = Visit(desk, assistant or RulesAssistant(), text, files, wish)
@@ -136,7 +142,9 @@ async def test_a_search_waits_until_its_card_was_seen(hear: Hear) -> None:
     desk = NotingDesk()
 
     class Hasty:
-        async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+        async def understand(
+            self, turn: Turn, done: tuple[CommandResult, ...] = ()
+        ) -> Understanding:
             return Understanding(wishes=(LoadTask(source="x"), StartSearch(rounds=2)))
 
     await hear(desk, "do it all", assistant=Hasty())
@@ -213,7 +221,9 @@ async def test_an_order_does_not_wait_for_a_model_that_is_thinking(hear: Hear) -
     thinking, answered = asyncio.Event(), asyncio.Event()
 
     class Thoughtful:
-        async def understand(self, turn: Turn, done: tuple[Deed, ...] = ()) -> Understanding:
+        async def understand(
+            self, turn: Turn, done: tuple[CommandResult, ...] = ()
+        ) -> Understanding:
             thinking.set()
             await answered.wait()
             return Understanding(wishes=(), words="At last.")
@@ -242,7 +252,7 @@ async def test_what_is_open_survives_a_restart_of_the_server(hear: Hear, tmp_pat
 
 async def test_a_desk_that_fails_leaves_the_memory_as_it_was(hear: Hear) -> None:
     class Broken(NotingDesk):
-        async def do(self, wish: Wish) -> Saying:
+        async def do(self, wish: Command) -> ChatReply:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):

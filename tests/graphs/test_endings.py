@@ -9,7 +9,7 @@ import pytest
 
 from graphs.control import Control
 from graphs.events import Event
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from tools.archive import Archive, RunError, list_runs
 from tools.evaluate.process.worker import WorkerBrokenError
 from tools.nouns import Refusal, Task, TracePolicy

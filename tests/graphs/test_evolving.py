@@ -7,16 +7,16 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from agents.minds.evolution import current, trials, versions
-from agents.minds.strategist import ModelStrategist
-from agents.model.voice import VoiceError
-from agents.planner import Planner
-from agents.situation import Proposal, Situation
-from graphs.context import Circumstances, Minds
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from agents.llm.client import LLMError
+from agents.planner.planner import Planner, PlannerInput, Proposal
+from agents.roles.agent_set import AgentSet
+from agents.strategist.evolution import current, trials, versions
+from agents.strategist.model import ModelStrategist
+from graphs.context import Circumstances
 from graphs.events import Event, Noted, StrategyEvolved
 from graphs.nodes.evolving import turn
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.awaiting import AwaitingError
@@ -33,21 +33,21 @@ class Under:
         self._planner, self._coder = planner, coder
         self._heard = heard
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         self._heard[f"planner:{situation.round}"] = situation.moves
         proposal = await self._planner.plan(situation)
         id = situation.strategy.id if situation.strategy else ""
         ideas = tuple(idea.model_copy(update={"strategy": id}) for idea in proposal.ideas)
         return proposal.model_copy(update={"ideas": ideas})
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         self._heard[f"coder:{order.round}"] = order.moves
         return self._labelled(order, await self._coder.write(order))
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         return self._labelled(order, await self._coder.repair(order, failure))
 
-    def _labelled(self, order: Order, answer: Answer) -> Answer:
+    def _labelled(self, order: CoderRequest, answer: CoderAnswer) -> CoderAnswer:
         id = order.strategy.id if order.strategy else ""
         written = tuple(item.model_copy(update={"strategy": id}) for item in answer.candidates)
         return answer.model_copy(update={"candidates": written})
@@ -69,11 +69,11 @@ class Scripted:
         return Reply(text=json.dumps({"why": "outcomes", "points": points}))
 
 
-def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], Minds]:
-    def make(around: Circumstances) -> Minds:
+def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], AgentSet]:
+    def make(around: Circumstances) -> AgentSet:
         behind = toy.toy_minds(toy.LOOPS)
         under = Under(behind.planner, behind.coder, voice.heard)
-        return Minds(
+        return AgentSet.of_search(
             planner=under,
             coder=under,
             profiler=behind.profiler,
@@ -174,7 +174,7 @@ async def test_planner_and_coder_hear_which_moves_paid(evolving: Evolving) -> No
 async def test_a_model_that_does_not_answer_costs_one_note_and_no_version(
     evolving: Evolving, tmp_path: Path
 ) -> None:
-    voice, events = Scripted(VoiceError("it is away")), list[Event]()
+    voice, events = Scripted(LLMError("it is away")), list[Event]()
     summary = await evolving(voice, events=events)
     assert voice.asked == ["strategist:planner:1", "strategist:planner:2"]
     notes = [event.words for event in events if isinstance(event, Noted)]

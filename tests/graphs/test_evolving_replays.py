@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 import graphs.minds
-from graphs.replay import replay
-from graphs.run import start_search
+from graphs.search.replay import replay
+from graphs.search.run import start_search
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models
 from tools.archive import Archive

@@ -6,16 +6,16 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.planner import PlaybookPlanner
+from agents.coder.playbook import PlaybookCoder
+from agents.critic.playbook import PlaybookCritic
+from agents.planner.planner import PlannerInput
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Recipe
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
-from agents.profiler import PlaybookProfiler
-from agents.prospects import form_of
-from agents.situation import Situation
-from graphs.context import Minds
-from graphs.run import start_search
+from agents.profiler.profiler import PlaybookProfiler
+from agents.roles.agent_set import AgentSet
+from agents.shared.candidate_priority import form_of
+from graphs.search.run import start_search
 from profiles.load import hardware_profile
 from tools.archive import Archive
 from tools.nouns import Candidate, Effort, Task, TracePolicy, Verdict
@@ -64,7 +64,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
             return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
 
         device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
-        minds = Minds(
+        minds = AgentSet.of_search(
             planner=PlaybookPlanner(repertoire),
             coder=PlaybookCoder(repertoire),
             profiler=PlaybookProfiler(),
@@ -111,7 +111,7 @@ async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
     """The weight's few kilobytes are turned in microseconds beside milliseconds of the rest."""
     ways = [option for option in repertoire.options() if option.loop == "CL1"]
     assert len(ways) > 1
-    situation = Situation(round=1, wanted=40, floor_ms=0.001)
+    situation = PlannerInput(round=1, wanted=40, floor_ms=0.001)
     ideas = (await PlaybookPlanner(repertoire).plan(situation)).ideas
     recipes = [recipe for idea in ideas if (recipe := Recipe.from_idea(idea))]
     assert {recipe.changed for recipe in recipes} >= {"CL0", "CL2"}

@@ -7,13 +7,14 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import PlaybookCoder
-from agents.minds.coder import ModelCoder
-from agents.situation import Proposal, Situation
-from agents.starting import Start
-from graphs.context import Circumstances, MakeMinds, Minds
-from graphs.replay import replay
-from graphs.run import resume_search, start_search
+from agents.coder.model import ModelCoder
+from agents.coder.playbook import PlaybookCoder
+from agents.planner.planner import PlannerInput, Proposal
+from agents.roles.agent_set import AgentSet
+from agents.shared.start import Start
+from graphs.context import Circumstances, MakeAgents
+from graphs.search.replay import replay
+from graphs.search.run import resume_search, start_search
 from graphs.starting import start_of
 from tools.archive import Archive
 from tools.nouns import Candidate, Idea, LanguageName, Prompt, Refusal, Reply, TracePolicy, Verdict
@@ -28,7 +29,7 @@ PLAN = "def forward(x):\n    y = empty_like(x)\n    launch('run', args=(x, y))\n
 
 
 class OneIdea:
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         idea = Idea(
             id=f"r{situation.round}i1", title="Mine", mechanism="words", reason="words",
             category="memory", metric="ms", round=situation.round, origin="model",
@@ -54,8 +55,8 @@ def voice() -> CountingVoice:
 
 
 @pytest.fixture
-def model_minds(toy: ModuleType, voice: CountingVoice) -> MakeMinds:
-    def make(around: Circumstances) -> Minds:
+def model_minds(toy: ModuleType, voice: CountingVoice) -> MakeAgents:
+    def make(around: Circumstances) -> AgentSet:
         repertoire = toy.ToyRepertoire(toy.LOOPS)
         coder = ModelCoder(
             voice, around.task, around.hardware, PlaybookCoder(repertoire), repertoire,
@@ -71,7 +72,7 @@ def always(verdict: Verdict) -> Callable[[Candidate, str], Verdict]:
 
 
 async def test_a_models_repairs_are_bounded_and_each_is_another_question(
-    toy: ModuleType, voice: CountingVoice, model_minds: MakeMinds, tmp_path: Path
+    toy: ModuleType, voice: CountingVoice, model_minds: MakeAgents, tmp_path: Path
 ) -> None:
     profile = toy.PROFILE.model_copy(
         update={"rounds": 1, "repairs": 2, "candidates_per_idea": 1, "patience": 9}
@@ -126,7 +127,7 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
 
 
 async def test_a_bare_kernel_is_wrapped_by_the_model(
-    toy: ModuleType, voice: CountingVoice, model_minds: MakeMinds, tmp_path: Path
+    toy: ModuleType, voice: CountingVoice, model_minds: MakeAgents, tmp_path: Path
 ) -> None:
     start = Start(language="cpp", kernel="void mine() {}\n", name="mine.cpp")
     profile = toy.PROFILE.model_copy(update={"rounds": 1, "repairs": 0, "candidates_per_idea": 1})

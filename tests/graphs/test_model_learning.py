@@ -1,14 +1,15 @@
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from agents.minds.critic import ModelCritic
-from agents.minds.profiler import ModelProfiler
-from graphs.context import Minds
+from agents.critic.model import ModelCritic
+from agents.critic.role import CRITIC
+from agents.profiler.model import ModelProfiler
+from agents.profiler.role import PROFILER
+from agents.roles.agent_set import AgentSet
 from graphs.events import Critiqued, Event, Noted, Profiled
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from tools.archive import Archive
 from tools.nouns import Prompt, Reply, TracePolicy
 from tools.nouns.run import Summary
@@ -44,13 +45,11 @@ class Reader:
         return Reply(text=json.dumps({"explains": claims, "implies": "So.", "next": [tried]}))
 
 
-def minds(toy: ModuleType, voice: Reader) -> Minds:
-    plain: Minds = toy.toy_minds(toy.LOOPS)
-    return replace(
-        plain,
-        critic=ModelCritic(voice, plain.critic),
-        profiler=ModelProfiler(voice, plain.profiler),
-    )
+def minds(toy: ModuleType, voice: Reader) -> AgentSet:
+    plain: AgentSet = toy.toy_minds(toy.LOOPS)
+    critic = ModelCritic(voice, plain.critic)
+    profiler = ModelProfiler(voice, plain.profiler)
+    return plain.replaced(CRITIC, critic).replaced(PROFILER, profiler)
 
 
 async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(

@@ -7,11 +7,12 @@ from types import ModuleType
 
 import pytest
 
-from agents.minds.planner import ModelPlanner
-from agents.model.voice import VoiceError
-from graphs.context import Circumstances, Minds
+from agents.llm.client import LLMError
+from agents.planner.model import ModelPlanner
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances
 from graphs.events import Event, IdeasProposed, Noted
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import SearchProfile
 from tools.archive import Archive
 from tools.nouns import Prompt, Reply, TracePolicy
@@ -35,7 +36,7 @@ class Scripted:
     async def say(self, prompt: Prompt) -> Reply:
         self.asked.append(prompt)
         if prompt.round > 1:
-            raise VoiceError("the server is gone")
+            raise LLMError("the server is gone")
         return Reply(text=f"<think>hm</think>\n```json\n{json.dumps(FIRST)}\n```")
 
 
@@ -44,11 +45,11 @@ async def planned(toy: ModuleType, tmp_path: Path):
     """A search of two rounds: its summary, its archive, its events and what was asked."""
     voice, events = Scripted(), list[Event]()
 
-    def make(around: Circumstances) -> Minds:
+    def make(around: Circumstances) -> AgentSet:
         behind = toy.toy_minds(toy.LOOPS)
         repertoire = toy.ToyRepertoire(toy.LOOPS)
         planner = ModelPlanner(voice, around.task, around.hardware, behind.planner, repertoire)
-        return Minds(planner, behind.coder, behind.profiler, behind.critic)
+        return AgentSet.of_search(planner, behind.coder, behind.profiler, behind.critic)
 
     summary = await start_search(
         Path("toy.py"),

@@ -12,7 +12,7 @@ import pytest
 
 import graphs.minds
 from graphs.events import Event, ModelCalled, Noted
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models
 from tools.archive import Archive

@@ -11,7 +11,7 @@ import pytest
 
 import graphs.minds
 from graphs.events import Event, ModelCalled
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from graphs.speech import LONGEST, Speech, Speeches
 from profiles.load import SearchProfile
 from profiles.models import ModelProfile, Models

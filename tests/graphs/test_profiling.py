@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from graphs.events import Profiled
-from graphs.replay import replay
+from graphs.search.replay import replay
 from tools.archive import Archive
 from tools.nouns.run import Summary
 

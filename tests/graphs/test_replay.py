@@ -4,18 +4,19 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from graphs.context import Circumstances, Minds
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from agents.coder.role import CODER
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event
-from graphs.replay import Replay, replay
-from graphs.run import start_search
+from graphs.search.replay import Replay, replay
+from graphs.search.run import start_search
 from tools.archive import Archive, RunError
 from tools.awaiting import AwaitingError
 from tools.nouns import Candidate, TracePolicy, Verdict
@@ -136,21 +137,21 @@ class SlowerFirst:
     def __init__(self, inner: Coder) -> None:
         self._inner = inner
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         answer = await self._inner.write(order)
         await asyncio.sleep(0.3 if order.idea.id.endswith("i1") else 0.0)
         return answer
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         return await self._inner.repair(order, failure)
 
 
 async def test_writers_take_the_turns_that_they_took(
     replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
-    def minds(around: Circumstances) -> Minds:
-        of: Minds = toy.toy_minds(toy.LOOPS)
-        return replace(of, coder=SlowerFirst(of.coder))
+    def minds(around: Circumstances) -> AgentSet:
+        of: AgentSet = toy.toy_minds(toy.LOOPS)
+        return of.replaced(CODER, SlowerFirst(of.coder))
 
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE,

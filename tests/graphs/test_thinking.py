@@ -6,15 +6,15 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Coder, Failure, Order
-from agents.planner import Planner
-from agents.situation import Proposal, Situation
-from agents.steering import Steering
-from agents.strategist import Retrospect, Rewriting, Strategist
-from graphs.context import Circumstances, Minds
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from agents.planner.planner import Planner, PlannerInput, Proposal
+from agents.roles.agent_set import AgentSet
+from agents.shared.steering import Steering
+from agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
+from graphs.context import Circumstances
 from graphs.control import Control
 from graphs.events import Event, Noted
-from graphs.run import start_search
+from graphs.search.run import start_search
 from profiles.load import SearchProfile
 from tools.nouns import TracePolicy, Verdict
 from tools.nouns.run import Summary
@@ -23,8 +23,8 @@ from tools.nouns.run import Summary
 class Silent:
     """A strategist that never rewrites: with it the minds have evolving sections to read."""
 
-    async def rewrite(self, retrospect: Retrospect) -> Rewriting:
-        return Rewriting()
+    async def rewrite(self, retrospect: StrategistInput) -> StrategistAnswer:
+        return StrategistAnswer()
 
 
 class Listening:
@@ -32,19 +32,19 @@ class Listening:
 
     def __init__(self, planner: Planner, coder: Coder) -> None:
         self._planner, self._coder = planner, coder
-        self.situations: list[Situation] = []
-        self.orders: list[Order] = []
+        self.situations: list[PlannerInput] = []
+        self.orders: list[CoderRequest] = []
 
-    async def plan(self, situation: Situation) -> Proposal:
+    async def plan(self, situation: PlannerInput) -> Proposal:
         self.situations.append(situation)
         proposal = await self._planner.plan(situation)
         return proposal.model_copy(update={"notes": ("the first said no", "the second too")})
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         self.orders.append(order)
         return await self._coder.write(order)
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         self.orders.append(order)
         return await self._coder.repair(order, failure)
 
@@ -61,11 +61,11 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
     ) -> Listening:
         heard: list[Listening] = []
 
-        def make(around: Circumstances) -> Minds:
+        def make(around: Circumstances) -> AgentSet:
             behind = toy.toy_minds(toy.LOOPS)
             ears = Listening(behind.planner, behind.coder)
             heard.append(ears)
-            return Minds(ears, ears, behind.profiler, behind.critic, strategist)
+            return AgentSet.of_search(ears, ears, behind.profiler, behind.critic, strategist)
 
         summary = await start_search(
             Path("toy.py"),

@@ -7,12 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder import Answer, Failure, Order
-from agents.model.manual import ManualVoice
-from graphs.context import Circumstances, Minds
+from agents.coder.coder import CoderAnswer, CoderRequest, Failure
+from agents.llm.manual import ManualClient
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances
 from graphs.events import EVENT, Awaited, Event
 from graphs.judging import first_of
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from tools.archive import Archive
 from tools.awaiting import AwaitingError
 from tools.nouns import Candidate, Message, Prompt, TracePolicy
@@ -24,26 +25,26 @@ Search = Callable[..., Awaitable[Summary]]
 class AskingCoder:
     """The toy's coder, which asks a person's leave for every idea before it writes."""
 
-    def __init__(self, inner: object, voice: ManualVoice) -> None:
+    def __init__(self, inner: object, voice: ManualClient) -> None:
         self._inner = inner
         self._voice = voice
 
-    async def write(self, order: Order) -> Answer:
+    async def write(self, order: CoderRequest) -> CoderAnswer:
         said = Message(author="person", text=f"May {order.idea.title} be tried?")
         await self._voice.say(Prompt(key=f"coder:{order.idea.id}", role="coder", messages=(said,)))
-        answer: Answer = await self._inner.write(order)  # type: ignore[attr-defined]
+        answer: CoderAnswer = await self._inner.write(order)  # type: ignore[attr-defined]
         return answer
 
-    async def repair(self, order: Order, failure: Failure) -> Answer:
-        return Answer(candidates=())
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+        return CoderAnswer(candidates=())
 
 
 @pytest.fixture
 def by_files(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]:
     """A toy search, or its resume, whose coder asks through files in `asked`."""
 
-    def minds(around: Circumstances) -> Minds:
-        voice = ManualVoice(
+    def minds(around: Circumstances) -> AgentSet:
+        voice = ManualClient(
             tmp_path / "asked",
             patience_s=around.patience_s,
             poll_s=0.02,
@@ -51,7 +52,7 @@ def by_files(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary
             away=around.archive.waiting,
         )
         of = toy.toy_minds(toy.LOOPS)
-        return Minds(of.planner, AskingCoder(of.coder, voice), of.profiler, of.critic)
+        return AgentSet.of_search(of.planner, AskingCoder(of.coder, voice), of.profiler, of.critic)
 
     async def run(resumed: str = "", *, patience_s: float = 0.0, **told: object) -> Summary:
         terms = {

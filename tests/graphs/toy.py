@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.coder import PlaybookCoder
-from agents.critic import PlaybookCritic
-from agents.planner import PlaybookPlanner
+from agents.coder.playbook import PlaybookCoder
+from agents.critic.playbook import PlaybookCritic
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.ideas import Draft, Option
 from agents.playbook.ir import Strategy
-from agents.profiler import PlaybookProfiler
-from graphs.context import Minds
-from graphs.run import resume_search, start_search
+from agents.profiler.profiler import PlaybookProfiler
+from agents.roles.agent_set import AgentSet
+from graphs.search.run import resume_search, start_search
 from profiles.load import Hardware, SearchProfile
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.rules import Rules
@@ -103,9 +103,9 @@ def _strategy(name: str, memory: str) -> Strategy:
     )  # fmt: skip
 
 
-def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> Minds:
+def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> AgentSet:
     repertoire = ToyRepertoire(loops)
-    return Minds(
+    return AgentSet.of_search(
         planner=PlaybookPlanner(repertoire),
         coder=PlaybookCoder(repertoire),
         profiler=PlaybookProfiler(),

@@ -5,7 +5,7 @@ names. A failed candidate is one of these values; an exception means Kernelwrigh
 """
 
 from tools.nouns.audit import Badge, Dispatched, Doubt, MemoryNeeds
-from tools.nouns.call import Call, Message, Prompt, Reply, Role, ToolCall
+from tools.nouns.call import Call, Message, Prompt, Reply, RoleName, ToolCall
 from tools.nouns.candidate import Candidate, LanguageName, Setting
 from tools.nouns.environment import EnvironmentLacksError
 from tools.nouns.evidence import Evidence, Rank, Symptom
@@ -107,7 +107,7 @@ __all__ = [
     "Ref",
     "Refusal",
     "Reply",
-    "Role",
+    "RoleName",
     "RuleResult",
     "Scalar",
     "Setting",

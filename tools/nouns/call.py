@@ -1,16 +1,16 @@
 """One question to a language model and what came back, as it is kept and replayed."""
 
 from hashlib import sha256
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from tools.nouns.run import TokenCounts
 from tools.nouns.value import Value
 
-# `strategist` is the one that rewrites the evolving sections of the other roles' prompts.
-# `assistant` talks with the person and has no part in a search.
-Role = Literal["planner", "coder", "profiler", "critic", "strategist", "assistant"]
+# Roles are added from outside, so any name of that form will do. `assistant` talks with the person
+# and has no part in a search.
+RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
 
 
 class Message(Value):
@@ -32,7 +32,7 @@ class Prompt(Value):
     """
 
     key: str
-    role: Role
+    role: RoleName
     messages: tuple[Message, ...]
     round: int = 0
     reply_tokens: int | None = None

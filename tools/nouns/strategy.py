@@ -10,9 +10,9 @@ EvolvingRole = Literal["planner", "coder"]
 class StrategyVersion(Value):
     """One version of a role's strategy section.
 
-    It is kept by the best child it produced: `agents.minds.evolution` reads that from ledger and
-    standings, through `Idea.strategy` and `Candidate.strategy`, which name the version they were
-    written under.
+    It is kept by the best child it produced: `agents.strategist.evolution` reads that from ledger
+    and standings, through `Idea.strategy` and `Candidate.strategy`, which name the version they
+    were written under.
     """
 
     id: str

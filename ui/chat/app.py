@@ -10,9 +10,8 @@ import chainlit as cl
 from chainlit.context import ChainlitContext, get_context
 from chainlit.types import Starter, ThreadDict
 
-from agents.assistant.assistant import Attachment
-from agents.assistant.sayings import Saying
-from agents.assistant.wishes import Wish
+from agents.assistant.types.chat import Attachment, ChatReply
+from agents.assistant.types.commands import Command
 from graphs.conversation import Visit
 from ui.chat.attachments import attachments_of
 from ui.chat.drawing import ACTION, wish_of
@@ -101,7 +100,7 @@ async def leave() -> None:
 
 
 async def _answer(
-    room: Room, words: str, wish: Wish | None, files: tuple[Attachment, ...] = ()
+    room: Room, words: str, wish: Command | None, files: tuple[Attachment, ...] = ()
 ) -> None:
     at_home = house()
     visit = Visit(room.desk, at_home.assistant, words, files, wish)
@@ -110,7 +109,7 @@ async def _answer(
             await room.say(saying)
     except Exception:
         log.exception("a message could not be answered")
-        await room.say(Saying.of(BROKEN))
+        await room.say(ChatReply.of(BROKEN))
 
 
 async def _enter() -> Room:

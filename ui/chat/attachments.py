@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chainlit.message import Message
 
-from agents.assistant.assistant import Attachment
+from agents.assistant.types.chat import Attachment
 
 # The server takes no larger ones; this is for those who use another way in.
 LARGEST_BYTES = 1_000_000

@@ -7,7 +7,7 @@ from chainlit.element import Element, ElementDict, ElementType
 from chainlit.step import StepDict
 from pydantic.dataclasses import dataclass
 
-from agents.assistant.wishes import WISH, Wish
+from agents.assistant.types.commands import COMMAND, Command
 from ui.chat.lines import Button, Line, Sheet, id_of, stamp
 from ui.chat.safe import text
 from ui.chat.store_files import ADDRESS
@@ -103,10 +103,10 @@ def action_of(id: str, button: Button, message: str) -> Action:
     )
 
 
-def wish_of(action: Action) -> Wish | None:
+def wish_of(action: Action) -> Command | None:
     """The wish behind a button; None where a page sent something else."""
     try:
-        return WISH.validate_json(str(action.payload["wish"]))
+        return COMMAND.validate_json(str(action.payload["wish"]))
     except (KeyError, ValueError):
         return None
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from agents.assistant.assistant import Assistant
 from agents.assistant.choice import assistant_for
+from agents.assistant.types.chat import Assistant
 from graphs.conversation import Conversation
 from graphs.desk import Desk, Finding, Lives, Settings
 from graphs.story import load

@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Literal
 
-from agents.assistant.wishes import Wish
+from agents.assistant.types.commands import Command
 from tools.nouns import Value
 
 # The space in which keys become ids.
@@ -30,7 +30,7 @@ class Button(Value):
     """What can be asked for with a click; `quiet` ones leave no trace in the conversation."""
 
     label: str
-    wish: Wish
+    wish: Command
     hint: str = ""
     icon: str = ""
     quiet: bool = False

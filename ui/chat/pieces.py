@@ -9,8 +9,17 @@ from chainlit.action import Action
 from chainlit.element import Element, File
 from chainlit.step import StepDict
 
-from agents.assistant.sayings import Code, Download, Offer, Picture, Piece, Saying, Table, Words
-from agents.assistant.wishes import ContinueSearch, PauseSearch, StopSearch
+from agents.assistant.types.chat import (
+    ChatReply,
+    Code,
+    Download,
+    Offer,
+    Picture,
+    Piece,
+    Table,
+    Words,
+)
+from agents.assistant.types.commands import ContinueSearch, PauseSearch, StopSearch
 from ui.chat.drawing import action_of, title
 from ui.chat.lines import Button, stamp
 from ui.chat.safe import fence, mend, table
@@ -43,7 +52,7 @@ class Note:
     pictures: tuple[Picture, ...] = ()
 
 
-def note_of(thread: str, saying: Saying, author: str, id: str = "") -> Note:
+def note_of(thread: str, saying: ChatReply, author: str, id: str = "") -> Note:
     """An answer as a message with its files and buttons, a new one or one that is there."""
     id = id or str(uuid.uuid4())
     words = "\n\n".join(part for part in map(_words, saying.pieces) if part)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chainlit.element import Element
 
-from agents.assistant.sayings import Picture
+from agents.assistant.types.chat import Picture
 from graphs.charts import Axis, Kind, Level, RatePoint, Roof, Roofline, TimedDot, Trajectory
 from graphs.charts import roofline as roofline_of
 from graphs.charts import trajectory as trajectory_of

@@ -19,6 +19,7 @@ from graphs.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
@@ -65,6 +66,8 @@ class Presentation:
                 self._under_round(event, roles.critique(f"critic:{seq}", event, self.view))
             case ModelCalled():
                 self._under_round(event, roles.asked(f"asked:{seq}", event))
+            case RoleAnswered():
+                self._under_round(event, roles.answered(f"role:{seq}", event))
             case StrategyEvolved():
                 self._under_round(event, roles.evolved(f"evolved:{seq}", event))
             case RoundFinished():

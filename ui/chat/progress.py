@@ -1,6 +1,6 @@
 """The message that stands for a search while it goes on, and the card when it ended."""
 
-from agents.assistant.wishes import (
+from agents.assistant.types.commands import (
     ContinueSearch,
     ExplainCandidate,
     ExportResult,

@@ -5,6 +5,7 @@ How a candidate is told stands in `candidates`.
 
 from datetime import datetime
 
+from agents.roles.registry import ROLES
 from graphs.events import (
     Awaited,
     BaselinesMeasured,
@@ -12,6 +13,7 @@ from graphs.events import (
     IdeasProposed,
     ModelCalled,
     Noted,
+    RoleAnswered,
     RoundFinished,
     RunStarted,
     StrategyEvolved,
@@ -126,9 +128,16 @@ def asked(key: str, event: ModelCalled) -> Line:
         words.append(f"There is no answer: {text(event.failure)}")
     if event.reasoning:
         words.append(paragraphs(event.reasoning, REASONING))
-    name = f"{event.role.capitalize()}: asked {one_line(event.model or 'a model', 40)}"
+    name = f"{ROLES.appearance(event.role).label}: asked {one_line(event.model or 'a model', 40)}"
     line = _step(key, name, "\n\n".join(words), event.at, "brain")
     return line.model_copy(update={"failed": bool(event.failure)})
+
+
+def answered(key: str, event: RoleAnswered) -> Line:
+    """What a role with a step of its own answered."""
+    shown = ROLES.appearance(event.role)
+    name = f"{shown.label}: {one_line(event.words, 80)}"
+    return _step(key, name, paragraphs(event.words), event.at, shown.icon)
 
 
 def evolved(key: str, event: StrategyEvolved) -> Line:

@@ -17,7 +17,7 @@ from pathlib import Path
 from chainlit.config import config
 from chainlit.step import StepDict
 
-from agents.assistant.sayings import Saying
+from agents.assistant.types.chat import ChatReply
 from graphs.desk import Desk, Told
 from graphs.events import RunFinished, RunStarted
 from graphs.speech import Speech
@@ -68,7 +68,7 @@ class Room:
         contextvars.Context().run(self.desk.watch, self._hear)
         contextvars.Context().run(self.desk.overhear, self._overhear)
 
-    async def say(self, saying: Saying) -> None:
+    async def say(self, saying: ChatReply) -> None:
         """Show an answer; only the latest has buttons."""
         await self._unask()
         note = note_of(self.thread, saying, config.ui.name)
@@ -78,7 +78,7 @@ class Room:
         if note.actions:
             self._asked_in = note.step["id"]
 
-    async def amend(self, saying: Saying) -> None:
+    async def amend(self, saying: ChatReply) -> None:
         """Say the last question anew, in its place; it is dropped where it was answered already."""
         before = self.screen.step(self._asked_in) if self._asked_in else None
         if before is None:

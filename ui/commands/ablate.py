@@ -5,13 +5,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import ValidationError
 from rich.table import Table
 
-from graphs.ablation import PARTS, Outcome, Row, Search, Trial, ablate, rows, trials
-from graphs.run import start_search
+from graphs.ablation import Outcome, Row, Search, Trial, ablate, parts, rows, trials
+from graphs.search.run import start_search
 from profiles.load import Part, SearchProfile, search_profile
 from profiles.models import Models
 from tools.nouns import Refusal, TracePolicy
@@ -52,10 +52,11 @@ def compare(
 
 def chosen_parts(without: Sequence[str], *, with_models: bool) -> tuple[Part, ...]:
     """The parts to switch off, one at a time; Complaint for one that is none."""
-    unknown = [name for name in without if name not in PARTS]
+    known = parts()
+    unknown = [name for name in without if name not in known]
     if unknown:
-        raise Complaint(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    chosen = tuple(cast(Part, name) for name in dict.fromkeys(without)) or PARTS
+        raise Complaint(f"there is no part {unknown[0]!r}; there are {', '.join(known)}")
+    chosen = tuple(dict.fromkeys(without)) or known
     if with_models or "prompts" not in chosen:
         return chosen
     sys.stderr.write("prompts evolve only where a model thinks; that part is left out\n")
@@ -141,8 +142,8 @@ def _minds(models: Models | None) -> str:
     """Who thinks, in a word."""
     if models is None:
         return "playbook"
-    profiles = (models.planner, models.coder, models.profiler, models.critic, models.strategist)
-    return ", ".join(dict.fromkeys(profile.model or profile.name for profile in profiles))
+    named = (profile.model or profile.name for profile in models.by_role.values())
+    return ", ".join(dict.fromkeys(named))
 
 
 def append_outcome(path: Path, outcome: Outcome) -> None:

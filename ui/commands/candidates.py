@@ -9,7 +9,7 @@ import ast
 import re
 from pathlib import Path
 
-from agents.starting import Start
+from agents.shared.start import Start
 from tools.candidates.plan import validate_plan
 from tools.languages import languages, new_candidate, parse_kernel
 from tools.nouns import Candidate, LanguageName

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agents.roles.registry import ROLES
 from profiles.load import all_models, model_profile, read_model_profile
 from profiles.models import ModelProfile, Models
 from ui.complaints import LACKING, Complaint
 
 MODEL, BASE_URL, API_KEY = "KERNELWRIGHT_MODEL", "KERNELWRIGHT_BASE_URL", "KERNELWRIGHT_API_KEY"
 MANUAL = "manual"
-ROLES: tuple[str, ...] = tuple(Models.model_fields)
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ def chosen_models(choice: Choice) -> Models | None:
         if choice.base_url:
             raise Complaint("--base-url says where, but not which model: give --model too")
         return None
-    missing = [role for role in ROLES if role not in per_role]
+    missing = [role for role in ROLES.names if role not in per_role]
     if name is None and missing:
         raise Complaint(f"no model for {', '.join(missing)}: give --model for the other roles")
-    profiles = {role: profile_of(per_role.get(role) or name or "", choice) for role in ROLES}
+    profiles = {role: profile_of(per_role.get(role) or name or "", choice) for role in ROLES.names}
     for profile in profiles.values():
         _check(profile, choice)
     return Models.model_validate(profiles)
@@ -99,8 +99,9 @@ def _addressed(profile: ModelProfile, model: str, choice: Choice) -> ModelProfil
 
 def _of_role(text: str) -> tuple[str, str]:
     role, _, name = text.partition("=")
-    if role not in ROLES or not name:
-        raise Complaint(f"--model-for wants ROLE=NAME with a role of {', '.join(ROLES)}: {text!r}")
+    if role not in ROLES.names or not name:
+        known = ", ".join(ROLES.names)
+        raise Complaint(f"--model-for wants ROLE=NAME with a role of {known}: {text!r}")
     return role, name
 
 

@@ -9,7 +9,7 @@ from ui.commands.output import console
 
 def questions(home: Path | None) -> None:
     """Print every open question of the runs that go on or wait, and where its answer goes."""
-    from agents.model.mailbox import Mailbox
+    from agents.llm.manual import Mailbox
     from graphs.minds import QUESTIONS
     from tools.archive import list_runs
 

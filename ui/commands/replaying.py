@@ -15,7 +15,7 @@ AROUND = 60
 
 def replay(run: str, home: Path | None) -> int:
     """Replay a run and say what came of it; the exit status is 1 where a decision differs."""
-    from graphs.replay import replay
+    from graphs.search.replay import replay
 
     told = asyncio.run(replay(run, home=home))
     if told.reworded:

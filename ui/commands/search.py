@@ -15,7 +15,7 @@ from graphs import story as stories
 from graphs.control import Control
 from graphs.events import EVENT, Event
 from graphs.material import material_of
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile, search_profile
 from tools.archive import Archive, default_home
 from tools.awaiting import AwaitingError

@@ -12,6 +12,7 @@ from graphs.events import (
     IdeasProposed,
     ModelCalled,
     Noted,
+    RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
@@ -82,6 +83,8 @@ def sentence(event: Event, view: RunView) -> str:
         case ModelCalled():
             why = f": {one_line(event.failure, 200)}" if event.failure else ""
             return f"{event.role} {asked_words(event)}{why}"
+        case RoleAnswered():
+            return f"{event.role}: {one_line(event.words, 160)}"
         case StrategyEvolved():
             return evolved_words(event)
         case Noted():

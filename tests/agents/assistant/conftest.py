@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
+from agents.assistant.types.chat import Turn
 
 _RUN = {
     "task": "softmax",

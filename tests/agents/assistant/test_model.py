@@ -8,14 +8,22 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.model import ModelAssistant, result, situation
+from agents.assistant.model_tools import Answer, Call, as_call, as_functions, offered, wishes_of
 from agents.assistant.rules import NEEDS_A_FILE
-from agents.assistant.sayings import Code, Offer, Saying, Table, Words
-from agents.assistant.tame import tame
-from agents.assistant.tools import Answer, Call, as_call, as_functions, offered, wishes_of
-from agents.assistant.wishes import (
-    WISH,
+from agents.assistant.sanitize_markdown import sanitize_markdown
+from agents.assistant.types.chat import (
+    Attachment,
+    ChatReply,
+    Code,
+    CommandResult,
+    Offer,
+    Table,
+    Turn,
+    Words,
+)
+from agents.assistant.types.commands import (
+    COMMAND,
     CompareCandidates,
     ExplainCandidate,
     ExportResult,
@@ -27,8 +35,8 @@ from agents.assistant.wishes import (
     Steer,
     Unclear,
 )
-from agents.model.voice import VoiceError
-from agents.model.voices import endpoint_voice
+from agents.llm.client import LLMError
+from agents.llm.clients import endpoint_client
 from profiles.models import ModelProfile
 from tools.nouns import Prompt, Reply, ToolCall
 
@@ -113,7 +121,7 @@ def test_every_wish_but_two_is_a_tool_that_can_be_called_back() -> None:
     assert not {"load_task", "unclear"} & set(offered())
     for name, kind in offered().items():
         needed = {"run": "r"} if name == "reopen_run" else {}
-        wish = WISH.validate_python({"kind": name, **needed})
+        wish = COMMAND.validate_python({"kind": name, **needed})
         call = Call.model_validate_json(as_call(wish))
         assert wishes_of(Answer(calls=(call,))) == (wish,)
         assert kind.__doc__
@@ -134,7 +142,7 @@ async def test_orders_that_rules_are_sure_of_are_not_asked_about(live: Turn, tex
     turn = live.model_copy(update={"text": text})
     found = await ModelAssistant(parrot).understand(turn)
     assert found.wishes
-    done = tuple(Deed(wish=wish, saying=Saying.of("done")) for wish in found.wishes)
+    done = tuple(CommandResult(wish=wish, saying=ChatReply.of("done")) for wish in found.wishes)
     assert (await ModelAssistant(parrot).understand(turn, done)).wishes == ()
     assert parrot.asked == []
 
@@ -153,7 +161,7 @@ async def test_files_and_open_questions_are_not_asked_about(situations: dict[str
 
 
 async def test_a_model_sees_what_was_done_and_does_not_do_it_twice(live: Turn) -> None:
-    saying = Saying(
+    saying = ChatReply(
         pieces=(
             Words(text="v3 leads."),
             Table(title="Leaders", columns=("id", "time"), rows=(("v3", "1.2 ms"),)),
@@ -163,7 +171,7 @@ async def test_a_model_sees_what_was_done_and_does_not_do_it_twice(live: Turn) -
     )
     parrot = Parrot(calls(("show_progress", {}), ("list_runs", {})), "It leads by little.")
     assistant = ModelAssistant(parrot)
-    done = (Deed(wish=ShowProgress(), saying=saying),)
+    done = (CommandResult(wish=ShowProgress(), saying=saying),)
     assert (await assistant.understand(live, done)).wishes == (ListRuns(),)
     found = await assistant.understand(live, done)
     assert (found.wishes, found.words) == ((), "It leads by little.")
@@ -185,16 +193,16 @@ async def test_the_prompt_says_what_there_is(live: Turn) -> None:
 
 
 def test_a_long_result_is_cut_for_the_model() -> None:
-    assert len(result(Saying.of("x" * 50_000))) < 7_000
+    assert len(result(ChatReply.of("x" * 50_000))) < 7_000
 
 
 async def test_without_an_answer_rules_understand_and_say_so(live: Turn) -> None:
     turn = live.model_copy(update={"text": "why is v17 faster than v12?"})
-    found = await ModelAssistant(Parrot(VoiceError("it is gone"))).understand(turn)
+    found = await ModelAssistant(Parrot(LLMError("it is gone"))).understand(turn)
     assert found.wishes == (CompareCandidates(one="v17", other="v12"),)
     assert "it is gone" in found.words
-    done = (Deed(wish=found.wishes[0], saying=Saying.of("it reads once")),)
-    again = await ModelAssistant(Parrot(VoiceError("it is gone"))).understand(turn, done)
+    done = (CommandResult(wish=found.wishes[0], saying=ChatReply.of("it reads once")),)
+    again = await ModelAssistant(Parrot(LLMError("it is gone"))).understand(turn, done)
     assert (again.wishes, again.words) == ((), "")
 
 
@@ -219,7 +227,7 @@ async def test_an_empty_answer_falls_back_to_rules(live: Turn) -> None:
     ],
 )
 def test_a_models_words_are_harmless_to_show(text: str, shown: str) -> None:
-    assert tame(text) == shown
+    assert sanitize_markdown(text) == shown
 
 
 def _load(name: str, path: Path) -> ModuleType:
@@ -263,10 +271,10 @@ async def test_a_real_server_is_offered_tools_and_calls_them(
         [("compare_candidates", '{"one": "v3", "other": "v5"}'), ("show_ledger", "")],
         "They differ in the second read.",
     )
-    assistant = ModelAssistant(endpoint_voice(_profile(server, stream=stream)))
+    assistant = ModelAssistant(endpoint_client(_profile(server, stream=stream)))
     found = await assistant.understand(live)
     assert found.wishes == (CompareCandidates(one="v3", other="v5"), ShowLedger())
-    done = tuple(Deed(wish=wish, saying=Saying.of("shown")) for wish in found.wishes)
+    done = tuple(CommandResult(wish=wish, saying=ChatReply.of("shown")) for wish in found.wishes)
     found = await assistant.understand(live, done)
     assert (found.wishes, found.words) == ((), "They differ in the second read.")
     offered_there = [item["function"]["name"] for item in server.requests[0]["tools"]]
@@ -284,7 +292,7 @@ async def test_a_server_without_tools_is_asked_in_words(
     serve: Callable[..., object], live: Turn, refusal: str
 ) -> None:
     server = serve('{"calls": [{"tool": "show_ledger"}]}', refusal=refusal)
-    assistant = ModelAssistant(endpoint_voice(_profile(server)))
+    assistant = ModelAssistant(endpoint_client(_profile(server)))
     for _ in range(2):
         assert (await assistant.understand(live)).wishes == (ShowLedger(),)
     assert ["tools" in request for request in server.requests] == [True, False, False]
@@ -298,5 +306,5 @@ async def test_every_kind_of_fault_leaves_an_understanding(live: Turn) -> None:
         server = module.MisbehavingServer(lambda messages: answer, [fault] * 9, stall_s=1.0)
         with server:
             profile = _profile(server, timeout_s=0.7 if "stops" in fault else 5.0)
-            found = await ModelAssistant(endpoint_voice(profile)).understand(turn)
+            found = await ModelAssistant(endpoint_client(profile)).understand(turn)
             assert found.wishes or found.words, fault

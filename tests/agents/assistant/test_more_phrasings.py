@@ -2,14 +2,15 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
 from agents.assistant.rules import read
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Turn
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     CompareCandidates,
     ContinueSearch,
     ExplainCandidate,
@@ -27,10 +28,9 @@ from agents.assistant.wishes import (
     StartSearch,
     Steer,
     StopSearch,
-    Wish,
 )
 
-TABLE: tuple[tuple[str, str, tuple[Wish, ...]], ...] = (
+TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
     ("task", "sounds good, please begin", (StartSearch(),)),
     ("task", "yeah do it", (StartSearch(),)),
     ("task", "alright let's do this", (StartSearch(),)),
@@ -201,7 +201,7 @@ TABLE: tuple[tuple[str, str, tuple[Wish, ...]], ...] = (
 
 @pytest.mark.parametrize(("situation", "text", "wishes"), TABLE, ids=lambda value: str(value)[:50])
 def test_a_phrasing_is_understood(
-    situations: dict[str, Turn], situation: str, text: str, wishes: tuple[Wish, ...]
+    situations: dict[str, Turn], situation: str, text: str, wishes: tuple[Command, ...]
 ) -> None:
     turn = situations[situation].model_copy(update={"text": text})
     assert read(turn).understanding.wishes == wishes

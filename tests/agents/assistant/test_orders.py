@@ -2,12 +2,13 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
 from agents.assistant.rules import read
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Turn
+from agents.assistant.types.commands import (
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
@@ -19,11 +20,10 @@ from agents.assistant.wishes import (
     StartSearch,
     Steer,
     StopSearch,
-    Wish,
 )
 
 ON = ContinueSearch
-TABLE: tuple[tuple[str, str, tuple[Wish, ...]], ...] = (
+TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
     # starting
     ("task", "go", (StartSearch(),)),
     ("task", "Go!", (StartSearch(),)),
@@ -197,7 +197,7 @@ TABLE: tuple[tuple[str, str, tuple[Wish, ...]], ...] = (
 
 @pytest.mark.parametrize(("situation", "text", "wishes"), TABLE, ids=lambda value: str(value)[:50])
 def test_an_order_is_understood(
-    situations: dict[str, Turn], situation: str, text: str, wishes: tuple[Wish, ...]
+    situations: dict[str, Turn], situation: str, text: str, wishes: tuple[Command, ...]
 ) -> None:
     turn = situations[situation].model_copy(update={"text": text})
     assert read(turn).understanding.wishes == wishes

@@ -2,12 +2,13 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
 from agents.assistant.rules import read
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Turn
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
+    Command,
     CompareCandidates,
     ExplainCandidate,
     ExplainRound,
@@ -17,11 +18,10 @@ from agents.assistant.wishes import (
     ShowProfile,
     ShowProgress,
     ShowSteering,
-    Wish,
 )
 
 V17_V12 = CompareCandidates(one="v17", other="v12")
-TABLE: tuple[tuple[str, str, Wish], ...] = (
+TABLE: tuple[tuple[str, str, Command], ...] = (
     # code
     ("running", "show the code of the best", ShowCode()),
     ("running", "show me the code", ShowCode()),
@@ -168,7 +168,7 @@ TABLE: tuple[tuple[str, str, Wish], ...] = (
 
 @pytest.mark.parametrize(("situation", "text", "wish"), TABLE, ids=lambda value: str(value)[:50])
 def test_a_question_is_understood(
-    situations: dict[str, Turn], situation: str, text: str, wish: Wish
+    situations: dict[str, Turn], situation: str, text: str, wish: Command
 ) -> None:
     turn = situations[situation].model_copy(update={"text": text})
     assert read(turn).understanding.wishes == (wish,)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agents.assistant.assistant import Attachment, Deed, Turn
 from agents.assistant.rules import (
     ALL_RIGHT,
     AS_IT_IS,
@@ -16,11 +15,12 @@ from agents.assistant.rules import (
     RulesAssistant,
     read,
 )
-from agents.assistant.sayings import Offer, Saying
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Attachment, ChatReply, CommandResult, Offer, Turn
+from agents.assistant.types.commands import (
     AskForHelp,
     CancelTask,
     ChangeTask,
+    Command,
     ExportResult,
     LoadTask,
     ShowProgress,
@@ -28,7 +28,6 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
@@ -50,7 +49,7 @@ CANCEL = Offer(label="Cancel", wish=CancelTask())
 SITUATIONS = ("nothing", "task", "running", "ended")
 
 
-def understood(text: str, turn: Turn | None = None, **fields: object) -> tuple[Wish, ...]:
+def understood(text: str, turn: Turn | None = None, **fields: object) -> tuple[Command, ...]:
     start = turn or Turn(text="")
     return read(start.model_copy(update={"text": text, **fields})).understanding.wishes
 
@@ -167,7 +166,7 @@ def test_a_file_that_is_no_python_is_refused_in_words(situations: dict[str, Turn
     ],
 )
 def test_an_open_question_is_answered_in_words(
-    situations: dict[str, Turn], text: str, wish: Wish
+    situations: dict[str, Turn], text: str, wish: Command
 ) -> None:
     assert understood(text, situations["task"], offers=(GO, SHAPES, CANCEL)) == (wish,)
 
@@ -268,7 +267,7 @@ async def test_rules_ask_once() -> None:
     turn = Turn(text="status", run="r")
     assistant = RulesAssistant()
     first = await assistant.understand(turn)
-    deed = Deed(wish=first.wishes[0], saying=Saying.of("fine"))
+    deed = CommandResult(wish=first.wishes[0], saying=ChatReply.of("fine"))
     assert (await assistant.understand(turn, (deed,))).wishes == ()
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
 from agents.assistant.rules import read
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import Turn
+from agents.assistant.types.commands import (
     ChangeTask,
+    Command,
     CompareCandidates,
     DeleteRun,
     ExplainCandidate,
@@ -13,14 +14,13 @@ from agents.assistant.wishes import (
     LoadTask,
     RenameRun,
     ShowCode,
-    Wish,
 )
 
 TASK = Turn(text="", task="softmax")
 RUN = Turn(text="", task="softmax", run="softmax-1121-ab3f", candidates=("a1", "b2", "c3"))
 
 
-def wishes(words: str, turn: Turn) -> tuple[Wish, ...]:
+def wishes(words: str, turn: Turn) -> tuple[Command, ...]:
     return read(turn.model_copy(update={"text": words})).understanding.wishes
 
 
@@ -68,7 +68,7 @@ def test_what_a_kernel_does_with_columns_changes_no_task(words: str) -> None:
         ("show me the code of the best", ShowCode(candidate="best")),
     ],
 )
-def test_a_place_on_the_leaderboard_is_a_candidate(words: str, wish: Wish) -> None:
+def test_a_place_on_the_leaderboard_is_a_candidate(words: str, wish: Command) -> None:
     assert wishes(words, RUN) == (wish,)
 
 
@@ -85,7 +85,7 @@ def test_a_place_on_the_leaderboard_is_a_candidate(words: str, wish: Wish) -> No
         ),
     ],
 )
-def test_a_run_is_named_and_deleted(words: str, wish: Wish) -> None:
+def test_a_run_is_named_and_deleted(words: str, wish: Command) -> None:
     assert wishes(words, RUN) == (wish,)
 
 

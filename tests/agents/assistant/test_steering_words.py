@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.assistant.assistant import Turn
 from agents.assistant.rules import read
-from agents.assistant.wishes import Steer
+from agents.assistant.types.chat import Turn
+from agents.assistant.types.commands import Steer
 
 
 def hint(*what: str) -> Steer:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.planner import PlaybookPlanner
+from agents.planner.planner import PlannerInput
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.forms import AS_WRITTEN
 from agents.playbook.ideas import FORM, fastest, in_form
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
-from agents.situation import Situation
 from profiles.load import hardware_profile
 from tools.archive import Standing
 from tools.nouns import Task, TracePolicy
@@ -68,10 +68,12 @@ async def test_the_next_round_begins_with_a_form_that_is_not_in_doubt(
     repertoire: PlaybookRepertoire, standing: Callable[..., Standing]
 ) -> None:
     planner = PlaybookPlanner(repertoire)
-    first = await planner.plan(Situation(round=1, wanted=1, floor_ms=0.001))
+    first = await planner.plan(PlannerInput(round=1, wanted=1, floor_ms=0.001))
     assert '"algebra"' in first.ideas[0].recipe
     wrong = standing((f"{FORM}=algebra",), None)
-    situation = Situation(round=2, wanted=3, floor_ms=0.001, tried=first.ideas, standings=(wrong,))
+    situation = PlannerInput(
+        round=2, wanted=3, floor_ms=0.001, tried=first.ideas, standings=(wrong,)
+    )
     second = await planner.plan(situation)
     assert all(AS_WRITTEN in idea.recipe for idea in second.ideas)
 
@@ -79,7 +81,9 @@ async def test_the_next_round_begins_with_a_form_that_is_not_in_doubt(
 async def test_the_planner_tries_both_forms_and_counts_only_their_own_loops(
     repertoire: PlaybookRepertoire,
 ) -> None:
-    proposal = await PlaybookPlanner(repertoire).plan(Situation(round=1, wanted=40, floor_ms=0.001))
+    proposal = await PlaybookPlanner(repertoire).plan(
+        PlannerInput(round=1, wanted=40, floor_ms=0.001)
+    )
     tried = [idea for idea in proposal.ideas if '"form"' in idea.recipe]
     titles = [idea.title for idea in tried]
     assert "the operators as the module wrote them" in titles

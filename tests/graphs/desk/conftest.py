@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.wishes import LoadTask, StartSearch
+from agents.assistant.types.commands import LoadTask, StartSearch
 from graphs.desk import Desk, Lives, Settings, Told
 
 MODULE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"

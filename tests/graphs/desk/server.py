@@ -5,7 +5,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from agents.assistant.wishes import LoadTask, StartSearch
+from agents.assistant.types.commands import LoadTask, StartSearch
 from graphs.desk import Desk, Lives
 
 TOY = Path(__file__).parents[1] / "toy.py"

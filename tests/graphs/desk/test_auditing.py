@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from agents.assistant.wishes import AuditTask, LoadTask
+from agents.assistant.types.commands import AuditTask, LoadTask
 from graphs.desk import Desk, Lives, Settings
 from graphs.desk.auditing import rows_of
 from tools.evaluate.executors.base.executor import Capabilities

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.assistant.sayings import Code, Download, Saying, Table
-from agents.assistant.wishes import (
+from agents.assistant.types.chat import ChatReply, Code, Download, Table
+from agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    Command,
     CompareCandidates,
     ContinueSearch,
     ExplainCandidate,
@@ -33,7 +34,6 @@ from agents.assistant.wishes import (
     Steer,
     StopSearch,
     Unclear,
-    Wish,
 )
 from graphs.desk import Desk, Finding, Lives, Settings
 from tools.nouns import Refusal
@@ -41,7 +41,7 @@ from tools.nouns import Refusal
 Begin = Callable[..., Awaitable[None]]
 Held = Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]
 
-EVERY: tuple[Wish, ...] = (
+EVERY: tuple[Command, ...] = (
     AskDoctor(), AskForHelp(), AuditTask(), CancelTask(), ChangeTask(), CompareCandidates(),
     ExplainCandidate(), ExplainCandidate(candidate="v1"), ExplainCandidate(candidate="v999"),
     ExplainCandidate(candidate="zz"), ExplainRound(), ExplainRound(round=77), ExportResult(),
@@ -52,7 +52,7 @@ EVERY: tuple[Wish, ...] = (
 )  # fmt: skip
 
 
-def texts(saying: Saying) -> str:
+def texts(saying: ChatReply) -> str:
     cells = [
         cell
         for piece in saying.pieces
@@ -64,7 +64,7 @@ def texts(saying: Saying) -> str:
 
 
 @pytest.mark.parametrize("wish", EVERY, ids=lambda wish: wish.kind)
-async def test_an_empty_desk_answers_every_wish(desk: Desk, wish: Wish) -> None:
+async def test_an_empty_desk_answers_every_wish(desk: Desk, wish: Command) -> None:
     saying = await desk.do(wish)
     assert saying.pieces
 

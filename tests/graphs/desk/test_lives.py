@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from agents.assistant.wishes import (
+from agents.assistant.types.commands import (
     ContinueSearch,
     LoadTask,
     PauseSearch,

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import graphs.minds
-from agents.assistant.wishes import LoadTask, StartSearch
+from agents.assistant.types.commands import LoadTask, StartSearch
 from graphs.desk.desk import Desk
 from graphs.desk.lives import Lives
 from graphs.desk.overhearing import Ear

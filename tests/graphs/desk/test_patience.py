@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.sayings import Saying, Table
-from agents.assistant.wishes import CancelTask, LoadTask, StartSearch
+from agents.assistant.types.chat import ChatReply, Table
+from agents.assistant.types.commands import CancelTask, LoadTask, StartSearch
 from graphs.desk import Desk, Lives, Settings
 from tools.evaluate.executors.base.executor import Capabilities
 from tools.nouns import Refusal, Task, TracePolicy
@@ -46,10 +46,10 @@ class Around:
 
     def __init__(self, desk: Desk, free: asyncio.Event) -> None:
         self.desk, self.free = desk, free
-        self.late: list[Saying] = []
+        self.late: list[ChatReply] = []
         desk.amend(self._tell)
 
-    async def _tell(self, saying: Saying) -> None:
+    async def _tell(self, saying: ChatReply) -> None:
         self.late.append(saying)
 
 
@@ -75,7 +75,7 @@ async def busy(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Callable[..., A
         await lives.aclose()
 
 
-def row(saying: Saying, name: str) -> str:
+def row(saying: ChatReply, name: str) -> str:
     tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
     return dict(tables[0].rows)[name]  # type: ignore[arg-type]
 

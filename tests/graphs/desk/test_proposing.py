@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.assistant.wishes import ChangeTask, LoadTask
+from agents.assistant.types.commands import ChangeTask, LoadTask
 from graphs.desk.outline import outlines
 from graphs.desk.proposing import proposals, shapes
 from tools.nouns import Refusal, TracePolicy

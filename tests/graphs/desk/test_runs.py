@@ -4,8 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agents.assistant.sayings import Saying, Table
-from agents.assistant.wishes import DeleteRun, ExplainCandidate, ListRuns, RenameRun, ReopenRun
+from agents.assistant.types.chat import ChatReply, Table
+from agents.assistant.types.commands import (
+    DeleteRun,
+    ExplainCandidate,
+    ListRuns,
+    RenameRun,
+    ReopenRun,
+)
 from graphs.desk import Desk, Lives, Settings
 from graphs.desk.loading import resized
 
@@ -18,7 +24,7 @@ async def done(desk: Desk, begin: Callable[..., Awaitable[None]], rest: Callable
     return desk
 
 
-def listed(saying: Saying) -> str:
+def listed(saying: ChatReply) -> str:
     return str([piece.rows for piece in saying.pieces if isinstance(piece, Table)])
 
 

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agents.assistant.sayings import Saying, Table
-from agents.assistant.wishes import PauseSearch, ShowSteering, Steer
-from agents.steering import Steering
+from agents.assistant.types.chat import ChatReply, Table
+from agents.assistant.types.commands import PauseSearch, ShowSteering, Steer
+from agents.shared.steering import Steering
 from graphs.desk import Desk, Lives
 from graphs.desk.steering import acted_upon, changed
 from graphs.desk.terms import kept_steering
@@ -16,7 +16,7 @@ from tools.nouns import Idea
 Begin = Callable[..., Awaitable[None]]
 
 
-def cells(saying: Saying) -> list[str]:
+def cells(saying: ChatReply) -> list[str]:
     tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
     return [cell for table in tables for row in table.rows for cell in row]
 
@@ -60,7 +60,7 @@ async def test_wishes_survive_a_pause_and_a_restart(
 
 
 async def test_wishes_before_a_search_hold_for_it(desk: Desk, begin: Begin, rest: Begin) -> None:
-    from agents.assistant.wishes import LoadTask, StartSearch
+    from agents.assistant.types.commands import LoadTask, StartSearch
 
     await desk.do(LoadTask(source="x = 1"))
     await desk.do(Steer(bans=("tiled",)))

@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.assistant import Attachment
 from agents.assistant.choice import assistant_for
 from agents.assistant.rules import RulesAssistant
-from agents.assistant.sayings import Download, Saying
-from graphs.context import Circumstances, Minds
+from agents.assistant.types.chat import Attachment, ChatReply, Download
+from agents.roles.agent_set import AgentSet
+from graphs.context import Circumstances
 from graphs.conversation import Conversation, Visit
 from graphs.desk.desk import Desk
 from graphs.desk.lives import Lives
@@ -25,7 +25,7 @@ Talk = Callable[..., object]
 
 @pytest.fixture
 async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Lives]:
-    def minds(around: Circumstances) -> Minds:
+    def minds(around: Circumstances) -> AgentSet:
         return toy.toy_minds(toy.LOOPS)
 
     found = Lives(
@@ -45,7 +45,7 @@ def talk(desk: Desk) -> Talk:
     """Say something and get the answers."""
     conversation = Conversation()
 
-    async def said(text: str, *files: Attachment) -> list[Saying]:
+    async def said(text: str, *files: Attachment) -> list[ChatReply]:
         visit = Visit(desk, RulesAssistant(), text, files)
         return [saying async for saying in conversation.hear("t", visit)]
 

@@ -6,8 +6,8 @@ import chainlit as cl
 import pytest
 from chainlit.element import File
 
-from agents.assistant.sayings import Code, Offer, Saying
-from agents.assistant.wishes import AskForHelp, ReopenRun, StartSearch
+from agents.assistant.types.chat import ChatReply, Code, Offer
+from agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
 from graphs.desk.people import folder_of
 from graphs.events import EVENT
 from tools.archive import Archive
@@ -192,7 +192,7 @@ async def test_code_is_put_beside(opened, look):
     page = look()
     room = house().room("thread", "local")
     await room.screen.add(page)
-    await room.say(Saying(pieces=(Code(title="kernel", text="int x;", language="cpp"),)))
+    await room.say(ChatReply(pieces=(Code(title="kernel", text="int x;", language="cpp"),)))
     await app.put_beside(cl.Action(**page.emitter.buttons["Show beside"]))
     assert page.emitter.of("set_sidebar_title")
     shown = page.emitter.of("set_sidebar_elements")[0]["elements"]
@@ -222,10 +222,10 @@ async def test_a_figure_that_comes_late_is_put_onto_the_card_that_lies_there(ope
     page = look()
     await app.hear(cl.Message("what can you do?"))
     room = house().room("thread", "local")
-    asked = Saying.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
+    asked = ChatReply.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
     await room.say(asked)
     card = page.emitter.of("step")[-1]
-    late = Saying.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
+    late = ChatReply.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
     await room.amend(late)
     again = page.emitter.of("step")[-1]
     assert (again["id"], again["createdAt"]) == (card["id"], card["createdAt"])

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from agents.assistant.wishes import AskForHelp
+from agents.assistant.types.commands import AskForHelp
 from graphs.conversation import Conversation, Visit
 from graphs.desk import Desk, Lives
 from ui.chat.server_memory import Collections, imports_out_of_sight, swept

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.assistant.sayings import Code, Download, Offer, Picture, Saying, Table, Words
-from agents.assistant.wishes import CancelTask, PauseSearch, StartSearch, Steer
+from agents.assistant.types.chat import ChatReply, Code, Download, Offer, Picture, Table, Words
+from agents.assistant.types.commands import CancelTask, PauseSearch, StartSearch, Steer
 from ui.chat.drawing import wish_of
 from ui.chat.pieces import actions_of, kept_offers, message, note_of, without_offers
 
@@ -12,7 +12,7 @@ CANCEL = Offer(label="Cancel", wish=CancelTask())
 
 
 def note(*pieces, offers=()):
-    return note_of("thread", Saying(pieces=pieces, offers=offers), "Kernelwright")
+    return note_of("thread", ChatReply(pieces=pieces, offers=offers), "Kernelwright")
 
 
 def test_words_code_and_tables_stand_in_the_message_in_their_order():

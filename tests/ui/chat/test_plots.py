@@ -6,7 +6,7 @@ from dataclasses import replace
 import plotly.io
 import pytest
 
-from agents.assistant.sayings import Picture
+from agents.assistant.types.chat import Picture
 from graphs.run_view import RunView, folded
 from ui.chat.plots import picture, roofline, trajectory
 

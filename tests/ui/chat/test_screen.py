@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.assistant.wishes import PauseSearch, StopSearch
+from agents.assistant.types.commands import PauseSearch, StopSearch
 from ui.chat.lines import Button, Line, Sheet, id_of
 from ui.chat.pieces import message
 from ui.chat.screen import Screen

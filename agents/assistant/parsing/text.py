@@ -1,0 +1,197 @@
+"""A person's words made plain: case, shortenings and courtesies, German phrases, misspelt words."""
+
+import re
+import unicodedata
+from functools import cache
+
+# A message longer than this is no sentence; what stands behind it is not read as words.
+LONGEST = 1_000
+_SAME = str.maketrans(
+    {
+        "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+        "\N{LEFT SINGLE QUOTATION MARK}": "'",
+        "\N{ACUTE ACCENT}": "'",
+        "\N{LEFT DOUBLE QUOTATION MARK}": '"',
+        "\N{RIGHT DOUBLE QUOTATION MARK}": '"',
+        "\N{MULTIPLICATION SIGN}": "x",
+        "`": "'",
+    }
+)
+_SHORT = (
+    (r"\b(do|does|did|is|are|was|should|could|would|have|has)n'?t\b", r"\1 not"),
+    (r"\bwhy do not (you|we)\b", "why not"),
+    (r"\b(can't|cant|cannot)\b", "can not"),
+    (r"\bwon'?t\b", "will not"),
+    (r"\b(what|where|who|how|that|it|when|why|there)(?:'s|s(?=\s(?:the|it|this|that|going|up)\b))",
+     r"\1 is"),
+    (r"\b(what|how|why|where)'re\b", r"\1 are"),
+    (r"\b(i)'d\b", r"\1 would"),
+    (r"\b(i|you|we|they)'ve\b", r"\1 have"),
+    (r"\b(you|we|they)'re\b", r"\1 are"),
+    (r"\bi'?m\b", "i am"),
+    (r"\b(i|you|it|we)'ll\b", r"\1 will"),
+    (r"\blet'?s\b", "let us"),
+    (r"\b(wanna)\b", "want to"),
+    (r"\b(gimme)\b", "give me"),
+    (r"\b(lemme)\b", "let me"),
+    (r"\bu\b", "you"),
+    (r"\bisation\b", "ization"),
+    (r"\b(prioriti|vectori|optimi|parameteri|summari|minimi|maximi|utili)s(e|ed|es|ing|ation)\b",
+     r"\1z\2"),
+)  # fmt: skip
+_SHORTENINGS = tuple((re.compile(pattern), whole) for pattern, whole in _SHORT)
+# Said for courtesy, wherever it stands.
+_COURTESY = re.compile(
+    r"\b(?:please|pls|plz|kindly|thanks|thank you|thx|if you (?:can|could|like|want|do not mind)"
+    r"|if possible|would you mind|for me|real quick|quickly|maybe|perhaps|actually|simply"
+    r"|right now|right away|immediately|for now|at once|kernelwright|a (?:little )?bit|still"
+    r"|i think|i guess|by the way|btw)\b"
+)
+# Said before what is wanted.
+_LEAD = re.compile(
+    r"^(?:(?:hey|hi|hello|ok(?:ay)?|alright|all right|well|so|now|and|but|then|also|great|good|nice"
+    r"|cool|perfect|yes|yeah|sure|hm+|um+|oh|actually|just|first|next|finally|additionally)"
+    r"[ ,.!:;-]+"
+    r"|(?:no |oh )?wait[,.!:;-]+ "
+    r"|(?:can|could|would|will|may|might) (?:you|we|i) (?:also |then )?(?!be\b)"
+    r"|(?:i|we) (?:would|d) (?:like|love|prefer)(?: it if)? (?:you to |to have |you |to )?"
+    r"|(?:i|we) (?:want|need|wish)(?: you)? to |i want you |let us |let me |you (?:should|can|could"
+    r"|may|must|need to) |go ahead and |feel free to |try and |be so kind (?:as )?to |"
+    r"help me (?:to )?"
+    r"|do me a favou?r and |it would be (?:nice|great) (?:to|if you (?:could )?))"
+)
+_TRAIL = re.compile(
+    r"[ ,.!;:]+(?:then|(?<!not )now|already|too|as well|instead|so far|again please)$|"
+    r"[,.!;:]+ ?ok(?:ay)?$"
+)
+
+
+def plain(text: str) -> str:
+    """Words in lower case on one line, as people would say them slowly."""
+    words = unicodedata.normalize("NFKC", text[:LONGEST].translate(_SAME)).lower()
+    words = " ".join(words.split())
+    for pattern, whole in _SHORTENINGS:
+        words = pattern.sub(whole, words)
+    return words.strip()
+
+
+def bare(words: str) -> str:
+    """Plain words without courtesy and without marks around them; may be empty."""
+    found = " ".join(_COURTESY.sub(" ", words.rstrip(" ?!.")).split())
+    found = re.sub(r"\s+([,.!?;:])", r"\1", found).strip(" ,.!;:-")
+    before = None
+    while found != before:
+        before = found
+        found = _TRAIL.sub("", _LEAD.sub("", found, count=1)).strip(" ,.!;:-")
+    return found
+
+
+def is_question(words: str) -> bool:
+    """Whether words begin as a question does."""
+    asks = (
+        r"(?:why|what|which|who|when|where|how|is|are|was|were|does|do (?:you|we|i|they|these)|did"
+        r"|has|have (?:you|we|i|they)|am|am i)\b"
+    )
+    return bool(re.match(asks, words))
+
+
+_MARKS = re.compile(
+    r"\b(?:ist|der|die|das|den|dem|und|bitte|warum|wieso|zeig\w*|mach\w*|schneller|"
+    r"pausier\w*|anhalten|weiter\w*|beende\w*|"
+    r"starte\w*|los|vergleich\w*|erklär\w*|erklaer\w*|hilfe|exportier\w*|kein\w*|ohne|"
+    r"nicht|auf|meine\w*|welche\w*|wie|was|"
+    r"konzentrier\w*|versuch\w*|stopp\w*|halt|lauf|läufe|bericht|abbrechen|abbruch)\b"
+)
+_PHRASES = (
+    (r"\bmach(?:e|en)? (.+?) schneller\b", r"make \1 faster"),
+    (r"\b(?:halte?|halten sie) (?:\w+ ){0,3}an\b|\banhalten\b|\bpausier(?:e|"
+     r"en)?(?: sie)?\b|\bmach(?:e)? (?:eine )?pause\b", "pause"),
+    (r"\b(?:mach(?:e)? )?weiter(?:machen|suchen)?\b|\bsetz(?:e)? (?:\w+ )?fort\b|"
+     r"\bfortsetzen\b", "continue"),
+    (r"\bhör(?:e)? (?:\w+ )?auf\b|\baufhören\b|\bbeende(?:n|t)?\b|\bstopp(?:e|en)?\b|"
+     r"\bbrich(?: \w+)? ab\b", "stop"),
+    (r"\bkonzentrier(?:e|en)? (?:dich|sie sich) auf\b|\bfokussier(?:e|"
+     r"en)?(?: dich)? auf\b", "focus on"),
+    (r"\bwie (?:läuft|laeuft|steht) (?:es|die suche|sie)\b|\bwie weit\b|"
+     r"\bwas machst du(?: gerade)?\b", "how is it going"),
+    (r"\bwas (?:hast du|wurde)(?: schon| alles| bisher)* (?:versucht|probiert|"
+     r"ausprobiert)\b", "what have you tried"),
+    (r"\bwas kannst du\b|\bwas kann ich (?:tun|fragen|machen)\b", "what can i do"),
+    (r"\bkein(?:e|en|er)? halbe(?:n|r)? genauigkeit\b", "no half precision"),
+    (r"\bgemeinsame(?:n|r|s)? speicher\b", "shared memory"),
+    (r"\bvektorisierte(?:n|r)? (?:ladezugriffe|zugriffe|loads)\b", "vectorized loads"),
+    (r"\blauf(?:e)? los\b|\bleg(?:e)? los\b|\bfang(?:e)? an\b|\blos geht'?s\b", "start"),
+)  # fmt: skip
+# Word for word; an underscore stands for a space.
+_GERMAN = """
+    zeig=show zeige=show zeigen=show mir=me uns=us den=the die=the das=the der=the dem=the
+    des=of_the vom=of_the von=of besten=best beste=best bester=best schnellsten=fastest
+    schnellste=fastest letzten=last letzte=last warum=why wieso=why weshalb=why ist=is
+    sind=are schneller=faster langsamer=slower als=than vergleiche=compare vergleich=compare
+    mit=with und=and oder=or erkläre=explain erklär=explain erklaere=explain runde=round
+    hilfe=help exportiere=export exportieren=export ergebnis=result herunterladen=download
+    starte=start starten=start suche=search bericht=report läufe=runs meine=my meinen=my
+    quelltext=source quellcode=source profil=profile ideen=ideas idee=idea kein=no keine=no
+    keinen=no ohne=without nicht=not versuche=try versuch=try probiere=try abbrechen=cancel
+    abbruch=cancel auf=on meiner=my meinem=my stand=status fortschritt=progress wie=how
+    was=what welche=which bitte=please minuten=minutes sekunden=seconds stunde=hour
+    stunden=hours runden=rounds mehr=more noch=more für=for jetzt=now es=it dieses=this
+    diese=this dies=this ein=a eine=a einen=a
+"""
+_WORDS = dict(pair.replace("_", " ").split("=") for pair in _GERMAN.split())
+
+
+def translated(words: str) -> str:
+    """Plain English words; what is not German stays as it is."""
+    if not _MARKS.search(words):
+        return words
+    for pattern, english in _PHRASES:
+        words = re.sub(pattern, english, words)
+    return re.sub(r"[a-zäöüß]+", lambda match: _WORDS.get(match[0], match[0]), words)
+
+
+_VOCABULARY = """
+    pause stop continue resume start begin search export download report explain compare
+    profile ledger progress status show code source kernel candidate version best fastest
+    round rounds ideas help doctor machine runs history reopen audit cancel focus avoid
+    forget prefer pinned banned shared memory vectorized loads warp shuffle registers tensor
+    cores precision half roofline faster slower optimize softmax module result results
+    deeper quick minutes seconds steering budget between difference bottleneck allow without
+    trying latest please working leaderboard everything tried device why what does download
+    kernelbench compile compiled compare
+"""
+_KNOWN = frozenset(_VOCABULARY.split())
+_WORD = re.compile(r"[a-z]{4,}")
+
+
+def mended(words: str) -> str:
+    """The words with every unknown one replaced by the known one that was meant, if any."""
+    return _WORD.sub(lambda match: _meant(match[0]), words)
+
+
+@cache
+def _meant(word: str) -> str:
+    if word in _KNOWN:
+        return word
+    allowed = 1 if len(word) < 7 else 2
+    near = [known for known in _KNOWN if abs(len(known) - len(word)) <= allowed]
+    ranked = sorted((_distance(word, known, allowed), known) for known in near)
+    return ranked[0][1] if ranked and ranked[0][0] <= allowed else word
+
+
+def _distance(one: str, other: str, most: int) -> int:
+    """Letters to change, add, take out or swap with their neighbour; above `most`, any number."""
+    if one[0] != other[0] and sorted(one[:2]) != sorted(other[:2]):
+        return most + 1  # the first letter is rarely wrong
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, right in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == other[j - 2] and one[i - 2] == right:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

@@ -1,0 +1,1 @@
+"""What the assistant speaks in: what it hears, commands, and answers made of pieces."""

@@ -1,0 +1,1 @@
+"""The coder: turns ideas into candidates, and answers failures with repairs."""

@@ -1,0 +1,328 @@
+"""The coder as a language model: candidates for ideas in words, and repairs from real messages.
+
+Ideas that carry a recipe of the playbook's are written by the playbook, which costs nothing. Where
+the model does not answer, the playbook writes its next best strategy in that place and the notes
+say so. Not here: how answers are read and checked (`agents.coder`).
+"""
+
+from pathlib import Path
+
+from agents.coder.answers import Draft
+from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from agents.coder.offers import Offers, find_source, first_choices, offers, source_of
+from agents.coder.playbook import spread
+from agents.coder.repairs import findings
+from agents.coder.rounds import Checked, Rounds
+from agents.llm.client import LLMClient, LLMError
+from agents.playbook.ideas import Recipe, Repertoire, in_form
+from agents.prompting.cards import (
+    analysis_card,
+    candidate_card,
+    hardware_card,
+    roofline_card,
+    steering_card,
+    symptoms_card,
+    task_card,
+)
+from agents.prompting.contract import contract, craft
+from agents.prompting.tables import fenced
+from agents.prompting.templates import PromptTemplate
+from agents.shared.attributes import LABELS, choices
+from agents.shared.start import PERSON, Start
+from agents.shared.steering import Steering
+from profiles.load import Hardware
+from tools.archive.behaviour import declared
+from tools.candidates import valid_settings
+from tools.languages import language_named, new_candidate, parse_kernel
+from tools.nouns import Candidate, Message, Prompt, Task
+from tools.tasks import floor_ms
+
+HERE = Path(__file__).parent
+_NOTE_CHARACTERS = 600
+_LABELS_SHOWN = 8
+_MOVES_SHOWN = 6
+
+
+class ModelCoder:
+    """Writes with a model.
+
+    Args:
+        client: Who is asked.
+        task: What is implemented.
+        hardware: What for.
+        fallback: Writes the playbook's recipes, and where the model does not answer.
+        repertoire: What the playbook could write.
+        start: The person's own kernel, where there is one.
+    """
+
+    def __init__(
+        self,
+        client: LLMClient,
+        task: Task,
+        hardware: Hardware,
+        fallback: Coder,
+        repertoire: Repertoire,
+        start: Start | None = None,
+    ) -> None:
+        self._fallback = fallback
+        self._repertoire = repertoire
+        self._start = start
+        self._language, self._architecture = repertoire.language, hardware.architecture
+        self._rounds = Rounds(client, task, self._language)
+        self._coder = PromptTemplate(
+            HERE / "coder.md",
+            "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
+            "steering", "learnt", "sources", "idea", "expected_ms", "start", "wrap", "count",
+        )  # fmt: skip
+        self._repair = PromptTemplate(
+            HERE / "repair.md",
+            "contract", "fence", "task", "hardware", "idea", "steering", "failed",
+            "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
+        )  # fmt: skip
+        self._standing: dict[str, object] = {
+            "contract": contract(self._language, hardware.architecture),
+            "fence": language_named(self._language).spec.fences[0],
+            "task": task_card(task),
+            "hardware": hardware_card(hardware),
+        }
+        floor = floor_ms(task.bytes_moved, task.flops, hardware)
+        self._roofline = roofline_card(task, hardware, floor)
+
+    async def write(self, order: CoderRequest) -> CoderAnswer:
+        """Candidates for an idea, by the model unless the playbook knows how."""
+        if order.idea.recipe:
+            answer = await self._fallback.write(_with_recipe(order, order.idea.recipe))
+            if answer.candidates or order.idea.origin == "playbook":
+                return answer
+        shown = offers(order, self._repertoire, self._start)
+        prompt = self._prompt(order, self._words(order, shown))
+        base = shown.start or (shown.items[0].name if len(shown.items) == 1 else "")
+        try:
+            checked = await self._rounds.ask(
+                prompt, base, lambda name: find_source(name, shown, order), order.count
+            )
+        except LLMError as error:
+            return await self._stand_in(order, str(error), ())
+        made = [self._candidate(draft, order, checked.said) for draft in checked.drafts]
+        candidates = _new(made, order)
+        filled = (*candidates, *self._variants(candidates, order))
+        return CoderAnswer(
+            candidates=filled, notes=_notes(checked, order, len(made) - len(candidates))
+        )
+
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+        """A corrected candidate, from the compiler's or the judge's own words."""
+        failed = failure.candidate
+        if failed.origin == "playbook":
+            return await self._fallback.repair(order, failure)
+        prompt = self._prompt(order, self._repair_words(order, failure))
+        shown = Offers()
+        try:
+            checked = await self._rounds.ask(
+                prompt, failed.id, lambda name: find_source(name, shown, _knowing(order, failed)), 1
+            )
+        except LLMError as error:
+            return await self._stand_in(order, str(error), (failed.id,))
+        verdict = failure.evaluation.verdict.value.replace("_", " ")
+        said = f"after {failed.id} ({verdict}): {checked.said}"
+        made = [
+            self._candidate(draft, order, said, repaired=failed).model_copy(
+                update={"parents": (failed.id,)}
+            )
+            for draft in checked.drafts
+        ]
+        candidates = _new(made, order)
+        notes = _notes(checked, order, len(made) - len(candidates))
+        return CoderAnswer(candidates=candidates, notes=notes)
+
+    def _prompt(self, order: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
+        return Prompt(
+            key=f"coder:{order.idea.id}:{order.attempt}",
+            role="coder",
+            messages=messages,
+            round=order.round or order.idea.round,
+        )
+
+    def _words(self, order: CoderRequest, shown: Offers) -> tuple[Message, ...]:
+        wrap = order.idea.origin == PERSON and self._start is not None and not self._start.plan
+        return self._coder.messages(
+            **self._standing,
+            craft=craft(self._language, self._architecture),
+            roofline=self._roofline,
+            strategy=order.strategy.text if order.strategy else "",
+            steering=_wishes(order.steering),
+            learnt=_learnt(order),
+            sources=shown.items,
+            idea=order.idea,
+            expected_ms=f"{order.idea.predicted_ms:.4g}" if order.idea.predicted_ms else "",
+            start=shown.start if not wrap else "",
+            wrap=wrap,
+            count=order.count,
+        )
+
+    def _repair_words(self, order: CoderRequest, failure: Failure) -> tuple[Message, ...]:
+        found = findings(failure.candidate, failure.evaluation)
+        return self._repair.messages(
+            **self._standing,
+            idea=order.idea,
+            steering=_wishes(order.steering),
+            failed=failure.candidate.id,
+            candidate=candidate_card(failure.candidate),
+            verdict=found.verdict,
+            reason=found.reason,
+            errors=fenced("", found.errors) if found.errors else "",
+            places=fenced("", found.places) if found.places else "",
+            resources=found.resources,
+            passed=found.passed,
+            before=_attempts(order, failure.candidate),
+        )
+
+    def _candidate(
+        self, draft: Draft, order: CoderRequest, said: str, repaired: Candidate | None = None
+    ) -> Candidate:
+        known = {item.id for item in order.written}
+        parents = (
+            (draft.base,) if draft.base in known else tuple(filter(None, (order.idea.parent,)))
+        )
+        labels = draft.labels or (source_of(repaired).labels if repaired else ())
+        candidate = new_candidate(
+            self._language,
+            draft.kernel,
+            draft.plan,
+            idea=order.idea.id,
+            parents=parents,
+            origin="model",
+            strategies=labels,
+            note=said[:_NOTE_CHARACTERS],
+        )
+        strategy = order.strategy.id if order.strategy else ""
+        return candidate.model_copy(update={"strategy": strategy})
+
+    def _variants(self, candidates: tuple[Candidate, ...], order: CoderRequest) -> list[Candidate]:
+        """Other settings of the first candidate, where fewer were written than asked for."""
+        if not candidates or len(candidates) >= order.count:
+            return []
+        first = candidates[0]
+        valid = valid_settings(parse_kernel(first.kernel, first.language))
+        used = {item.settings for item in (*order.written, *candidates) if _same(item, first)}
+        analysis = order.analysis
+        preferences = (analysis.prefer, analysis.avoid) if analysis else ((), ())
+        missing = order.count - len(candidates)
+        return [
+            new_candidate(
+                first.language, first.kernel, first.plan, settings=settings, idea=first.idea,
+                parents=first.parents, origin="model", strategies=first.strategies, note=first.note,
+            ).model_copy(update={"strategy": first.strategy})
+            for settings in spread(valid, missing, used, preferences, order.seed)
+        ]  # fmt: skip
+
+    async def _stand_in(
+        self, order: CoderRequest, why: str, parents: tuple[str, ...]
+    ) -> CoderAnswer:
+        """What the playbook has not written yet, in the place of a model that does not answer."""
+        recipe = self._unwritten(order)
+        if recipe is None:
+            words = f"{why}; the playbook has nothing to put in its place"
+            return CoderAnswer(candidates=(), notes=(words,))
+        answer = await self._fallback.write(_with_recipe(order, recipe.model_dump_json()))
+        words = f"{why}; the playbook wrote {', '.join(recipe.about)} in its place"
+        made = answer.candidates
+        if parents:
+            made = tuple(item.model_copy(update={"parents": parents}) for item in made)
+        return CoderAnswer(candidates=made, notes=(words, *answer.notes))
+
+    def _unwritten(self, order: CoderRequest) -> Recipe | None:
+        """A recipe that no candidate has, the best by the roofline for the first idea."""
+        first, options = first_choices(self._repertoire), self._repertoire.options()
+        if not first:
+            return None
+        written = [choices(item) for item in _settled(order)]
+        changes = (
+            {option.loop: option.strategy.name} for option in options if option.loop in first
+        )
+        ways = [first, *(in_form(options, first | change) for change in changes)]
+        left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
+        # Ideas of one round are written side by side, and each should stand for something else.
+        return Recipe.of(left[_number(order.idea.id) % len(left)], roofline_ms=0.0)
+
+
+def _with_recipe(order: CoderRequest, recipe: str) -> CoderRequest:
+    idea = order.idea.model_copy(update={"origin": "playbook", "recipe": recipe})
+    return order.model_copy(update={"idea": idea})
+
+
+def _knowing(order: CoderRequest, failed: Candidate) -> CoderRequest:
+    return order.model_copy(update={"written": (*order.written, failed)})
+
+
+def _attempts(order: CoderRequest, failed: Candidate) -> tuple[str, ...]:
+    """What was tried on the way to a candidate that failed, the first attempt first."""
+    written = {item.id: item for item in order.written}
+    notes: list[str] = []
+    at: Candidate | None = failed
+    while at is not None and at.idea == failed.idea and len(notes) <= order.attempt:
+        notes.append(at.note)
+        at = next((written[id] for id in at.parents if id in written), None)
+    return tuple(note for note in reversed(notes) if note)
+
+
+def _new(made: list[Candidate], order: CoderRequest) -> tuple[Candidate, ...]:
+    """Each candidate once, and none that was written before."""
+    known = {item.id for item in order.written}
+    return tuple({item.id: item for item in made if item.id not in known}.values())
+
+
+def _notes(checked: Checked, order: CoderRequest, known: int) -> tuple[str, ...]:
+    notes = [f"idea {order.idea.id}: {words}" for words in checked.notes]
+    if known:
+        notes.append(f"idea {order.idea.id}: {known} of the model's candidates are written already")
+    if checked.gave_up:
+        notes.append(f"idea {order.idea.id}: the model gave up: {checked.gave_up}")
+    elif not checked.drafts:
+        notes.append(f"idea {order.idea.id}: the model wrote nothing that can be judged")
+    return tuple(notes)
+
+
+def _settled(order: CoderRequest) -> tuple[Candidate, ...]:
+    """Candidates of earlier rounds and of this idea: what siblings write meanwhile is left out.
+
+    So a step that is taken again, or replayed, asks and does the same.
+    """
+    judged = {entry.idea for entry in order.ledger} | {order.idea.id}
+    return tuple(item for item in order.written if item.idea in judged)
+
+
+def _number(idea: str) -> int:
+    """An idea's place in its round, from 0: the number that its id ends in."""
+    digits = idea[len(idea.rstrip("0123456789")) :]
+    return max(0, int(digits) - 1) if digits else 0
+
+
+def _same(candidate: Candidate, other: Candidate) -> bool:
+    return candidate.kernel == other.kernel and candidate.plan == other.plan
+
+
+def _wishes(steering: Steering) -> str:
+    return steering_card(steering) if steering != Steering() else ""
+
+
+def _learnt(order: CoderRequest) -> str:
+    """The critic's contrast, what bounds the best, which moves paid: whatever there is of it."""
+    parts = [analysis_card(order.analysis)] if order.analysis else []
+    parts += [symptoms_card(order.symptoms)] if order.symptoms else []
+    if order.moves:
+        lines = (f"- {line}" for line in order.moves[:_MOVES_SHOWN])
+        parts.append("\n".join(("Moves between behaviours, and what they brought:", *lines)))
+    parts += [words] if (words := _labels_in_use(order)) else []
+    return "\n\n".join(parts)
+
+
+def _labels_in_use(order: CoderRequest) -> str:
+    """The words that earlier candidates gave their labels, so that the same thing is said alike."""
+    used: dict[str, dict[str, None]] = {name: {} for name in LABELS}
+    for candidate in _settled(order):
+        for name, value in declared(candidate).items():
+            if name in used:
+                used[name][value] = None
+    lines = [f"- {name}: {'; '.join(list(of)[-_LABELS_SHOWN:])}" for name, of in used.items() if of]
+    return "\n".join(("Labels that earlier candidates have:", *lines)) if lines else ""

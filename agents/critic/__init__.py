@@ -1,0 +1,1 @@
+"""The critic: says why fast candidates are fast, and predicts."""

@@ -1,0 +1,219 @@
+"""The arithmetic of contrast: which difference between fast and slow candidates explains the gap.
+
+Candidates fall into buckets by time; exemplars are drawn from distinct buckets by a temperature
+softmax over the buckets' mean scores, so that fast buckets are likely and slow ones possible.
+For every attribute in which a fast exemplar differs from a slow one, the medians of all
+candidates on either side say what the difference is worth.
+
+Not here: what is concluded from it (`agents.critic`). Times in milliseconds.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, log
+from statistics import median
+from typing import Generic, TypeVar
+from weakref import ref
+
+from agents.shared.attributes import attributes
+from tools.archive import Standing, is_timed
+from tools.candidates import implementation_key
+from tools.nouns import Candidate, Evaluation, Value
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+class ByIdentity(Generic[Key, Result]):
+    """Remembers the results of a function.
+
+    Args:
+        work_out: The function; its result must depend on nothing but its argument.
+    """
+
+    def __init__(self, work_out: Callable[[Key], Result]) -> None:
+        self._work_out = work_out
+        self._known: dict[int, tuple[ref[Key], Result]] = {}
+
+    def of(self, key: Key) -> Result:
+        """The result for this very object."""
+        name = id(key)
+        held = self._known.get(name)
+        if held is not None and held[0]() is key:
+            return held[1]
+        result = self._work_out(key)
+        self._known[name] = ref(key, lambda _: self._known.pop(name, None)), result
+        return result
+
+
+BUCKETS = 4
+TEMPERATURE = 0.5
+
+
+class Sample(Value):
+    """A correct candidate as the critic sees it: its time and what sets it apart."""
+
+    candidate: str
+    median_ms: float
+    implementation: str
+    tunables: tuple[str, ...]
+    attributes: tuple[tuple[str, str], ...]
+
+    def value(self, name: str) -> str | None:
+        """The value of one attribute, None when it has none of that name."""
+        return dict(self.attributes).get(name)
+
+
+class Difference(Value):
+    """One attribute, two of its values, and the times on either side.
+
+    `effect` is the natural logarithm of the ratio of the medians: 0.1 is about 10 %.
+    """
+
+    name: str
+    faster: str
+    slower: str
+    faster_ms: float
+    slower_ms: float
+    faster_count: int
+    slower_count: int
+    fast_exemplar: str
+    slow_exemplar: str
+
+    @property
+    def effect(self) -> float:
+        """How much the attribute explains, as a log ratio."""
+        return log(self.slower_ms / self.faster_ms)
+
+
+def samples(standings: Sequence[Standing]) -> list[Sample]:
+    """The correct and timed candidates, in order of writing.
+
+    Screened times where there are any: every candidate has one, so like is compared with like.
+    """
+    found = (_SAMPLES.of(item) for item in standings)
+    return [sample for sample in found if sample is not None]
+
+
+def _sample(item: Standing) -> Sample | None:
+    median_ms = _screened_ms(item.evaluation)
+    if not is_timed(item.evaluation) or median_ms is None:
+        return None
+    return Sample(
+        candidate=item.candidate.id,
+        median_ms=median_ms,
+        implementation=implementation_key(item.candidate),
+        tunables=tuple(setting.name for setting in item.candidate.settings),
+        attributes=tuple(sorted(_attributes(item.candidate, item.evaluation).items())),
+    )
+
+
+def _attributes(candidate: Candidate, evaluation: Evaluation) -> dict[str, str]:
+    return attributes(candidate, evaluation.reports, evaluation.launches)
+
+
+# An archive hands out the same standings round after round, a thousand of them after a while.
+_SAMPLES = ByIdentity(_sample)
+
+
+def _screened_ms(evaluation: Evaluation) -> float | None:
+    return evaluation.screen.median_ms if evaluation.screen else evaluation.median_ms
+
+
+def buckets(found: Sequence[Sample], count: int = BUCKETS) -> list[list[Sample]]:
+    """Split by equal steps of log time, the fastest first; empty buckets are left out."""
+    if not found:
+        return []
+    low = log(min(sample.median_ms for sample in found))
+    width = (log(max(sample.median_ms for sample in found)) - low) / count or 1.0
+    cut: list[list[Sample]] = [[] for _ in range(count)]
+    for sample in found:
+        cut[min(int((log(sample.median_ms) - low) / width), count - 1)].append(sample)
+    return [bucket for bucket in cut if bucket]
+
+
+def exemplars(found: Sequence[Sample], wanted: int, dice: random.Random) -> list[Sample]:
+    """Samples from distinct buckets, the fastest first; the best of all is always among them.
+
+    A bucket's score is the mean speed relative to the best; buckets are drawn without
+    replacement by softmax(score / temperature), then one sample of each by chance.
+    """
+    cut = buckets(found)
+    if not cut:
+        return []
+    best = min(found, key=lambda sample: sample.median_ms)
+    scores = [
+        sum(best.median_ms / sample.median_ms for sample in bucket) / len(bucket) for bucket in cut
+    ]
+    chosen, left = [best], list(range(1, len(cut)))
+    while left and len(chosen) < wanted:
+        weights = [exp(scores[index] / TEMPERATURE) for index in left]
+        index = dice.choices(left, weights)[0]
+        left.remove(index)
+        chosen.append(dice.choice(cut[index]))
+    return sorted(chosen, key=lambda sample: sample.median_ms)
+
+
+def differences(found: Sequence[Sample], chosen: Sequence[Sample]) -> list[Difference]:
+    """What sets faster exemplars apart from slower ones, each difference once, the largest first.
+
+    A tunable means something only within one kernel, so its two sides are compared inside the
+    kernels that have both, and the medians are taken over those.
+    """
+    index = _by_value(found)
+    known: dict[tuple[str, str, str], Difference] = {}
+    for number, fast in enumerate(chosen):
+        for slow in chosen[number + 1 :]:
+            others = dict(slow.attributes)
+            for name, value in fast.attributes:
+                other = others.get(name, value)
+                if other == value or (name, value, other) in known:
+                    continue
+                difference = _difference(index[name], name, value, other, fast, slow)
+                if difference is not None:
+                    known[name, value, other] = difference
+    return sorted(known.values(), key=lambda item: -item.effect)
+
+
+def _by_value(found: Sequence[Sample]) -> dict[str, dict[str, list[Sample]]]:
+    """Samples by attribute and value, so that no comparison has to look at all of them."""
+    index: dict[str, dict[str, list[Sample]]] = {}
+    for sample in found:
+        for name, value in sample.attributes:
+            index.setdefault(name, {}).setdefault(value, []).append(sample)
+    return index
+
+
+def _difference(
+    by_value: Mapping[str, list[Sample]],
+    name: str,
+    faster: str,
+    slower: str,
+    fast: Sample,
+    slow: Sample,
+) -> Difference | None:
+    fast_times, slow_times = _times(name, by_value.get(faster, []), by_value.get(slower, []))
+    if not fast_times or not slow_times:
+        return None
+    return Difference(
+        name=name,
+        faster=faster,
+        slower=slower,
+        faster_ms=median(fast_times),
+        slower_ms=median(slow_times),
+        faster_count=len(fast_times),
+        slower_count=len(slow_times),
+        fast_exemplar=fast.candidate,
+        slow_exemplar=slow.candidate,
+    )
+
+
+def _times(
+    name: str, one: Sequence[Sample], other: Sequence[Sample]
+) -> tuple[list[float], list[float]]:
+    """Times on either side; for a tunable, only of kernels in which both values were tried."""
+    if any(name in sample.tunables for side in (one, other) for sample in side):
+        both = {s.implementation for s in one} & {s.implementation for s in other}
+        one = [sample for sample in one if sample.implementation in both]
+        other = [sample for sample in other if sample.implementation in both]
+    return [sample.median_ms for sample in one], [sample.median_ms for sample in other]

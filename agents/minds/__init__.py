@@ -1,1 +1,0 @@
-"""The roles' second minds: planner, coder, profiler, critic and strategist by a language model."""

@@ -1,0 +1,1 @@
+"""The planner: which ideas to try next, why these, and why in this order."""

@@ -1,0 +1,246 @@
+"""The planner by rules: which ideas to try next, why these, and why in this order.
+
+The playbook's mind chooses among the options of a repertoire by expected time: the roofline's
+prediction, corrected by the ledger, weighed by the critic's last analysis and by what the person
+wishes. A second mind (a language model) can stand behind the same Protocol.
+"""
+
+from collections.abc import Iterator
+
+from agents.planner.idea_ranking import Forecast, Thought, diverse, weigh
+from agents.planner.planner import PlannerInput, Proposal
+from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
+from agents.shared.attributes import choices
+from agents.shared.candidate_priority import LIBRARY_DOUBT, LOOP_DOUBT, Seen, doubted, seen
+from tools.nouns import Idea
+
+# A change of this share of the time is none.
+NOTHING = 0.002
+
+
+class PlaybookPlanner:
+    """Plans from a repertoire by corrected predictions."""
+
+    def __init__(self, repertoire: Repertoire) -> None:
+        self._repertoire = repertoire
+
+    @property
+    def repertoire(self) -> Repertoire:
+        """What it chooses from."""
+        return self._repertoire
+
+    async def plan(self, situation: PlannerInput) -> Proposal:
+        """Untried options first; then combinations and refinements of what was fast."""
+        forecast = Forecast(situation.ledger, situation.tried)
+        thoughts = [
+            weighed
+            for thought in self._thoughts(situation, forecast)
+            if (weighed := weigh(thought, situation)) is not None
+        ]
+        chosen = diverse(thoughts, situation.wanted, _seen(situation))
+        ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
+        return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
+
+    def _thoughts(self, situation: PlannerInput, forecast: Forecast) -> Iterator[Thought]:
+        """Every idea not tried yet, without those of which nothing can be hoped."""
+        tried, base = _tried(situation), self._base(situation)
+        base_ms = self._expected_ms(base, forecast)
+        for option, chosen in self._changes(situation):
+            recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
+            expected_ms = self._expected_ms(chosen, forecast)
+            hopeless = expected_ms - self._doubt_ms(chosen, base) > (1 - NOTHING) * base_ms
+            if hopeless and chosen != base and expected_ms <= (1 + NOTHING) * base_ms:
+                continue  # a loop that takes next to no time, done in another way
+            if frozenset(chosen.items()) not in tried:
+                tried.add(frozenset(chosen.items()))
+                yield Thought(
+                    option=option,
+                    recipe=recipe,
+                    expected_ms=expected_ms,
+                    hopeful_ms=expected_ms - self._doubt_ms(chosen, base),
+                    weight=1.0,
+                    parent=situation.best.candidate.id if situation.best else None,
+                )
+        yield from self._refinements(situation)
+
+    def _changes(self, situation: PlannerInput) -> Iterator[tuple[Option, dict[str, str]]]:
+        """One loop done differently from the best known way, and all the best changes at once."""
+        options, base = self._repertoire.options(), self._base(situation)
+        together = in_form(options, base | _best_changes(situation))
+        for option in options:
+            if together.get(option.loop) == option.strategy.name != base.get(option.loop):
+                yield option, together
+                break
+        for option in options:
+            # Loops of another form come up when that form has proved itself.
+            if option.loop in base:
+                yield option, in_form(options, base | {option.loop: option.strategy.name})
+
+    def _base(self, situation: PlannerInput) -> dict[str, str]:
+        """The best candidate's strategies; where it says none, the one predicted fastest.
+
+        Forms in doubt are not begun with, unless all are.
+        """
+        options = _undoubted(self._repertoire.options(), _seen(situation))
+        best = choices(situation.best.candidate) if situation.best else {}
+        known = {
+            loop: name
+            for loop, name in best.items()
+            if any(o.loop == loop and o.strategy.name == name for o in options)
+        }
+        return in_form(options, fastest(options) | known)
+
+    def _refinements(self, situation: PlannerInput) -> Iterator[Thought]:
+        """The elites again with settings that differ from those tried."""
+        by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
+        recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+        for parent in situation.parents:
+            chosen, median_ms = choices(parent.candidate), parent.evaluation.median_ms
+            if median_ms is None or not chosen or not set(chosen.items()) <= set(by_name):
+                continue
+            known = recipes.get(parent.candidate.idea)
+            loop = known.changed if known and known.changed in chosen else next(iter(chosen))
+            recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=loop)
+            variants = [r.variant for r in recipes.values() if r and r.picks == recipe.picks]
+            yield Thought(
+                option=by_name[loop, chosen[loop]],
+                recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
+                expected_ms=median_ms,
+                hopeful_ms=median_ms - self._doubt_ms(chosen, {FORM: chosen.get(FORM, "")}),
+                weight=1.0,
+                why=(f"{parent.candidate.id} reached {median_ms:.3g} ms and has settings left",),
+                parent=parent.candidate.id,
+            )
+
+    def _roofline_ms(self, chosen: dict[str, str]) -> float:
+        return self._repertoire.fixed_ms + sum(
+            option.predicted_ms
+            for option in self._repertoire.options()
+            if chosen.get(option.loop) == option.strategy.name
+        )
+
+    def _expected_ms(self, chosen: dict[str, str], forecast: Forecast) -> float:
+        return self._repertoire.fixed_ms + sum(
+            option.predicted_ms
+            * forecast.factor(option.strategy.category, f"{option.loop}={option.strategy.name}")
+            for option in self._repertoire.options()
+            if chosen.get(option.loop) == option.strategy.name
+        )
+
+    def _doubt_ms(self, chosen: dict[str, str], base: dict[str, str]) -> float:
+        """By how much the roofline may be off in what differs from the way gone so far."""
+        differs = [
+            option
+            for option in self._repertoire.options()
+            if chosen.get(option.loop) == option.strategy.name != base.get(option.loop)
+        ]
+        library_ms = sum(option.unlike_ms for option in differs)
+        loops_ms = sum(option.predicted_ms for option in differs if option.loop != FORM)
+        return library_ms * (1 - 1 / LIBRARY_DOUBT) + loops_ms * (1 - 1 / LOOP_DOUBT)
+
+
+def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Option, ...]:
+    """The options of forms that are not in doubt; all where every form is."""
+    doubts = doubted(found)
+    left = tuple(
+        option
+        for option in options
+        if (option.strategy.name if option.loop == FORM else option.form) not in doubts
+    )
+    return left if any(option.loop == FORM for option in left) else options
+
+
+def _seen(situation: PlannerInput) -> tuple[Seen, ...]:
+    """What became of the candidates so far, for what their forms are worth."""
+    expected = {idea.id: idea.predicted_ms for idea in situation.tried if idea.predicted_ms}
+    return tuple(seen(item, expected) for item in situation.standings)
+
+
+def _tried(situation: PlannerInput) -> set[frozenset[tuple[str, str]]]:
+    recipes = [Recipe.from_idea(idea) for idea in situation.tried]
+    return {frozenset(recipe.choices.items()) for recipe in recipes if recipe is not None}
+
+
+def _best_changes(situation: PlannerInput) -> dict[str, str]:
+    """For each loop, the strategy whose idea gained most over the best before it."""
+    recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+    found: dict[str, tuple[float, str]] = {}
+    for entry in situation.ledger:
+        recipe = recipes.get(entry.idea)
+        if recipe is None or not recipe.changed or not entry.gain or entry.gain <= 1.0:
+            continue
+        gain, strategy = entry.gain, recipe.choices[recipe.changed]
+        found[recipe.changed] = max(found.get(recipe.changed, (0.0, "")), (gain, strategy))
+    return {loop: strategy for loop, (_, strategy) in found.items()}
+
+
+def _idea(thought: Thought, number: int, situation: PlannerInput) -> Idea:
+    strategy, recipe = thought.option.strategy, thought.recipe
+    several = len(recipe.picks) > 1 and thought.option.loop != FORM
+    title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
+    if recipe.variant:
+        title += f", other settings ({recipe.variant + 1})"
+    return Idea(
+        id=f"r{situation.round}i{number}",
+        title=title,
+        mechanism=strategy.mechanism,
+        reason="; ".join((strategy.reason, *thought.why)),
+        category=strategy.category,
+        metric=strategy.metric,
+        predicted_ms=thought.expected_ms,
+        hopeful_ms=thought.hopeful_ms,
+        risk=_risk(thought),
+        round=situation.round,
+        recipe=recipe.model_dump_json(),
+        parent=thought.parent,
+    )
+
+
+def _risk(thought: Thought) -> str:
+    factor = thought.option.strategy.bytes_read_factor
+    if factor > 1.0:
+        return f"reads its input {factor:g} times; pays only if the repeats stay in a cache"
+    return ""
+
+
+def _reasoning(
+    chosen: list[Thought], thoughts: list[Thought], situation: PlannerInput, forecast: Forecast
+) -> str:
+    """Why these ideas and why in this order, with the numbers."""
+    if not chosen:
+        return "Nothing is left to try: every option was tried, or the person ruled it out."
+    lines = [
+        f"{len(thoughts)} ideas are open; {len(chosen)} fit into round {situation.round}. "
+        f"The floor is {situation.floor_ms:.3g} ms{_standing(situation)}."
+    ]
+    for number, thought in enumerate(chosen, start=1):
+        strategy = thought.option.strategy
+        observed = forecast.observations(strategy.category)
+        roofline = thought.recipe.roofline_ms
+        basis = (
+            f"roofline {roofline:.3g} ms, corrected by {observed} measured "
+            f"{strategy.category} idea{'s' if observed != 1 else ''}"
+            if observed
+            else f"roofline {roofline:.3g} ms, nothing measured of its kind yet"
+        )
+        why = f"; {'; '.join(thought.why)}" if thought.why else ""
+        lines.append(
+            f"{number}. {strategy.title} ({thought.option.loop}): expected "
+            f"{thought.expected_ms:.3g} ms ({basis}){why}."
+        )
+    if situation.allow:
+        named = ", ".join(situation.allow)
+        lines.append(
+            f"Computing in {named} is allowed, but the playbook writes no kernels in it: these "
+            "compute in the task's own precision."
+        )
+    return "\n".join(lines)
+
+
+def _standing(situation: PlannerInput) -> str:
+    parts = []
+    if situation.baseline_ms is not None:
+        parts.append(f"the best baseline {situation.baseline_ms:.3g} ms")
+    if situation.best is not None and situation.best.evaluation.median_ms is not None:
+        parts.append(f"the best so far {situation.best.evaluation.median_ms:.3g} ms")
+    return f", {' and '.join(parts)}" if parts else ""

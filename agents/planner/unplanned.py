@@ -1,0 +1,109 @@
+"""Planners without ideas of their own, for ablations: what planning is worth.
+
+They cost what they replace saves: nothing is asked, drawn or measured more than a search with all
+its parts would.
+"""
+
+import random
+
+from agents.planner.planner import Planner, PlannerInput, Proposal
+from agents.planner.playbook import PlaybookPlanner
+from agents.playbook.ideas import Option, Recipe, Repertoire
+from agents.shared.steering import speaks_of
+from tools.nouns import Idea
+
+WHY = "drawn by chance, as planning is switched off"
+DRAWS = 64
+
+
+def unplanned(planner: object, seed: int) -> Planner:
+    """Who plans without ideas: options by chance, or a free hand in a model's place."""
+    if isinstance(planner, PlaybookPlanner):
+        return DrawingPlanner(planner.repertoire, seed)
+    return FreeHand()
+
+
+class DrawingPlanner:
+    """Draws options of a repertoire by chance, predicts nothing and learns nothing.
+
+    Args:
+        repertoire: What there is to draw.
+        seed: The same seed draws the same options.
+    """
+
+    def __init__(self, repertoire: Repertoire, seed: int) -> None:
+        self._repertoire = repertoire
+        self._seed = seed
+
+    async def plan(self, situation: PlannerInput) -> Proposal:
+        """A strategy by chance for every loop, those not tried before while there are any."""
+        dice = random.Random(f"{self._seed}:drawn:{situation.round}")
+        options = self._allowed(situation)
+        tried = [recipe for idea in situation.tried if (recipe := Recipe.from_idea(idea))]
+        ideas: list[Idea] = []
+        while options and len(ideas) < situation.wanted:
+            recipe = _drawn(options, tried, dice)
+            tried.append(recipe)
+            ideas.append(_idea(recipe, options, len(ideas) + 1, situation.round))
+        return Proposal(ideas=tuple(ideas), reasoning=f"{len(ideas)} ideas were {WHY}.")
+
+    def _allowed(self, situation: PlannerInput) -> dict[str, list[Option]]:
+        """Options by loop without what the person ruled out; none where a loop has none left."""
+        allowed: dict[str, list[Option]] = {}
+        for option in self._repertoire.options():
+            of = allowed.setdefault(option.loop, [])
+            if not any(speaks_of(ban, option.texts) for ban in situation.steering.bans):
+                of.append(option)
+        return allowed if all(allowed.values()) else {}
+
+
+class FreeHand:
+    """Asks for the fastest implementation that the coder can think of, and says nothing else."""
+
+    async def plan(self, situation: PlannerInput) -> Proposal:
+        """As many free hands as there would have been ideas."""
+        ideas = tuple(
+            Idea(
+                id=f"r{situation.round}i{number}",
+                title="The fastest implementation you can write",
+                mechanism="whatever you find best",
+                reason="planning is switched off",
+                category="free",
+                metric="ms",
+                round=situation.round,
+                origin="model",
+            )
+            for number in range(1, situation.wanted + 1)
+        )
+        return Proposal(
+            ideas=ideas, reasoning="Planning is switched off: the coder has a free hand."
+        )
+
+
+def _drawn(options: dict[str, list[Option]], tried: list[Recipe], dice: random.Random) -> Recipe:
+    """A recipe by chance; when all seem tried, one of them again with other settings."""
+    known = [recipe.picks for recipe in tried]
+    for _ in range(DRAWS):
+        chosen = {loop: dice.choice(of).strategy.name for loop, of in options.items()}
+        recipe = Recipe.of(chosen, 0.0, changed=next(iter(chosen)))
+        if recipe.picks not in known:
+            return recipe
+    return recipe.model_copy(update={"variant": known.count(recipe.picks)})
+
+
+def _idea(recipe: Recipe, options: dict[str, list[Option]], number: int, round: int) -> Idea:
+    named = recipe.choices
+    chosen = [
+        o.strategy for loop, of in options.items() for o in of if named[loop] == o.strategy.name
+    ]
+    title = ", ".join(dict.fromkeys(strategy.title for strategy in chosen))
+    return Idea(
+        id=f"r{round}i{number}",
+        title=f"{title}, other settings ({recipe.variant + 1})" if recipe.variant else title,
+        mechanism="; ".join(dict.fromkeys(strategy.mechanism for strategy in chosen)),
+        reason=WHY,
+        category=chosen[0].category,
+        metric=chosen[0].metric,
+        round=round,
+        recipe=recipe.model_dump_json(),
+    )

@@ -1,0 +1,1 @@
+"""The profiler: says what bounds a candidate."""

@@ -1,0 +1,23 @@
+"""The profiler as a role of the search."""
+
+from agents.llm.client import LLMClient
+from agents.profiler.profiler import PlaybookProfiler, Profiler
+from agents.role import Appearance, Role, RoleSetting
+
+
+def _by_rules(setting: RoleSetting) -> Profiler:
+    return PlaybookProfiler()
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
+    from agents.profiler.model import ModelProfiler
+
+    return ModelProfiler(client, PlaybookProfiler())
+
+
+PROFILER: Role[Profiler] = Role(
+    name="profiler",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Profiler", "yellow", "gauge"),
+)

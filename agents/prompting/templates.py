@@ -1,0 +1,147 @@
+"""Loads the words of prompts from the files beside their roles and fills them in.
+
+A file is Markdown with jinja2's placeholders; what it includes lies in its own folder. Lines
+`<!-- system -->`, `<!-- person -->` and `<!-- model -->` begin a message each; what stands before
+the first of them belongs to no message and must be blank. A file without such lines is a section,
+for other files to take in. What a value holds is never read as a template or as a message line, so
+a user's source cannot speak for us. Not here: what is put in (`agents.prompting.cards`) and how
+answers are read.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, meta
+
+from tools.nouns import Message
+
+_MARK = re.compile(r"^<!-- (system|person|model) -->[ \t]*\n", re.MULTILINE)
+
+
+class PromptError(ValueError):
+    """A prompt file that does not fit its role; found when it is loaded, before any question."""
+
+
+class PromptTemplate:
+    """The words of one file, checked against the fields that a role will fill in.
+
+    Args:
+        file: The Markdown file.
+        fields: Every placeholder that the file may and must have, sections it includes included.
+
+    Raises:
+        PromptError: When the file is missing or malformed, a placeholder has no field, or a field
+            no placeholder; always naming the file and the word.
+    """
+
+    def __init__(self, file: Path, *fields: str) -> None:
+        self._file = file
+        self._fields = frozenset(fields)
+        parts = _parts(file)
+        found = frozenset[str]().union(*(_placeholders(text, file) for _, text in parts))
+        if unknown := sorted(found - self._fields):
+            raise PromptError(f"{_shown(file)}: nobody fills in the placeholder {unknown[0]!r}")
+        if unused := sorted(self._fields - found):
+            raise PromptError(f"{_shown(file)}: there is no placeholder for {unused[0]!r}")
+        read = _environment(file.parent).from_string
+        self._parts = [(author, read(text)) for author, text in parts]
+
+    def messages(self, **values: object) -> tuple[Message, ...]:
+        """The file's messages with these values.
+
+        Raises:
+            PromptError: When a field has no value or a value no field.
+        """
+        self._check(values)
+        filled = ((author, part.render(values)) for author, part in self._parts)
+        return tuple(
+            Message.model_validate({"author": author or "person", "text": _tidy(text)})
+            for author, text in filled
+        )
+
+    def text(self, **values: object) -> str:
+        """The whole file with these values, for a section that goes into another prompt."""
+        return "\n\n".join(message.text for message in self.messages(**values))
+
+    def _check(self, values: dict[str, object]) -> None:
+        if missing := sorted(self._fields - set(values)):
+            raise PromptError(f"{_shown(self._file)}: no value for {missing[0]!r}")
+        if more := sorted(set(values) - self._fields):
+            raise PromptError(f"{_shown(self._file)}: no placeholder for {more[0]!r}")
+
+
+def section(file: Path, **values: object) -> str:
+    """A file without message lines, filled in at once; for standing words such as the contract."""
+    return _section(file, tuple(sorted(values))).text(**values)
+
+
+@cache
+def _section(file: Path, fields: tuple[str, ...]) -> PromptTemplate:
+    return PromptTemplate(file, *fields)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # The words are read by a model and by people in a terminal; nothing here is HTML.
+        autoescape=False,
+    )
+
+
+def _parts(file: Path) -> list[tuple[str, str]]:
+    """(author, template) in the file's order; the author is "" in a section."""
+    source = _read(file)
+    head, *rest = _MARK.split(source)
+    if not rest:
+        return [("", source)]
+    if head.strip():
+        raise PromptError(f"{_shown(file)}: words before the first message line")
+    return list(zip(rest[::2], rest[1::2], strict=True))
+
+
+def _placeholders(text: str, file: Path) -> frozenset[str]:
+    """Every name that a template reads, the templates it includes included."""
+    try:
+        tree = _environment(file.parent).parse(text)
+    except TemplateError as error:
+        raise PromptError(f"{_shown(file)}: {error}") from None
+    found = frozenset(meta.find_undeclared_variables(tree))
+    for other in meta.find_referenced_templates(tree):
+        if other is None:
+            raise PromptError(f"{_shown(file)}: an include must name its file")
+        included = file.with_name(other)
+        found |= _placeholders(_read(included), included)
+    return found
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        known = ", ".join(sorted(path.name for path in file.parent.glob("*.md")))
+        raise PromptError(f"there is no prompt {_shown(file)}; beside it are {known}") from None
+
+
+def _shown(file: Path) -> str:
+    return "/".join(file.parts[-2:])
+
+
+def _tidy(text: str) -> str:
+    """No empty paragraphs where a part had nothing to say; code between fences stays as it is."""
+    kept: list[str] = []
+    fence = ""
+    for line in text.strip().split("\n"):
+        ticks = re.match(r" {0,3}(`{3,})", line)
+        if ticks and not fence:
+            fence = ticks[1]
+        elif ticks and line.strip() == ticks[1] and len(ticks[1]) >= len(fence):
+            fence = ""
+        if fence or line.strip() or (kept and kept[-1].strip()):
+            kept.append(line)
+    return "\n".join(kept)

@@ -1,0 +1,1 @@
+"""What several roles speak in: attributes, wishes, citations, what is worth writing first."""

@@ -1,0 +1,134 @@
+"""Which candidate comes next: the one that could be fastest, given what was seen of its form.
+
+A prediction is least certain where nobody tried anything like it. Candidates of one form of a task
+(as written, by algebra, in another layout) share the library's calls, so that one of them tells
+what the others will be, and a second strategy of the same form tells less than a first one of
+another. So after the first candidate, whose expected time counts, the others come by their hopeful
+times: the expected time with all that differs from the best way known at its best. After two of
+them one of a form that nobody tried comes in any case, as a third of the same tells least.
+
+What was seen corrects that. Where a form was slower than expected, its other candidates are taken
+to be slower by as much. A form whose result was refused (the library's precision in that layout, an
+algebra's rounding) is in doubt until something of it is right, and comes last. While nothing is
+right at all, forms that nobody tried come first.
+
+Not here: who writes the candidates, and what is repaired.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agents.playbook.ideas import FORM
+from agents.shared.attributes import choices
+from tools.archive import Standing
+from tools.nouns import Candidate, Evaluation, Value, Verdict
+
+# How much faster a part may be than predicted. Of our loops the roofline knows the bytes. Of a
+# library it knows little: convolutions of 11 files took 0.66 to 1.4 times of what is predicted for
+# them on an H200, and one 5.6 times, in the layout for which the prediction was made.
+LIBRARY_DOUBT, LOOP_DOUBT = 2.0, 1.25
+
+# Candidates after which a form that nobody tried is due.
+ENOUGH = 2
+
+# A result that was refused speaks against what computes it; all else against the kernel alone.
+_REFUSED = frozenset({
+    Verdict.WRONG_RESULT, Verdict.WRONG_SHAPE, Verdict.NONDETERMINISTIC,
+})  # fmt: skip
+
+
+class Prospect(Value):
+    """What a candidate promises: the form it has, "" for none, and its times in milliseconds."""
+
+    form: str
+    expected_ms: float
+    hopeful_ms: float
+
+
+class Seen(Value):
+    """What became of a candidate.
+
+    `median_ms` is None for one that was not right, or that counts apart for its precision;
+    `refused` says that its result was the reason.
+    """
+
+    form: str
+    expected_ms: float
+    median_ms: float | None = None
+    refused: bool = False
+
+
+def form_of(candidate: Candidate) -> str:
+    """The form that a candidate has; "" where its writer named none."""
+    return choices(candidate).get(FORM, "")
+
+
+def seen(standing: Standing, expected_ms: Mapping[str, float]) -> Seen:
+    """What an evaluation says of a candidate's form.
+
+    Args:
+        standing: The candidate and its evaluation.
+        expected_ms: By idea. A repair may have another form than its idea: nothing was expected.
+    """
+    candidate, evaluation = standing.candidate, standing.evaluation
+    right = evaluation.verdict is Verdict.CORRECT and not evaluation.verification.apart
+    median_ms = evaluation.median_ms if right else None
+    expected = expected_ms.get(candidate.idea) if standing.author != "repair" else None
+    return Seen(
+        form=form_of(candidate),
+        expected_ms=(median_ms or 0.0) if expected is None else expected,
+        median_ms=median_ms,
+        refused=is_refused(evaluation),
+    )
+
+
+def is_refused(evaluation: Evaluation) -> bool:
+    """Whether a candidate ran and its result was the trouble, its precision included."""
+    apart = evaluation.verdict is Verdict.CORRECT and bool(evaluation.verification.apart)
+    return apart or evaluation.verdict in _REFUSED
+
+
+def doubted(candidates: Iterable[Seen]) -> frozenset[str]:
+    """Forms of which a result was refused and none was right."""
+    found = tuple(candidates)
+    right = {item.form for item in found if item.median_ms is not None}
+    return frozenset(item.form for item in found if item.refused) - right - {""}
+
+
+def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int]:
+    """The places of those that wait, the next to try first.
+
+    Args:
+        waiting: In the order of their expected times, or of who pleads for them.
+        found: What was seen so far; where nothing was, the first that waits stays the first.
+    """
+    tried, doubts = {item.form for item in found}, doubted(found)
+    nothing_right = all(item.median_ms is None for item in found)
+    slower = {form: _slower_by_ms(form, found) for form in tried}
+
+    def order(at: int) -> tuple[bool, bool, float]:
+        item = waiting[at]
+        late_ms = slower.get(item.form, 0.0)
+        return item.form in doubts, nothing_right and item.form in tried, item.hopeful_ms + late_ms
+
+    head = [0] if waiting and not found else []
+    turn = [*head, *sorted(range(len(head), len(waiting)), key=order)]
+    return _with_one_untried(turn, [item.form for item in waiting], tried, ENOUGH - len(found))
+
+
+def _with_one_untried(
+    turn: list[int], forms: Sequence[str], tried: set[str], before: int
+) -> list[int]:
+    """The same order, a form that nobody tried being in the place after so many others."""
+    at = max(0, before)
+    known = tried | {forms[place] for place in turn[:at]}
+    fresh = next((place for place in turn[at:] if forms[place] not in known), None)
+    if fresh is None:
+        return turn
+    rest = [place for place in turn if place != fresh]
+    return [*rest[:at], fresh, *rest[at:]]
+
+
+def _slower_by_ms(form: str, found: Sequence[Seen]) -> float:
+    """By how much the best of a form was slower than expected; 0 where it was faster."""
+    late = [i.median_ms - i.expected_ms for i in found if i.form == form and i.median_ms]
+    return max(0.0, min(late, default=0.0))

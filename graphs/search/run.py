@@ -1,0 +1,203 @@
+"""The search as a person's tools see it: start one, resume one."""
+
+import asyncio
+from math import inf
+from pathlib import Path
+
+from agents.llm.endpoint import OnPiece
+from agents.shared.start import Start
+from graphs.context import Listener, MakeAgents, SearchContext
+from graphs.control import Control
+from graphs.executors import attach, choice_of, opened
+from graphs.hearing import keep_manner
+from graphs.minds import keep_models, minds_for, models_of
+from graphs.nodes.closing import keep_rule
+from graphs.roles import keep_roles
+from graphs.rules import keep_rules
+from graphs.search.session import WENT_ON, run_session
+from graphs.starting import keep_start, refusal
+from profiles.load import Hardware, SearchProfile
+from profiles.models import Models
+from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
+from tools.evaluate.executors.base.executor import Executor
+from tools.evaluate.executors.base.kind import ExecutorChoice
+from tools.nouns import Refusal, Task, TracePolicy
+from tools.nouns.run import Summary
+
+
+async def start_search(
+    path: Path,
+    policy: TracePolicy,
+    target: Target,
+    profile: SearchProfile,
+    *,
+    seed: int = 0,
+    home: Path | None = None,
+    listener: Listener | None = None,
+    control: Control | None = None,
+    executor: Executor | None = None,
+    models: Models | None = None,
+    make_minds: MakeAgents | None = None,
+    patience_s: float = inf,
+    choice: ExecutorChoice | None = None,
+    start: Start | None = None,
+    task: Task | None = None,
+    overhear: OnPiece | None = None,
+) -> Summary | Refusal:
+    """Search for a faster implementation of a user's file.
+
+    Args:
+        path: The file.
+        policy: How it becomes a task.
+        target: Which kind of device.
+        profile: How much may be spent.
+        seed: Of everything that is drawn by chance.
+        home: Where runs live; the user's data folder by default.
+        listener: Called with every event after it was kept. What it raises ends the search.
+        control: The handle by which to stop, pause or steer this session.
+        executor: Who evaluates; worker processes on this machine by default.
+        models: Language models that think, with the playbook behind them; kept with the run.
+        make_minds: Who thinks, instead of `models`; without either it is the playbook.
+        patience_s: How long to wait for a person's answer, or a far host's results, before the
+            session ends with the status "waiting"; without end by default.
+        choice: Which executor is made where none is given; this machine's by default.
+        start: A kernel of the person's to begin with.
+        task: What the file was read as already, by an executor of the same device.
+        overhear: Called with what models say while they say it; nothing of that is kept.
+
+    Returns:
+        The summary, or why the file cannot be a task.
+
+    Raises:
+        EnvironmentLacksError: When this machine lacks what the target needs.
+        asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
+    """
+    async with opened(executor, target, choice, seed) as judge:
+        read, _ = await asyncio.gather(_read(judge, path, policy, task), asyncio.to_thread(warm_up))
+        if isinstance(read, Refusal):
+            return read
+        hardware = await judge.hardware()
+        if unusable := refusal(start, hardware, has_model=bool(models or make_minds)):
+            return unusable
+        archive = Archive.create(
+            home or default_home(),
+            read,
+            policy=policy,
+            profile=profile,
+            hardware=hardware,
+            target=target,
+            seed=seed,
+        )
+        keep_manner(archive)
+        try:
+            archive.claim()
+            attach(judge, archive, choice)
+            keep_models(archive, models)
+            keep_start(archive, start)
+            keep_roles(archive)
+            keep_rule(archive, judge)
+            keep_rules(archive, judge)
+            minds = make_minds or minds_for(models)
+            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
+            return await run_session(context, resumed=False)
+        finally:
+            archive.close()
+
+
+async def resume_search(
+    run: str | Path,
+    *,
+    home: Path | None = None,
+    rounds: int | None = None,
+    seconds: float | None = None,
+    listener: Listener | None = None,
+    control: Control | None = None,
+    executor: Executor | None = None,
+    tokens: int | None = None,
+    usd: float | None = None,
+    models: Models | None = None,
+    make_minds: MakeAgents | None = None,
+    patience_s: float = inf,
+    overhear: OnPiece | None = None,
+) -> Summary | Refusal:
+    """Go on with a run that was stopped or killed; nothing is measured twice.
+
+    A run that is finished is answered with its summary, unless `rounds`, `seconds`, `tokens` or
+    `usd` (totals, earlier sessions included) give it more to spend. The models that it was begun
+    with go on thinking, unless others are given.
+
+    Raises:
+        RunError: When the run is unknown, corrupt, busy, or was measured on another device.
+        EnvironmentLacksError: When this machine lacks what the target needs.
+    """
+    archive = Archive.open(run, home)
+    try:
+        record = archive.record()
+        limits = {"rounds": rounds, "seconds": seconds, "tokens": tokens, "usd": usd}
+        more = _extended(record.profile, limits)
+        if record.status == "finished" and record.summary and more == record.profile:
+            return record.summary
+        if record.status == "finished" and record.summary is None:
+            raise RunError(f"run {record.id} cannot go on: its module does not run")
+        archive.claim()
+        archive.set_profile(more)
+        choice = choice_of(archive, record)
+        async with opened(executor, record.target, choice, record.seed) as judge:
+            attach(judge, archive, choice)
+            hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
+            _check_device(record, hardware)
+            keep_models(archive, models)
+            minds = make_minds or minds_for(models or models_of(archive))
+            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
+            return await run_session(context, resumed=True)
+    finally:
+        archive.close()
+
+
+async def _read(
+    judge: Executor, path: Path, policy: TracePolicy, task: Task | None
+) -> Task | Refusal:
+    return await judge.trace(path, policy) if task is None else task
+
+
+def _context(
+    archive: Archive,
+    executor: Executor,
+    make_minds: MakeAgents,
+    listener: Listener | None,
+    control: Control | None,
+    patience_s: float,
+    overhear: OnPiece | None,
+) -> SearchContext:
+    from tools.tasks import floor_ms
+
+    record = archive.record()
+    task, hardware = record.task, record.hardware
+    return SearchContext(
+        archive=archive,
+        executor=executor,
+        make_minds=make_minds,
+        task=task,
+        hardware=hardware,
+        profile=record.profile,
+        floor_ms=floor_ms(task.bytes_moved, task.flops, hardware),
+        seed=record.seed,
+        listener=listener,
+        control=control or Control(),
+        patience_s=patience_s,
+        laps=sum(key == WENT_ON for key, _ in archive.decisions()),
+        overhear=overhear,
+    )
+
+
+def _extended(profile: SearchProfile, limits: dict[str, int | float | None]) -> SearchProfile:
+    update = {name: limit for name, limit in limits.items() if limit is not None}
+    return SearchProfile.model_validate(profile.model_dump() | update)
+
+
+def _check_device(record: RunRecord, hardware: Hardware) -> None:
+    if hardware.name != record.hardware.name:
+        raise RunError(
+            f"run {record.id} was measured on {record.hardware.name}, but this is "
+            f"{hardware.name}; times of two devices do not compare"
+        )

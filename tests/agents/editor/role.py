@@ -1,0 +1,77 @@
+"""A toy role: after the critic an editor says in one remark what the round came to.
+
+All of it stands here: question, answer, both minds, its prompt beside it, and the role's value.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from agents.llm.answers import answer
+from agents.llm.client import LLMClient, LLMError
+from agents.prompting.templates import PromptTemplate
+from agents.role import Appearance, RoleAnswer, RoleMind, RoleSetting, RoundView, step_role
+from tools.nouns import Prompt, Value
+
+
+class Draft(Value):
+    """What the editor reads."""
+
+    round: int
+    best: str
+    implies: str
+
+
+class Remark(RoleAnswer):
+    """What the editor says, and of which candidate."""
+
+    candidate: str = Field(default="", description="the candidate that the remark is about")
+
+
+class PlainEditor:
+    """Repeats the critic's first sentence."""
+
+    async def answer(self, question: Draft) -> Remark:
+        return Remark(words=question.implies.split(". ")[0], candidate=question.best)
+
+
+class ModelEditor:
+    """Asks a model, and repeats the critic where nobody answers."""
+
+    def __init__(self, voice: LLMClient, behind: RoleMind[Draft]) -> None:
+        self._voice, self._behind = voice, behind
+        file = Path(__file__).with_name("editor.md")
+        self._words = PromptTemplate(file, "round", "best", "implies")
+
+    async def answer(self, question: Draft) -> RoleAnswer:
+        messages = self._words.messages(**dict(question))
+        key, round = f"editor:{question.round}", question.round
+        prompt = Prompt(key=key, role="editor", messages=messages, round=round)
+        try:
+            return (await answer(self._voice, prompt, Remark)).value
+        except LLMError as error:
+            plain = await self._behind.answer(question)
+            return plain.model_copy(update={"notes": (f"nobody edits: {error}",)})
+
+
+def _draft(view: RoundView) -> Draft:
+    best = view.best.candidate.id if view.best else ""
+    return Draft(round=view.round, best=best, implies=view.analyses[-1].implies)
+
+
+def _by_rules(setting: RoleSetting) -> PlainEditor:
+    return PlainEditor()
+
+
+def _by_model(voice: LLMClient, setting: RoleSetting) -> ModelEditor:
+    return ModelEditor(voice, PlainEditor())
+
+
+EDITOR = step_role(
+    "editor",
+    "after_critique",
+    question=_draft,
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Editor", "bright_white", "pencil"),
+)

@@ -1,0 +1,83 @@
+import json
+from collections.abc import Callable
+
+import pytest
+
+from agents.llm.client import LLMError
+from agents.profiler.model import ModelProfiler
+from agents.profiler.profiler import PlaybookProfiler
+from profiles.load import Hardware
+from tools.archive import Standing
+from tools.nouns import (
+    DType,
+    Graph,
+    InputSpec,
+    Prompt,
+    Reply,
+    Task,
+    TensorSpec,
+)
+
+SPEC = TensorSpec(shape=(1024, 1024), dtype=DType.FLOAT32)
+TASK = Task(
+    name="toy", path="toy.py", source="class Model: ...", source_sha256="0", entry="Model",
+    entry_kind="kernelbench", inputs=(InputSpec(name="x", tensor=SPEC),), outputs=(SPEC,),
+    graph=Graph(nodes=(), inputs=(), outputs=()), bytes_moved=8_000_000, flops=1_000_000,
+)  # fmt: skip
+HARDWARE = Hardware(
+    name="Toy", kind="cpu", source="test", cores=2, cache_mib=8, memory_gib=8,
+    bandwidth_gb_s=20, fp32_tflops=0.1,
+)  # fmt: skip
+
+
+class Said:
+    def __init__(self, **answer: object) -> None:
+        self.answer = answer
+        self.asked: list[Prompt] = []
+
+    async def say(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt)
+        if not self.answer:
+            raise LLMError("the server is gone")
+        return Reply(text=json.dumps(self.answer))
+
+
+@pytest.fixture
+def judged(standing: Callable[..., Standing]) -> Standing:
+    return standing(("memory=streams",), 0.8)
+
+
+async def test_an_explanation_carries_the_readings_that_it_cited(judged: Standing) -> None:
+    voice = Said(words="K1 waits for memory.", numbers=["K1.bandwidth_fraction=0.5", "K1.ipc=2"])
+    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(
+        judged.candidate, judged.evaluation, TASK, HARDWARE, closely=True, round=2
+    )
+    assert reading.explanation == (
+        f"{judged.candidate.id} waits for memory. (bandwidth_fraction 0.5)"
+    )
+    assert "K1 has no reading ipc" in reading.notes[0]
+    (prompt,) = voice.asked
+    assert (prompt.key, prompt.role, prompt.round) == (
+        f"profiler:{judged.candidate.id}", "profiler", 2,
+    )  # fmt: skip
+    assert "K1.bandwidth_fraction | 0.5 |" in prompt.messages[-1].text
+    assert "Not measured: " in prompt.messages[-1].text
+
+
+async def test_an_explanation_without_a_number_that_holds_is_left_out(judged: Standing) -> None:
+    voice = Said(words="It is slow.", numbers=["K1.bandwidth_fraction=0.9"])
+    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(
+        judged.candidate, judged.evaluation, TASK, HARDWARE, closely=True
+    )
+    assert reading.explanation == ""
+    assert "bandwidth_fraction is 0.5, not 0.9" in reading.notes[0]
+
+
+@pytest.mark.parametrize("closely", [True, False])
+async def test_readings_are_the_playbooks_whoever_answers(judged: Standing, closely: bool) -> None:
+    voice = Said()
+    subject = (judged.candidate, judged.evaluation, TASK, HARDWARE)
+    plain = await PlaybookProfiler().profile(*subject)
+    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(*subject, closely=closely)
+    assert reading.model_copy(update={"notes": ()}) == plain
+    assert len(voice.asked) == len(reading.notes) == closely
