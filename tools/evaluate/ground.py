@@ -1,7 +1,7 @@
-"""What holds for a worker before any other code runs in it.
+"""Keeps Python code of a user's, in a worker, from starting processes.
 
-Code of the user's cannot start processes from Python. This is order, not a sandbox: what keeps
-native code in is the wall around the process (`tools.evaluate.process.walls`).
+Set up before any other code runs there. This is order, not a sandbox: what keeps native code in
+is the wall around the process (`tools.evaluate.process.walls`).
 """
 
 import contextlib
