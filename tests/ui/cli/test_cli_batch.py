@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ui.cli.app import app as cli
+from ui.cli import app as cli
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "examples/softmax.py"

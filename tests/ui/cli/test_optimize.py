@@ -13,8 +13,8 @@ from tools.archive import Archive
 from tools.awaiting import AwaitingError
 from tools.nouns import Refusal
 from tools.nouns.run import Summary
-from ui.cli.app import app as cli
-from ui.cli.app import optimize as search
+from ui.cli import app as cli
+from ui.cli import optimize as search
 
 
 @pytest.fixture

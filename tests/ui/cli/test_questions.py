@@ -3,7 +3,7 @@
 import pytest
 
 from tools.archive import Archive
-from ui.cli.app import app as cli
+from ui.cli import app as cli
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from graphs.suite import Outcome, Terms
 from ui.cli.app import run
 from ui.complaints import Complaint
+from ui.suite import spread as gpus
 from ui.suite.share import Share
 from ui.suite.spread import Place, chosen_places, spread
-from ui.terminal.suite_tables import gpus
 
 # Says which GPU its worker sees, and is no task.
 TELLING = 'import os\nraise ValueError("sees " + os.environ["CUDA_VISIBLE_DEVICES"])\n'

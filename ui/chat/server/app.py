@@ -1,4 +1,4 @@
-"""What Chainlit calls: a person comes, writes, presses, comes back. Thin; the rest is in `room`.
+"""What Chainlit calls: a person comes, writes, presses, comes back. Thin; the rest is in `conversation`.
 
 A handler returns as soon as it is answered: searches run in the house and never in here, so the
 composer stays usable while they do.

@@ -15,7 +15,7 @@ from ui.chat.messages.answers import kept_offers
 from ui.chat.messages.elements import action_of
 from ui.chat.messages.lines import Button, id_of
 from ui.chat.messages.presenting import Presentation
-from ui.chat.server.serve import app
+from ui.chat.server import app
 from ui.chat.server.state import close_house, house, open_house
 from ui.chat.settings import ChatSettings, use
 

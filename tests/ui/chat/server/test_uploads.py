@@ -5,8 +5,8 @@ import time
 
 from chainlit.session import ws_sessions_id
 
+from ui.chat.server import gate as server_uploads
 from ui.chat.server.gate import Uploads
-from ui.chat.server.serve import gate as server_uploads
 
 COOKIE = (b"cookie", b"access_token=1")
 
