@@ -8,8 +8,8 @@ from chat_driver import Visitor
 
 from graphs.events import EVENT
 from tools.archive import Archive, run_folders
-from ui.chat.lines import id_of
-from ui.chat.presenting import Presentation
+from ui.chat.messages.lines import id_of
+from ui.chat.messages.presenting import Presentation
 
 
 @dataclass(frozen=True)

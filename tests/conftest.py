@@ -23,12 +23,12 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 gc.disable()
 
 LONGEST = (
-    "ui/chat/test_browser.py", "evil/test_cpu.py", "ui/chat/test_socket.py",
+    "chat/server/test_browser.py", "evil/test_cpu.py", "chat/server/test_socket.py",
     "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "evaluate/test_built.py",
     "graphs/test_real_search.py", "evaluate/test_verdicts.py", "evaluate/test_holdout.py",
-    "ui/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
-    "evaluate/test_bad_files.py", "ui/test_cli_batch.py", "evaluate/test_batch.py",
-    "ui/test_doctor.py", "ui/test_cli_bad_input.py", "evaluate/test_workers.py",
+    "ui/cli/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
+    "evaluate/test_bad_files.py", "ui/cli/test_cli_batch.py", "evaluate/test_batch.py",
+    "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "evaluate/test_workers.py",
 )  # fmt: skip
 
 

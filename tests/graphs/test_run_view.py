@@ -47,13 +47,12 @@ from tools.nouns import (
     Verification,
     WallKind,
 )
-from ui.cards import leaderboard
-from ui.chat.progress import progress
-from ui.chat.roles import round_begun, round_ended
-from ui.progress.live import counts, times
-from ui.progress.plain import sentence
+from ui.chat.messages.progress import progress
+from ui.chat.messages.roles import round_begun, round_ended
 from ui.report.facts import verdict_rows
-from ui.trace import sayings
+from ui.terminal.cards import leaderboard
+from ui.terminal.progress import counts, sentence, times
+from ui.terminal.trace import sayings
 
 START = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
 CONDITIONS = Conditions(device="Test CPU", l2_flushed=True, input_sets=3)

@@ -5,9 +5,17 @@ import pytest
 from tools.evaluate.process import bytecode, filling
 from tools.nouns import HostCounters, Missing, Profile
 from ui import doctor
-from ui.commands.models import Choice
-from ui.doctor import examine, exit_status
-from ui.probes import Row, architectures_row, bytecode_row, counters_row, cpu_rows, gpu_rows
+from ui.doctor import (
+    Row,
+    architectures_row,
+    bytecode_row,
+    counters_row,
+    cpu_rows,
+    examine,
+    exit_status,
+    gpu_rows,
+)
+from ui.model_choice import Choice
 
 
 def rows(**outcomes):

@@ -1,5 +1,5 @@
 """The chat: a page in which a person watches, steers, asks why, and takes the result home.
 
-`server` starts it, `app` answers what the page sends, `store` keeps it, `login` says who may come
-in. Only this room knows Chainlit, and Chainlit is imported by `app`, `store` and `server` alone.
+`messages` says what is shown, `store` keeps it, `server` lets people in and answers what the page
+sends. Only these rooms know Chainlit, and `kernelwright` imports none of it before the chat begins.
 """

@@ -9,8 +9,8 @@ from tools.archive import Standing, elites
 from tools.evaluate.rules import Rules
 from tools.nouns import Candidate, Conditions, Evidence, OutputError, Rank, StrategyVersion, Verdict
 from ui.report import charts
-from ui.report.scale import Scale
-from ui.talk import Spending, by_role, changes, spending
+from ui.report.charts import Scale
+from ui.terminal.model_calls import Spending, by_role, changes, spending
 
 
 def trajectory_chart(story: Story) -> Markup:

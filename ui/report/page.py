@@ -1,17 +1,24 @@
-"""Fills the page. What is not markup of ours is escaped by the template engine."""
+"""Fills the page, with sources in colour; what is not markup of ours is escaped."""
 
+import difflib
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
+from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
+from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
 from graphs import words
 from graphs.story import Story
+from graphs.words import plain
 from tools.evaluate.findings import Row, timed, verified
-from ui import cards, talk
-from ui.report import facts, source
+from tools.languages import language_of
+from tools.nouns import Candidate
+from ui.report import facts
+from ui.terminal import cards, model_calls
 
 HERE = Path(__file__).parent
 
@@ -40,10 +47,10 @@ def render(story: Story) -> str:
         unmeasured=facts.unmeasured,
         ledger=list(zip(story.ledger, facts.dumbbells(story), strict=True)),
         predictions=list(story.view.predictions),
-        kernel=source.kernel(best) if best else "",
-        plan=source.plan(best) if best else "",
+        kernel=coloured_kernel(best) if best else "",
+        plan=coloured_plan(best) if best else "",
         before=before,
-        difference=source.difference(before, best) if before and best else "",
+        difference=coloured_difference(before, best) if before and best else "",
         errors=facts.worst_errors(story.best) if story.best else [],
         conditions=facts.conditions(story),
         verdicts=facts.verdict_rows(story),
@@ -80,7 +87,7 @@ def _template() -> Template:
         "plain": words.plain,
         "count": words.count,
     }
-    environment.globals["answered_by"] = talk.answered_by
+    environment.globals["answered_by"] = model_calls.answered_by
     environment.globals["amount"] = words.amount
     environment.globals["input_words"] = cards.input_words
     environment.globals["verdict_words"] = words.VERDICT
@@ -94,3 +101,30 @@ def _style() -> Markup:
     light = HtmlFormatter(style="friendly").get_style_defs(".code")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".code")
     return Markup(f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n{own}")
+
+
+def coloured_kernel(candidate: Candidate) -> Markup:
+    """A candidate's device code."""
+    return _coloured(candidate.kernel, get_lexer_by_name(language_of(candidate).spec.lexer))
+
+
+def coloured_plan(candidate: Candidate) -> Markup:
+    """A candidate's host side."""
+    return _coloured(candidate.plan, PythonLexer())
+
+
+def coloured_difference(before: Candidate, after: Candidate) -> Markup:
+    """What changed from one candidate to another: settings, kernel and plan; empty if nothing."""
+    lines = difflib.unified_diff(_text(before), _text(after), before.id, after.id, lineterm="", n=3)
+    text = "\n".join(lines)
+    return _coloured(text, DiffLexer()) if text else Markup("")
+
+
+def _text(candidate: Candidate) -> list[str]:
+    settings = [f"// {item.name} = {item.value}" for item in candidate.settings]
+    return settings + candidate.kernel.splitlines() + [""] + candidate.plan.splitlines()
+
+
+def _coloured(text: str, lexer: Lexer) -> Markup:
+    # Pygments escapes the text itself.
+    return Markup(highlight(plain(text), lexer, HtmlFormatter(nowrap=False, cssclass="code")))

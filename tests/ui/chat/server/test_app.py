@@ -1,0 +1,238 @@
+"""What a page sends and what it is shown, with a real desk and real archives, without a server."""
+
+import asyncio
+
+import chainlit as cl
+import pytest
+from chainlit.element import File
+
+from agents.assistant.types.chat import ChatReply, Code, Offer
+from agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
+from graphs.desk.people import folder_of
+from graphs.events import EVENT
+from tools.archive import Archive
+from ui.chat.messages.answers import kept_offers
+from ui.chat.messages.elements import action_of
+from ui.chat.messages.lines import Button, id_of
+from ui.chat.messages.presenting import Presentation
+from ui.chat.server import app
+from ui.chat.server.state import close_house, house, open_house
+from ui.chat.settings import ChatSettings, use
+
+
+@pytest.fixture
+async def opened(tmp_path):
+    """A house on the CPU, with nobody in it."""
+    use(ChatSettings(home=tmp_path, target="cpu"))
+    yield await open_house()
+    await close_house()
+
+
+@pytest.fixture
+def run(recording, tmp_path):
+    """A finished run of whoever sits at this machine."""
+    home = folder_of(tmp_path, "local")
+    home.mkdir(parents=True)
+    return recording().archive(home)
+
+
+async def press(wish, label="Press", quiet=False):
+    await app.press(action_of("id", Button(label=label, wish=wish, quiet=quiet), "message"))
+
+
+async def until(what, patience_s=120):
+    async with asyncio.timeout(patience_s):
+        while not what():  # noqa: ASYNC110  # what is waited for is a page
+            await asyncio.sleep(0.02)
+
+
+async def shown_whole(page, home, run):
+    """Wait until a page has every line of a run, its progress, its result, buttons and plots."""
+    expected = {
+        id_of("thread", run, key) for key in (*lines_of(home, run), "progress", "result:18")
+    }
+    await until(lambda: expected <= {step["id"] for step in page.emitter.of("step")})
+    await until(lambda: {"Continue", "Report", "Take it home"} <= set(page.emitter.buttons))
+    kinds = {"plotly", "tasklist"}
+    await until(lambda: kinds <= {element["type"] for element in page.emitter.of("element")})
+
+
+async def rested(page):
+    """Wait until a page is sent nothing more."""
+    seen = -1
+    while seen != len(page.emitter.sent):
+        seen = len(page.emitter.sent)
+        await asyncio.sleep(0.5)
+
+
+def texts(page):
+    return [step["output"] for step in page.emitter.of("step")]
+
+
+def lines_of(home, run):
+    archive = Archive.open(run, folder_of(home, "local"))
+    presentation = Presentation(run)
+    for item in archive.events(0):
+        presentation.take(item.seq, EVENT.validate_json(item.payload))
+    archive.close()
+    return presentation.lines
+
+
+async def test_a_question_is_answered(opened, look):
+    page = look()
+    await app.hear(cl.Message("what can you do?"))
+    assert any("search" in text for text in texts(page))
+
+
+async def test_what_nobody_understands_is_answered_with_buttons(opened, look):
+    page = look()
+    await app.hear(cl.Message("blubb quux zorp"))
+    assert page.emitter.buttons, page.emitter.sent
+
+
+async def test_a_button_says_its_words_for_the_person_and_is_answered(opened, look):
+    page = look()
+    await press(AskForHelp(), label="What can I ask?")
+    said, answer = page.emitter.of("step")[:2]
+    assert (said["type"], said["output"]) == ("user_message", "What can I ask?")
+    assert answer["type"] == "assistant_message"
+
+
+async def test_a_quiet_button_says_nothing(opened, look):
+    page = look()
+    await press(AskForHelp(), quiet=True)
+    assert all(step["type"] == "assistant_message" for step in page.emitter.of("step"))
+
+
+async def test_what_is_no_button_of_ours_does_nothing(opened, look):
+    page = look()
+    await app.press(cl.Action(name="wish", payload={"wish": '{"kind": "format_disk"}'}))
+    assert page.emitter.sent == []
+
+
+async def test_an_answered_question_loses_its_buttons(opened, look):
+    page = look()
+    await app.hear(cl.Message("blubb quux zorp"))
+    before = set(page.emitter.buttons)
+    await press(StartSearch())
+    assert not before & set(page.emitter.buttons)
+
+
+async def test_a_run_is_shown_whole(opened, look, run, tmp_path):
+    page = look()
+    await press(ReopenRun(run=run))
+    await shown_whole(page, tmp_path, run)
+    await rested(page)
+    assert {element["type"] for element in page.emitter.of("element")} == {"plotly", "tasklist"}
+
+
+async def test_a_reopened_run_comes_after_what_was_said(opened, look, run):
+    page = look()
+    await app.hear(cl.Message("what can you do?"))
+    said = page.emitter.of("step")[0]["createdAt"]
+    await press(ReopenRun(run=run))
+    await until(lambda: any("as fast as the best" in text for text in texts(page)))
+    assert all(step["createdAt"] >= said for step in page.emitter.of("step"))
+
+
+async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, look, run, tmp_path):
+    page = look()
+    await press(ReopenRun(run=run))
+    await shown_whole(page, tmp_path, run)
+    await rested(page)
+    kept = {step["id"]: step for step in page.emitter.of("step")}
+    await close_house()
+
+    await open_house()
+    again = look(id="again")
+    await app.come_back({"id": "thread", "steps": list(kept.values()), "elements": []})
+    await again.emitter.resume_thread({"id": "thread"})
+    await until(lambda: "Take it home" in again.emitter.buttons)
+    await rested(again)
+    told = [
+        step for step in again.emitter.of("step") if step["output"] != kept[step["id"]]["output"]
+    ]
+    assert told == []
+
+
+async def test_nothing_is_sent_before_the_page_was_drawn(opened, look, run):
+    page = look()
+    await press(ReopenRun(run=run))
+    await until(lambda: any("as fast as the best" in text for text in texts(page)))
+    again = look(id="again")
+    await app.come_back({"id": "thread", "steps": [], "elements": []})
+    await asyncio.sleep(0.3)
+    assert again.emitter.sent == []
+    await again.emitter.resume_thread({"id": "thread"})
+    assert again.emitter.of("step")
+
+
+async def test_somebody_elses_run_is_unknown(opened, look, run):
+    page = look(thread="other")
+    page.session.user = cl.User(identifier="bert")
+    await press(ReopenRun(run=run))
+    assert not any(run in step["output"] for step in page.emitter.of("step")[1:])
+    assert "softmax" not in "".join(texts(page)[1:])
+
+
+async def test_what_goes_wrong_is_said_in_plain_words(opened, look, monkeypatch):
+    page = look()
+    room = house().room("thread", "local")
+
+    async def broken(wish):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(room.desk, "do", broken)
+    await press(AskForHelp())
+    assert app.BROKEN in texts(page)
+    assert not any("secret detail" in text for text in texts(page))
+
+
+async def test_code_is_put_beside(opened, look):
+    page = look()
+    room = house().room("thread", "local")
+    await room.screen.add(page)
+    await room.say(ChatReply(pieces=(Code(title="kernel", text="int x;", language="cpp"),)))
+    await app.put_beside(cl.Action(**page.emitter.buttons["Show beside"]))
+    assert page.emitter.of("set_sidebar_title")
+    shown = page.emitter.of("set_sidebar_elements")[0]["elements"]
+    assert [element["type"] for element in shown] == ["text"]
+
+
+async def test_files_of_a_message_are_read_as_text(opened, look, tmp_path):
+    look()
+    path = tmp_path / "module.py"
+    path.write_bytes(b"import torch\n\xff")
+    message = cl.Message("faster", elements=[File(name="module.py", path=str(path))])
+    found = app.attachments_of(message)
+    assert [(item.name, item.text[:12]) for item in found] == [("module.py", "import torch")]
+
+
+async def test_a_conversation_that_nobody_looks_at_and_nothing_runs_in_is_put_away(opened, look):
+    room = house().room("thread", "local")
+    await until(lambda: house().room("thread", "local") is not room, 10)
+
+
+async def test_starters_are_whole_messages():
+    found = await app.starters(None)
+    assert all(item.label and item.message for item in found)
+
+
+async def test_a_figure_that_comes_late_is_put_onto_the_card_that_lies_there(opened, look):
+    page = look()
+    await app.hear(cl.Message("what can you do?"))
+    room = house().room("thread", "local")
+    asked = ChatReply.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
+    await room.say(asked)
+    card = page.emitter.of("step")[-1]
+    late = ChatReply.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
+    await room.amend(late)
+    again = page.emitter.of("step")[-1]
+    assert (again["id"], again["createdAt"]) == (card["id"], card["createdAt"])
+    assert "3 ms" in again["output"]
+    assert [action["label"] for action in page.emitter.buttons.values()] == ["Go"]
+    kept = kept_offers(room.screen.step(card["id"]))
+    assert kept[0].wish == StartSearch(seconds=90)  # what was said beforehand still holds
+    await room.said("Go", "local")
+    await room.amend(late)
+    assert page.emitter.buttons == {}

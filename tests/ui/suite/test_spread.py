@@ -1,0 +1,204 @@
+"""A suite over several GPUs: processes that have a share each, and what becomes of lost ones.
+
+The processes are real and judge on the CPU; which GPU they would see stands in their environment.
+"""
+
+import asyncio
+import os
+import signal
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from graphs.suite import Outcome, Terms
+from ui.cli.app import run
+from ui.complaints import Complaint
+from ui.suite import spread as gpus
+from ui.suite.share import Share
+from ui.suite.spread import Place, chosen_places, spread
+
+# Says which GPU its worker sees, and is no task.
+TELLING = 'import os\nraise ValueError("sees " + os.environ["CUDA_VISIBLE_DEVICES"])\n'
+ENDLESS = "while True:\n    pass\n"
+PLACES = (Place(name="GPU 5", visible="5"), Place(name="GPU 7", visible="7"))
+
+
+def share_of(folder: Path, files: tuple[tuple[str, str], ...]) -> Share:
+    """Baselines of these files on the CPU."""
+    for name, text in files:
+        (folder / name).write_text(text)
+    terms = Terms(search="", seconds=None, seed=0, target="cpu", kernelwright="", torch="")
+    return Share(
+        files=tuple(str(folder / name) for name, _ in files),
+        profile=None, terms=terms, target="cpu", home=str(folder / "home"), models=None,
+        evidence="timing",
+    )  # fmt: skip
+
+
+async def test_every_file_is_done_once_by_a_process_that_sees_its_own_gpu(tmp_path: Path) -> None:
+    share, begun = share_of(tmp_path, tuple((f"{n}.py", TELLING) for n in range(3))), list[str]()
+    found = [item async for item in spread(share, PLACES, lambda path: begun.append(path.name))]
+    assert sorted(begun) == sorted(item.file for item in found) == ["0.py", "1.py", "2.py"]
+    assert all(item.ended == "refused" and item.terms == share.terms for item in found)
+    assert all("sees 5" in item.words or "sees 7" in item.words for item in found)
+
+
+async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is_killed(
+    tmp_path: Path,
+) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), *((f"{n}.py", TELLING) for n in range(1, 4))))
+    found: list[Outcome] = []
+    async with aclosing(spread(share, PLACES, lambda path: None)) as outcomes:
+        async for item in outcomes:
+            found.append(item)
+            if len(found) == 3:  # all that can end while the first file does not
+                seen = {words for words in ("5", "7") for o in found if f"sees {words}" in o.words}
+                (slow,) = {"5", "7"} - seen
+                os.kill(children()[slow], signal.SIGKILL)
+    assert sorted(item.file for item in found[:3]) == ["1.py", "2.py", "3.py"]
+    assert {item.ended for item in found[:3]} == {"refused"}
+    (lost,) = found[3:]
+    assert (lost.file, lost.ended) == ("0.py", "failed")
+    assert lost.words == f"the process of GPU {slow} ended with status -9"
+
+
+async def test_another_process_takes_the_place_of_one_that_was_lost(tmp_path: Path) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", TELLING), ("2.py", TELLING)))
+    found: list[Outcome] = []
+    begun: asyncio.Queue[Path] = asyncio.Queue()
+
+    async def go() -> None:
+        found.extend([item async for item in spread(share, PLACES[:1], begun.put_nowait)])
+
+    working = asyncio.create_task(go())
+    await begun.get()
+    os.kill(children()["5"], signal.SIGKILL)
+    await working
+    lost, *others = found
+    words = "the process of GPU 5 ended with status -9"
+    assert (lost.file, lost.ended, lost.words) == ("0.py", "failed", words)
+    assert [item.file for item in others] == ["1.py", "2.py"]
+    assert all(item.ended == "refused" and "sees 5" in item.words for item in others)
+
+
+async def test_what_no_process_is_left_for_is_an_outcome_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = share_of(tmp_path, (("0.py", TELLING), ("1.py", TELLING)))
+    monkeypatch.setattr("ui.suite.spread.sys.executable", "/bin/false")
+    found = [item async for item in spread(share, PLACES[:1], lambda path: None)]
+    words = "no process was left for it: the process of GPU 5 ended with status 1"
+    assert [(item.file, item.ended, item.words) for item in found] == [
+        ("0.py", "failed", words),
+        ("1.py", "failed", words),
+    ]
+
+
+def children() -> dict[str, int]:
+    """The processes of this one that have a share, by the GPU that each of them sees."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_text()
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            environment = (entry / "environ").read_text()
+        except OSError:
+            continue
+        if parent == os.getpid() and "ui.suite.share" in words:
+            settings = dict(item.partition("=")[::2] for item in environment.split("\0"))
+            found[settings["CUDA_VISIBLE_DEVICES"]] = int(entry.name)
+    return found
+
+
+async def until_begun(share: Share, found: list[Outcome]) -> "asyncio.Task[None]":
+    """A suite under way, of which every file has begun."""
+    begun: asyncio.Queue[Path] = asyncio.Queue()
+
+    async def go() -> None:
+        async with aclosing(spread(share, PLACES, begun.put_nowait)) as outcomes:
+            async for item in outcomes:
+                found.append(item)
+
+    working = asyncio.create_task(go())
+    for _ in share.files:
+        await begun.get()
+    return working
+
+
+async def test_a_file_that_a_lost_process_had_begun_is_an_outcome(tmp_path: Path) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
+    found: list[Outcome] = []
+    working = await until_begun(share, found)
+    for process in children().values():
+        os.kill(process, signal.SIGKILL)
+    await working
+    assert sorted(item.file for item in found) == ["0.py", "1.py"]
+    assert {item.ended for item in found} == {"failed"}
+    assert sorted(item.words for item in found) == [
+        "the process of GPU 5 ended with status -9",
+        "the process of GPU 7 ended with status -9",
+    ]
+
+
+async def test_a_gpu_without_files_gets_no_process(tmp_path: Path) -> None:
+    share, found = share_of(tmp_path, (("0.py", ENDLESS),)), list[Outcome]()
+    working = await until_begun(share, found)
+    assert len(children()) == 1
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
+async def test_whoever_leaves_early_leaves_no_process(tmp_path: Path) -> None:
+    share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
+    found: list[Outcome] = []
+    working = await until_begun(share, found)
+    assert len(children()) == 2
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert children() == {}
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "visible"),
+    [
+        ("", "", []),
+        ("all", "", ["0", "1", "2"]),
+        ("2,0,2", "", ["2", "0"]),
+        ("1", "GPU-a, GPU-b, GPU-c", ["GPU-b"]),
+        ("all", "7,3,5", ["7", "3", "5"]),
+    ],
+)
+def test_gpus_are_numbered_as_cuda_numbers_the_visible(
+    words: str, given: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "visible_gpus", lambda: 3)
+    found = chosen_places(words, {"CUDA_VISIBLE_DEVICES": given})
+    assert [place.visible for place in found] == visible
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "sentence"),
+    [
+        ("0,3", 3, "there is no GPU 3: 3 can be used here"),
+        ("both", 3, "not 'both'"),
+        ("-1", 3, "not '-1'"),
+        ("all", 0, "none can be used here"),
+    ],
+)
+def test_gpus_that_are_not_there_are_one_sentence(
+    words: str, count: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "visible_gpus", lambda: count)
+    with pytest.raises(Complaint, match=sentence):
+        chosen_places(words, {})
+
+
+def test_a_suite_on_a_cpu_is_not_spread_over_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", str(tmp_path), "--target", "cpu", "--gpus", "all"]) == 2
+    assert "--target is cpu" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""Cards and tale of a run."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from graphs import story as stories
+from tools.archive import UnknownRunError
+from ui.terminal.cards import show
+from ui.terminal.trace import trace
+
+
+def text_of(printer, story, width=140):
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    printer(story, console)
+    return console.file.getvalue()
+
+
+def test_show_has_task_result_leaders_and_ideas(run, home):
+    said = text_of(show, stories.load(run, home))
+    for words in (
+        "2048 x 2048 float32",
+        "33.6 MB, 21 MFLOP",
+        "1.44x as fast as the best baseline",
+        "vs compile",
+        "1.44x, 95 % interval 1.36 to 1.53 (6.200 ms against 8.900 ms, 36 pairs)",
+        "6.200 ms",
+        "50% of the floor",
+        "BackendCompilerFailed",
+        "3 written, 3 compiled, 2 correct, 2 timed, in 2 rounds and 10 s",
+        "far from the roof: 38 % of bandwidth",
+        "counters: perf is not allowed",
+        "leaderboard",
+        "LANES=16",
+        "wider lanes",
+    ):
+        assert words in said, said
+
+
+def test_the_leaderboard_is_ordered_by_time(run, home):
+    story = stories.load(run, home)
+    assert [item.evaluation.median_ms for item in story.leaders] == [6.2, 8.1]
+
+
+def test_an_unfinished_run_says_how_to_go_on(recording, home):
+    run = recording().archive(home, finished=False)
+    assert f"kernelwright resume {run}" in text_of(show, stories.load(run, home))
+    assert "new best" in text_of(trace, stories.load(run, home))
+
+
+def test_trace_says_who_said_what_when_and_why(run, home):
+    said = text_of(trace, stories.load(run, home))
+    for who in ("planner", "coder", "tuner", "judge", "profiler", "critic", "search"):
+        assert re.search(rf"^ +\d+\.\d s  {who} ", said, re.MULTILINE), who
+    for words in (
+        "first keep the row in cache",
+        "predicts 5.000 ms; watch bandwidth",
+        "against compile: 1.44x, 95 % interval 1.36 to 1.53, 36 pairs",
+        "wrong result: 2.0 for 1.0",
+        "bandwidth_fraction: 0.38",
+        "counters: unavailable (perf is not allowed)",
+        "earlier predictions: 1 of 1 held",
+        "could not run: BackendCompilerFailed",
+    ):
+        assert words in said, said
+
+
+def test_markup_and_control_characters_in_names_stay_text(recording, home):
+    hostile = "[bold]x[/bold] \x1b[31m [/] <b>"
+    run = recording(text=hostile).archive(home)
+    for printer in (show, trace):
+        said = text_of(printer, stories.load(run, home))
+        assert "[bold]x[/bold]" in said
+        assert "\x1b" not in said
+
+
+def test_a_run_can_be_named_by_its_beginning_or_folder(run, home):
+    assert stories.load(run[:9], home).record.id == run
+    assert stories.load(str(home / "runs" / run)).record.id == run
+    with pytest.raises(UnknownRunError):
+        stories.load("nothing", home)

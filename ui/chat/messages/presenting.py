@@ -1,0 +1,132 @@
+"""Turns a run's events into lines: rounds, the ideas in them, candidates under their ideas.
+
+Who says something says it in their own words, under their own name; the order is that of the
+events. Only folding happens here, so it is quick; drawing and sending are done elsewhere.
+"""
+
+from datetime import datetime
+
+from graphs.events import (
+    Awaited,
+    BaselinesMeasured,
+    BestImproved,
+    CandidateJudged,
+    CandidateWritten,
+    Critiqued,
+    Event,
+    IdeasProposed,
+    ModelCalled,
+    Noted,
+    Profiled,
+    RoleAnswered,
+    RoundFinished,
+    RunFinished,
+    RunStarted,
+    StrategyEvolved,
+)
+from graphs.run_view import CandidateView, RunView, fold
+from ui.chat.messages import roles
+from ui.chat.messages.candidates import candidate
+from ui.chat.messages.lines import Line
+
+
+class Presentation:
+    """One run as lines; `take` says which of them are new or different."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.view = RunView()
+        self.lines: dict[str, Line] = {}
+        self._changed: dict[str, Line] = {}
+
+    def take(self, seq: int, event: Event) -> tuple[Line, ...]:
+        """Take in one event; its lines, parents before what stands in them."""
+        self._changed = {}
+        self.view = fold(self.view, event)
+        self._tell(seq, event)
+        return tuple(self._changed.values())
+
+    def _tell(self, seq: int, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._put(roles.beginning(f"begun:{seq}", event))
+            case BaselinesMeasured():
+                self._put(roles.baselines("baselines", event))
+            case IdeasProposed():
+                self._ideas(seq, event)
+            case CandidateWritten():
+                self._candidate(event.candidate.id, event.at)
+            case CandidateJudged():
+                self._candidate(event.evaluation.candidate, event.at)
+            case Profiled():
+                self._candidate(event.candidate, event.at)
+            case BestImproved():
+                self._candidate(event.candidate, event.at)
+            case Critiqued():
+                self._under_round(event, roles.critique(f"critic:{seq}", event, self.view))
+            case ModelCalled():
+                self._under_round(event, roles.asked(f"asked:{seq}", event))
+            case RoleAnswered():
+                self._under_round(event, roles.answered(f"role:{seq}", event))
+            case StrategyEvolved():
+                self._under_round(event, roles.evolved(f"evolved:{seq}", event))
+            case RoundFinished():
+                self._end_round(event)
+            case Awaited() | Noted():
+                self._under_round(event, roles.noted(f"note:{seq}", event))
+            case RunFinished():
+                self._end_open(event.at)
+
+    def _ideas(self, seq: int, event: IdeasProposed) -> None:
+        self._under_round(event, roles.reasons(f"reasons:{seq}", event))
+        for idea in event.ideas:
+            self._under_round(event, roles.idea(idea_key(idea.id), event.at, idea, self.view))
+
+    def _candidate(self, name: str, at: datetime) -> None:
+        """A candidate's whole line anew: what was written, the verdict, the profile."""
+        tried = self.view.candidates.get(name)
+        if tried is None:
+            return
+        parent = self._home_of(tried, at)
+        self._put(candidate(f"candidate:{name}", parent, tried, self.view))
+        idea = self.view.ideas.get(tried.candidate.idea)
+        if idea is not None and (line := self.lines.get(idea_key(idea.id))):
+            told = roles.idea(line.key, line.at, idea, self.view)
+            self._put(told.model_copy(update={"parent": line.parent}))
+
+    def _home_of(self, tried: CandidateView, at: datetime) -> str:
+        """The idea that a candidate is for; its round where nobody proposed it."""
+        key = idea_key(tried.candidate.idea)
+        if key in self.lines:
+            return key
+        return self._round(tried.round, at)
+
+    def _under_round(self, event: Event, line: Line) -> None:
+        self._put(line.model_copy(update={"parent": self._round(event.round, event.at)}))
+
+    def _round(self, number: int, at: datetime) -> str:
+        key = f"round:{number}"
+        if key not in self.lines:
+            self._end_open(at)
+            self._put(roles.round_begun(key, number, at))
+        return key
+
+    def _end_round(self, event: RoundFinished) -> None:
+        line = self.lines[self._round(event.round, event.at)]
+        self._put(roles.round_ended(line, event, self.view))
+
+    def _end_open(self, at: datetime) -> None:
+        """A round that a stop or a crash cut short does not look as if it went on."""
+        for line in tuple(self.lines.values()):
+            if line.key.startswith("round:") and line.ended_at is None:
+                self._put(line.model_copy(update={"ended_at": at, "open": False}))
+
+    def _put(self, line: Line) -> None:
+        if self.lines.get(line.key) != line:
+            self.lines[line.key] = line
+            self._changed[line.key] = line
+
+
+def idea_key(idea: str) -> str:
+    """The key of an idea's line."""
+    return f"idea:{idea}"

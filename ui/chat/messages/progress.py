@@ -1,0 +1,257 @@
+"""The message that stands for a search while it goes on, its tasks, and the card of its end."""
+
+import json
+from typing import Literal
+
+from agents.assistant.types.commands import (
+    ContinueSearch,
+    ExplainCandidate,
+    ExportResult,
+    GetReport,
+    PauseSearch,
+    StopSearch,
+)
+from graphs.desk import Told
+from graphs.events import RunFinished
+from graphs.run_view import RunView
+from graphs.words import (
+    STATUS,
+    count,
+    dollars,
+    milliseconds,
+    one_line,
+    percent,
+    ratio,
+    seconds,
+    tokens,
+    waiting_words,
+)
+from profiles.load import Hardware
+from tools.nouns.run import BestSummary, Summary
+from ui.chat.messages.lines import Button, Line, Sheet, id_of
+from ui.chat.messages.plots import roofline, trajectory
+from ui.chat.messages.safe import table, text
+
+LEADERS = 5
+PAUSE = Button(label="Pause", wish=PauseSearch(), icon="pause", quiet=True)
+STOP = Button(label="Stop", wish=StopSearch(), icon="square", quiet=True)
+CONTINUE = Button(label="Continue", wish=ContinueSearch(), icon="play", quiet=True)
+EXPORT = Button(label="Export", wish=ExportResult(), icon="download")
+REPORT = Button(label="Report", wish=GetReport(), icon="file-text")
+EXPLAIN = Button(label="Explain the best", wish=ExplainCandidate(), icon="circle-help")
+TAKE = Button(label="Take it home", wish=ExportResult(), icon="download")
+
+
+def progress(
+    thread: str,
+    state: str,
+    view: RunView,
+    hardware: Hardware | None = None,
+    ahead: int = 0,
+) -> Line:
+    """How the search stands, with its plots, the leaders and what can be done about it.
+
+    Without the `hardware` nothing is drawn under its roofs; `ahead` is how many others' work the
+    device does first.
+    """
+    assert view.begun is not None, "a run's first event is its beginning"
+    plots = {"trajectory": trajectory(view)}
+    plots |= {"roofline": roofline(view, hardware)} if hardware else {}
+    sheets = [
+        Sheet(key=name, name=name, kind="plotly", content=plot)
+        for name, plot in plots.items()
+        if plot
+    ]
+    parts = [_headline(state, view, ahead), _times(view), _leaders(view), _effort(view)]
+    return Line(
+        key="progress",
+        kind="message",
+        name="",
+        at=view.begun,
+        words="\n\n".join(part for part in parts if part),
+        sheets=(*sheets, tasklist(thread, state, view)),
+        buttons=_buttons(state, view),
+    )
+
+
+def result(told: Told, view: RunView, hardware: Hardware | None = None) -> Line | None:
+    """The card of a session's end; None for every other event."""
+    if not isinstance(told.event, RunFinished):
+        return None
+    summary = told.event.summary
+    roof = roofline(view, hardware) if hardware and summary.best else ""
+    key = f"result:{told.seq}"
+    sheet = Sheet(key=f"{key}/roofline", name="roofline", kind="plotly", content=roof)
+    return Line(
+        key=key,
+        kind="message",
+        name="",
+        at=told.event.at,
+        words=_card(summary, view),
+        failed=summary.status == "failed",
+        sheets=(sheet,) if roof else (),
+        buttons=(TAKE, REPORT, EXPLAIN, CONTINUE) if summary.best else (REPORT, CONTINUE),
+    )
+
+
+def _buttons(state: str, view: RunView) -> tuple[Button, ...]:
+    export = (EXPORT,) if view.best else ()
+    if state in {"starting", "running"}:
+        return (PAUSE, STOP, *export)
+    if state == "pausing":
+        return (STOP, *export)
+    return (CONTINUE, *export, REPORT) if state == "resting" else export
+
+
+def _headline(state: str, view: RunView, ahead: int) -> str:
+    task, device = text(one_line(view.task, 60)), text(one_line(view.hardware, 60))
+    doing = {
+        "starting": "starts",
+        "running": f"is in round {max(view.round, 1)}, {view.stage}",
+        "pausing": "is pausing: the present step is finished first",
+        "stopping": "is stopping",
+    }.get(state, "is at rest")
+    idea = f" *{text(one_line(view.idea_title))}*" if view.idea and state == "running" else ""
+    waits = f" {waiting_words(ahead)}" if ahead else ""
+    return f"**{task}** on {device}: the search {text(doing)}.{waits}{idea}"
+
+
+def _times(view: RunView) -> str:
+    rows = [
+        ("eager PyTorch", milliseconds(view.eager_ms)),
+        ("best baseline", milliseconds(view.best_baseline_ms)),
+        ("best so far", _of_best(view)),
+        ("floor", f"{milliseconds(view.floor_ms)}, nothing can be faster here"),
+    ]
+    return table(("", ""), rows)
+
+
+def _of_best(view: RunView) -> str:
+    if view.best is None:
+        return "nothing correct yet"
+    parts = [milliseconds(view.best_ms)]
+    parts += [f"{ratio(view.speedup)} the best baseline"] if view.speedup else []
+    if view.floor_ms:
+        parts.append(f"{percent(view.floor_fraction)} of the floor")
+    return ", ".join(parts)
+
+
+def _leaders(view: RunView) -> str:
+    rows = []
+    for item in view.leaders[:LEADERS]:
+        idea = view.ideas.get(item.candidate.idea)
+        words = one_line(idea.title, 60) if idea else "-"
+        over = ratio(view.speedup_of(item))
+        rows.append((item.name, milliseconds(item.correct_ms), over, words))
+    return table(("leaders", "time", "vs best baseline", "idea"), rows) if rows else ""
+
+
+def _effort(view: RunView) -> str:
+    made = view.counts
+    parts = [count(made.written, "candidate"), f"{made.correct} correct"]
+    parts.append(seconds(view.elapsed_s))
+    if view.questions:
+        parts += [count(view.questions, "question"), tokens(view.tokens)]
+        parts += [dollars(view.usd)] if view.usd is not None else []
+    return text(", ".join(parts)) + "."
+
+
+def _card(summary: Summary, view: RunView) -> str:
+    best = summary.best
+    if best is not None and summary.status == "improved":
+        head = f"**{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline**"
+    else:
+        words = STATUS[summary.status]
+        head = f"**{words[:1].upper()}{words[1:]}**"
+    parts = [f"{head}: {text(one_line(summary.task.name, 60))}."]
+    if summary.stopped_because:
+        parts.append(f"It ended because {text(summary.stopped_because)}.")
+    if best is not None:
+        parts += [table(("", ""), _rows(summary, best, view)), _unverified(best, view)]
+    made = summary.candidates
+    parts.append(
+        f"{made.written} written, {made.compiled} compiled, {made.correct} correct, {made.timed} "
+        f"timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}."
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _rows(summary: Summary, best: BestSummary, view: RunView) -> list[tuple[str, str]]:
+    low, high = best.ci95
+    unclear = best.outcome == "not distinguishable" if best.outcome else low <= 1 <= high
+    doubt = ", not distinguishable" if unclear else ""
+    rows = [("time", f"{milliseconds(best.median_ms)} ({view.name_of(best.candidate)})")]
+    tried = view.candidates.get(best.candidate)
+    compared = tried.evaluation.comparisons if tried and tried.evaluation else ()
+    for item in compared:
+        words = f"{ratio(item.ratio)}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}"
+        words += "" if item.distinguishable else ", not distinguishable"
+        rows.append((f"against {item.baseline}", words))
+    if not compared:
+        words = (
+            f"{ratio(best.speedup_vs_best_baseline)}, 95 % interval {low:.2f} to {high:.2f}{doubt}"
+        )
+        rows.append(("against the best baseline", words))
+        if best.speedup_vs_eager is not None:
+            rows.append(("against eager", ratio(best.speedup_vs_eager)))
+    rows += [("of the floor", percent(best.floor_fraction))]
+    if best.error_ratio is not None:
+        rows.append(("error", f"{best.error_ratio:.2f} times PyTorch's own"))
+    rows += [("precision", best.precision), ("checked by", best.method)]
+    rows += [("workers", summary.isolation.words), ("device", summary.hardware.name)]
+    return rows
+
+
+def _unverified(best: BestSummary, view: RunView) -> str:
+    tried = view.candidates.get(best.candidate)
+    found = tried.evaluation.verification.not_verified if tried and tried.evaluation else ()
+    return "**Not verified**: " + "; ".join(text(item) for item in found) + "." if found else ""
+
+
+Status = Literal["ready", "running", "failed", "done"]
+# Earlier rounds than these are one line.
+ROUNDS = 6
+
+
+def tasklist(thread: str, state: str, view: RunView) -> Sheet:
+    """The list; a task leads to what it is about."""
+    running = state in {"starting", "running", "pausing", "stopping"}
+    tasks = [_task("Time PyTorch itself", "done" if view.baselines else _now(running))]
+    ended = max(view.round_ends, default=0)
+    first = max(1, ended - ROUNDS + 1)
+    if first > 1:
+        tasks.append(_task(f"{count(first - 1, 'earlier round')}", "done"))
+    for number in (number for number in view.round_ends if number >= first):
+        for_id = id_of(thread, view.run, f"round:{number}")
+        tasks.append(_task(f"Round {number}{_brought(number, view)}", "done", for_id))
+    stage = one_line(view.stage, 60)
+    if running and view.round > ended:
+        for_id = id_of(thread, view.run, f"round:{view.round}")
+        tasks.append(_task(f"Round {view.round}: {stage}", "running", for_id))
+    elif running and view.baselines:
+        tasks.append(_task(stage[:1].upper() + stage[1:], "running"))
+    content = {"status": _list_status(state), "tasks": tasks}
+    return Sheet(key="tasks", name="tasks", kind="tasklist", content=json.dumps(content))
+
+
+def _task(title: str, status: Status, for_id: str = "") -> dict[str, str | None]:
+    return {"title": title, "status": status, "forId": for_id or None}
+
+
+def _now(running: bool) -> Status:
+    return "running" if running else "ready"
+
+
+def _brought(number: int, view: RunView) -> str:
+    """The best of a round's own candidates."""
+    best = view.best_of(view.of_round(number))
+    if best is None:
+        return ": none correct"
+    speedup = view.speedup_of(best)
+    over = f", {ratio(speedup)}" if speedup else ""
+    return f": {milliseconds(best.correct_ms)}{over}"
+
+
+def _list_status(state: str) -> str:
+    words = {"resting": "At rest", "pausing": "Pausing", "stopping": "Stopping", "idle": "At rest"}
+    return words.get(state, "Searching")

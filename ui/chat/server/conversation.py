@@ -1,0 +1,205 @@
+"""One conversation on the server: its desk, what its run shows, and the pages that look at it.
+
+It lives without a page: a search that nobody watches is shown when somebody comes back. What the
+page sees of a run is made from the archive's events alone.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from chainlit.config import config
+from chainlit.step import StepDict
+
+from agents.assistant.types.chat import ChatReply
+from graphs.desk import Desk, Told
+from graphs.events import RunFinished, RunStarted
+from graphs.speech import Speech
+from profiles.load import Hardware
+from tools.archive import Archive, RunError
+from ui.chat.messages.answers import (
+    actions_of,
+    kept_offers,
+    message,
+    note_of,
+    spoken,
+    without_offers,
+)
+from ui.chat.messages.lines import Line, stamp
+from ui.chat.messages.plots import picture
+from ui.chat.messages.presenting import Presentation
+from ui.chat.messages.progress import progress, result
+from ui.chat.messages.screen import Screen
+
+log = logging.getLogger(__name__)
+
+# How often, in seconds, the progress and its plots are drawn anew at most.
+EVERY_S = 2.0
+# What comes within this is shown together.
+TOGETHER_S = 0.05
+LOOK_S = 1.0
+
+
+class Room:
+    """A conversation.
+
+    Args:
+        thread: Its id.
+        desk: Where its wishes are done.
+        leave: Called when nobody looks and nothing runs, so that it may be forgotten.
+    """
+
+    def __init__(self, thread: str, desk: Desk, leave: Callable[[], None]) -> None:
+        self.thread, self.desk = thread, desk
+        self.screen = Screen(thread)
+        self._leave = leave
+        self._presentation: Presentation | None = None
+        self._pending: dict[str, Line] = {}
+        self._due = asyncio.Event()
+        self._card: Line | None = None
+        self._hardware: Hardware | None = None
+        self._stale = False
+        self._asked_in = ""
+        self._drawn_at_s = -EVERY_S
+        self._drawn_state, self._drawn_ahead = "", 0
+        # Without a page's context: what is told here belongs to no page, and is kept at once.
+        self._task = asyncio.create_task(self._show(), context=contextvars.Context())
+        self.desk.amend(self.amend)
+        contextvars.Context().run(self.desk.watch, self._hear)
+        contextvars.Context().run(self.desk.overhear, self._overhear)
+
+    async def say(self, saying: ChatReply) -> None:
+        """Show an answer; only the latest has buttons."""
+        await self._unask()
+        note = note_of(self.thread, saying, config.ui.name)
+        drawn = [await picture(self.thread, self.desk.home, item) for item in note.pictures]
+        files = [*note.files, *(item for item in drawn if item is not None)]
+        await self.screen.say(note.step, files, note.actions)
+        if note.actions:
+            self._asked_in = note.step["id"]
+
+    async def amend(self, saying: ChatReply) -> None:
+        """Say the last question anew, in its place; it is dropped where it was answered already."""
+        before = self.screen.step(self._asked_in) if self._asked_in else None
+        if before is None:
+            return
+        asked = kept_offers(before)
+        if [offer.label for offer in asked] == [offer.label for offer in saying.offers]:
+            # What was said beforehand, such as for how long to search, stands behind them.
+            saying = saying.model_copy(update={"offers": asked})
+        note = note_of(self.thread, saying, config.ui.name, self._asked_in)
+        note.step["createdAt"] = before.get("createdAt")
+        await self.screen.say(note.step, note.files, note.actions)
+
+    async def said(self, words: str, author: str) -> None:
+        """Show what a button said for the person."""
+        await self._unask()
+        step = message(self.thread, str(uuid.uuid4()), words, author, by_person=True)
+        await self.screen.say(step, [])
+
+    async def reopen(self, steps: list[StepDict]) -> None:
+        """Take up what was kept: its messages, and the buttons of the last answer."""
+        self.screen.remember(steps)
+        last = next((step for step in reversed(steps) if kept_offers(step)), None)
+        if last is not None and not self._asked_in:
+            self._asked_in = last["id"]
+            await self.screen.recall(last, actions_of(last["id"], kept_offers(last)))
+
+    async def close(self) -> None:
+        """Show no more; the search goes on."""
+        self.desk.unwatch()
+        self.desk.turn_away()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _unask(self) -> None:
+        """Take away the buttons of the answer before."""
+        id, self._asked_in = self._asked_in, ""
+        step = self.screen.step(id) if id else None
+        if step is not None:
+            await self.screen.unask(without_offers(step))
+
+    async def _hear(self, told: Told) -> None:
+        """Fold an event; what it changes is shown a moment later."""
+        if self._presentation is None or self._presentation.run != told.run:
+            self._presentation, self._card = Presentation(told.run), None
+            self._drawn_state = ""
+            self.screen.begin(told.run, f"begun:{told.seq}", stamp(datetime.now(UTC)))
+        for line in self._presentation.take(told.seq, told.event):
+            self._pending[line.key] = line
+        if isinstance(told.event, RunStarted | RunFinished):
+            self._hardware = await asyncio.to_thread(_hardware, self.desk.home, told.run)
+            self._end(result(told, self._presentation.view, self._hardware))
+        self._due.set()
+
+    def _end(self, card: Line | None) -> None:
+        """Show the card of a session's end; an earlier one is no longer the place to go on."""
+        if self._card is not None:
+            self._pending[self._card.key] = self._card.model_copy(update={"buttons": ()})
+            self._card = None
+        if card is not None:
+            self._card = self._pending[card.key] = card
+
+    async def _overhear(self, speech: Speech) -> None:
+        step, ended = spoken(self.thread, self.desk.run, speech)
+        await self.screen.speak(step, ended=ended)
+
+    async def _show(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._due.wait()
+            await asyncio.sleep(TOGETHER_S)
+            self._due.clear()
+            try:
+                await self._draw()
+            except Exception:
+                log.exception("conversation %s could not be shown", self.thread)
+            if not self.screen.watched and not self.desk.running and not self._due.is_set():
+                self._leave()
+
+    async def _draw(self) -> None:
+        """Everything that changed, parents first; the progress now and then."""
+        await self.screen.catch_up()
+        if self._presentation is None:
+            return
+        run, pending, self._pending = self._presentation.run, self._pending, {}
+        if not self._drawn_state:  # it stands above its rounds
+            await self._progress(run, self.desk.state, self.desk.ahead)
+        for line in pending.values():
+            await self.screen.draw(run, line)
+        state, now_s = self.desk.state, time.monotonic()
+        self._stale = self._stale or bool(pending)
+        due = self._stale and now_s - self._drawn_at_s >= EVERY_S
+        ahead = self.desk.ahead
+        if due or (state, ahead) != (self._drawn_state, self._drawn_ahead):
+            self._stale = False
+            await self._progress(run, state, ahead)
+
+    async def _progress(self, run: str, state: str, ahead: int) -> None:
+        """The message that stands for the search."""
+        if self._presentation is not None:
+            self._drawn_at_s = time.monotonic()
+            self._drawn_state, self._drawn_ahead = state, ahead
+            view = self._presentation.view
+            line = progress(self.thread, state, view, self._hardware, ahead)
+            await self.screen.draw(run, line)
+
+
+def _hardware(home: Path, run: str) -> Hardware | None:
+    """The device of a run, for the roofs; None where the archive cannot be read."""
+    try:
+        archive = Archive.open(run, home)
+    except RunError:
+        return None
+    try:
+        return archive.record().hardware
+    finally:
+        archive.close()

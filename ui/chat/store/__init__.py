@@ -1,0 +1,1 @@
+"""What of a conversation survives: threads, steps, elements and files."""

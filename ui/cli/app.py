@@ -1,0 +1,347 @@
+"""The command line: what can be asked, and how. What is done about it stands beside.
+
+Here are the commands that search, judge and serve, and those about people.
+Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
+Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
+3 the machine lacks something.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tools.evaluate.executors.registry import DEFAULT
+from ui.cli.app_runs import app as runs_app
+from ui.cli.options import (
+    Allow,
+    BaseUrl,
+    Bundles,
+    ByExecutor,
+    Device,
+    Entry,
+    Export,
+    File,
+    Force,
+    Gpu,
+    Inputs,
+    Json,
+    MaxTokens,
+    MaxUsd,
+    Model,
+    ModelFor,
+    Person,
+    Rounds,
+    Run,
+    RunDir,
+    Seconds,
+    StartFrom,
+    Target,
+    Wait,
+)
+from ui.complaints import complaint_of
+
+# What a shell expects of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="kernelwright",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from tools.version import kernelwright_version
+
+        sys.stdout.write(f"kernelwright {kernelwright_version()}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    version: Annotated[  # its callback has told it
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which it is."),
+    ] = False,
+) -> None:
+    """Makes a PyTorch module faster by writing kernels for it, and proves it."""
+
+
+@app.command()
+def optimize(
+    file: File,
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "standard",
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    run_dir: RunDir = None,
+    seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
+    allow: Allow = None,
+    export: Export = None,
+    force: Force = False,
+    json: Json = None,
+    wait: Wait = None,
+    executor: ByExecutor = DEFAULT,
+    bundles: Bundles = None,
+    gpu: Gpu = None,
+    start_from: StartFrom = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
+) -> None:
+    """Search for a faster implementation of a module."""
+    from ui.cli.optimize import Wishes, optimize
+    from ui.cli.work import wished
+    from ui.model_choice import Choice
+
+    wishes = Wishes(
+        export=export,
+        force=force,
+        json=json,
+        rounds=rounds,
+        seconds=seconds,
+        wait=wait,
+        executor=wished(executor, bundles, gpu, target.value),
+        start_from=start_from,
+        allow=allow,
+        models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
+    )
+    optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
+
+
+@app.command()
+def resume(
+    run: Run,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    run_dir: RunDir = None,
+    export: Export = None,
+    force: Force = False,
+    json: Json = None,
+    wait: Wait = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
+) -> None:
+    """Go on with a run that was stopped or killed; limits count all its sessions."""
+    from ui.cli.optimize import Wishes, resume
+    from ui.model_choice import Choice
+
+    wishes = Wishes(
+        export=export,
+        force=force,
+        json=json,
+        rounds=rounds,
+        seconds=seconds,
+        wait=wait,
+        models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
+    )
+    resume(run, run_dir, wishes)
+
+
+@app.command()
+def check(
+    candidate: Annotated[
+        Path,
+        typer.Argument(
+            help="A kernel with its plan (a folder, a kernel, a fenced file), or foreign code: a "
+            "ModelNew file, a folder with src.py, or CUDA-L1 records."
+        ),
+    ],
+    task: Annotated[Path, typer.Option(help="The Python file that it implements.")],
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    allow: Allow = None,
+    record: Annotated[
+        str | None, typer.Option(help="Which record of a file: its line, or level/task.")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Verify and time one candidate against a task."""
+    from ui.cli.check import check
+
+    check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow, record)
+
+
+@app.command()
+def audit(
+    file: File,
+    entry: Entry = None,
+    inputs: Inputs = None,
+    target: Device = Target.AUTO,
+    json: Json = None,
+) -> None:
+    """Say what a task is, what its floor is here, and whether beating it would prove anything."""
+    from ui.cli.audit import audit
+
+    audit(file, entry, tuple(inputs or ()), target.value, json)
+
+
+@app.command()
+def selftest(
+    rows: Annotated[str, typer.Option(help="Rows of the catalogue, as in 1,4,19.")] = "",
+    target: Device = Target.AUTO,
+    kind: Annotated[str, typer.Option(help="Only `plan` or only `foreign` evils.")] = "",
+    json: Json = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """Prove the judge here: every known cheat must be found out, every honest twin accepted."""
+    from ui.cli.selftest import selftest
+
+    selftest(rows, target.value, kind, json, markdown)
+
+
+app.add_typer(runs_app)
+
+
+@app.command()
+def work(
+    bundles: Annotated[list[Path], typer.Argument(help="Bundles: folders that a run wrote.")],
+    target: Device = Target.AUTO,
+) -> None:
+    """Fill in bundles on this machine's device; needs no network and no run."""
+    from ui.cli.work import work
+
+    raise typer.Exit(work(bundles, target.value))
+
+
+@app.command()
+def ablate(
+    files: Annotated[list[Path], typer.Argument(help="Python files, as for optimize.")],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A part to switch off: ideas, contrast, archive, prompts or tuning; all of them, "
+            "one at a time, when none is given."
+        ),
+    ] = None,
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
+    seeds: Annotated[int, typer.Option(min=1, help="How often, each with another seed.")] = 1,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    target: Device = Target.AUTO,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep outcomes here, a line each; what is there is kept.")
+    ] = None,
+    run_dir: RunDir = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model, a profile of one, or manual; else the playbook.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="Where the model is.")] = None,
+    model_for: Annotated[
+        list[str] | None, typer.Option(help="Another model for one role, as ROLE=NAME.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of models, a search.")] = None,
+    max_usd: Annotated[float | None, typer.Option(min=0, help="Of models, a search.")] = None,
+) -> None:
+    """Search the same files with parts of the search switched off, and say what each is worth."""
+    from ui.cli.ablate import compare, limited
+    from ui.model_choice import Choice, chosen_models
+
+    choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
+    limits = {"rounds": rounds, "seconds": seconds, "tokens": max_tokens, "usd": max_usd}
+    models, profile = chosen_models(choice), limited(search, limits)
+    compare(files, without or (), profile, seeds, target.value, run_dir, out, models)
+
+
+@app.command()
+def doctor(model: Model = None, base_url: BaseUrl = None) -> None:
+    """Say what works here: device, compilers, profilers, the model."""
+    from ui.doctor import doctor
+    from ui.model_choice import Choice
+
+    raise typer.Exit(doctor(Choice(model, base_url)))
+
+
+@app.command()
+def chat(
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; people must log in for any but this.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    headless: Annotated[bool, typer.Option("--headless", help="Open no browser.")] = False,
+    run_dir: RunDir = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="Keep conversations there, as postgresql://...; a file by default."),
+    ] = None,
+    target: Device = Target.AUTO,
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
+    ready: Annotated[
+        int,
+        typer.Option(min=0, max=64, help="Workers that stand ready, of some 400 MB each."),
+    ] = 4,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+) -> None:
+    """Open the chat: a page to watch a search, steer it, ask why, and take the result home."""
+    from ui.cli.chat import chat
+    from ui.model_choice import Choice
+
+    choice = Choice(model, base_url, tuple(model_for or ()))
+    chat(host, port, headless, run_dir, database, target.value, search, ready, choice)
+
+
+people = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
+
+
+@people.command("add")
+def add_user(name: Person, run_dir: RunDir = None) -> None:
+    """Let somebody log in, or change their password; it is asked for, or read from stdin."""
+    from ui.cli.chat import add_person
+
+    add_person(name, run_dir)
+
+
+@people.command("remove")
+def remove_user(name: Person, run_dir: RunDir = None) -> None:
+    """Let somebody log in no longer; their conversations and runs stay."""
+    from ui.cli.chat import remove_person
+
+    remove_person(name, run_dir)
+
+
+@people.command("list")
+def list_users(run_dir: RunDir = None) -> None:
+    """List who may log in."""
+    from ui.cli.chat import list_people
+
+    list_people(run_dir)
+
+
+app.add_typer(people, name="user")
+
+
+def main() -> None:
+    """The command `kernelwright`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out a command line and return the exit status."""
+    try:
+        return int(app(args=arguments or ["--help"], standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("kernelwright: interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone
+        return 0
+    except Exception as error:
+        complaint = complaint_of(error)
+        if complaint is None:
+            raise
+        sys.stderr.write(f"kernelwright: {complaint}\n")
+        return complaint.status

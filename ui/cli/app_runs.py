@@ -1,0 +1,180 @@
+"""Commands about runs that are there (list, show, tell, replay, take home), and about suites."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ui.cli.options import (
+    BaseUrl,
+    Device,
+    Force,
+    Format,
+    MaxTokens,
+    MaxUsd,
+    Model,
+    ModelFor,
+    Run,
+    RunDir,
+    Target,
+)
+
+app = typer.Typer()
+
+
+@app.command()
+def runs(run_dir: RunDir = None) -> None:
+    """List the runs there are."""
+    from ui.cli.runs import runs
+
+    runs(run_dir)
+
+
+@app.command()
+def show(run: Run, run_dir: RunDir = None) -> None:
+    """Show a run: the task, the result, the leaderboard, the ideas."""
+    from ui.cli.runs import show
+
+    show(run, run_dir)
+
+
+@app.command()
+def trace(run: Run, run_dir: RunDir = None) -> None:
+    """Tell a run: who said what, when, on which evidence."""
+    from ui.cli.runs import trace
+
+    trace(run, run_dir)
+
+
+@app.command()
+def prompts(
+    run: Run,
+    key: Annotated[
+        str | None, typer.Argument(help="A question, as the list names it; all in a list if none.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """List what models were asked in a run, or show one question and its answer in full."""
+    from ui.cli.runs import prompts
+
+    prompts(run, key, run_dir)
+
+
+@app.command()
+def questions(run_dir: RunDir = None) -> None:
+    """List the questions that wait for a person's answer, with --model manual."""
+    from ui.cli.runs import questions
+
+    questions(run_dir)
+
+
+@app.command()
+def replay(run: Run, run_dir: RunDir = None) -> None:
+    """Run a recorded search again, without model or device, and compare every decision."""
+    from ui.cli.runs import replay
+
+    raise typer.Exit(replay(run, run_dir))
+
+
+@app.command()
+def report(
+    run: Run,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; the run's folder by default.")
+    ] = None,
+    run_dir: RunDir = None,
+) -> None:
+    """Write a run as one HTML file."""
+    from ui.cli.runs import report
+
+    report(run, output, run_dir)
+
+
+@app.command()
+def export(
+    run: Run,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder, a .zip or a file.")],
+    format: Annotated[Format, typer.Option(help="A drop-in module, or a ModelNew file.")] = (
+        Format.MODULE
+    ),
+    candidate: Annotated[
+        str | None, typer.Option(help="Another candidate than the best, by its id.")
+    ] = None,
+    force: Force = False,
+    run_dir: RunDir = None,
+) -> None:
+    """Take the result of a run home."""
+    from ui.cli.optimize import export
+
+    export(run, output, format.value, candidate, force, run_dir)
+
+
+class Evidence(StrEnum):
+    """How closely finalists are looked at."""
+
+    FULL = "full"
+    TIMING = "timing"
+
+
+@app.command()
+def bench(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER | summary RESULTS | compare RESULTS RESULTS",
+            help="A folder of KernelBench-style files to search one after the other; or result "
+            "files to sum up or hold against each other.",
+        ),
+    ],
+    match: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these files: a number, a range 20-29, *norm*, part of a name."),
+    ] = None,
+    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Keep outcomes here, a JSON line for each file.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what --out has already, and do the rest.")
+    ] = False,
+    seconds_per_task: Annotated[
+        float | None, typer.Option(min=1, help="At most this many seconds of search for a file.")
+    ] = None,
+    only_baselines: Annotated[
+        bool, typer.Option("--only-baselines", help="Measure what PyTorch does; search nothing.")
+    ] = False,
+    evidence: Annotated[
+        Evidence,
+        typer.Option(help="full as optimize does; timing leaves sanitizer and profilers out."),
+    ] = Evidence.FULL,
+    target: Device = Target.AUTO,
+    gpus: Annotated[
+        str, typer.Option(help="Spread the files over these GPUs: all, or numbers as in 0,1.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
+    run_dir: RunDir = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
+) -> None:
+    """Search a folder of files one after the other, and sum up what came of it."""
+    from ui.cli.bench import Suite, bench
+    from ui.model_choice import Choice
+
+    suite = Suite(
+        match=tuple(match or ()),
+        search="" if only_baselines else search,
+        out=out,
+        resume=resume,
+        seconds=seconds_per_task,
+        target=target.value,
+        seed=seed,
+        evidence=evidence.value,
+        home=run_dir,
+        gpus=gpus,
+        models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
+    )
+    bench(tuple(what), suite)

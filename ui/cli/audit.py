@@ -1,0 +1,120 @@
+"""Is this task worth trusting, and what is its floor: before anything is spent on it.
+
+Badges are doubts with their reasons; `dispatch` is what PyTorch's own forward really ran, and
+`memory` what judging the task takes, foreseen from its sizes.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from graphs.desk.auditing import kernel_words
+from graphs.words import amount, milliseconds, one_line, plain
+from tools.nouns import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
+from tools.nouns.run import InputSummary, TaskSummary
+from tools.tasks import floor_ms
+from ui.cli.judge import judge, traced
+from ui.complaints import existing_file
+from ui.terminal.cards import input_words
+from ui.terminal.output import STDOUT, check_json, console, write_json
+
+if TYPE_CHECKING:
+    from tools.evaluate.messages import DispatchSeen
+
+SHOWN_KERNELS = 12
+
+
+class Audit(Value):
+    """What `audit --json` prints.
+
+    `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
+    are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
+    """
+
+    task: TaskSummary
+    floor_ms: float
+    badges: tuple[Badge, ...]
+    dispatch: tuple[Dispatched, ...]
+    memory_bytes: int | None
+    memory: MemoryNeeds | None = None
+    not_profiled: str = ""
+
+
+def audit(
+    file: Path, entry: str | None, inputs: tuple[str, ...], target: str, json: str | None
+) -> None:
+    """Trace a file and say what is found."""
+    file = existing_file(file).absolute()
+    check_json(json)
+    policy = TracePolicy(entry=entry, inputs=inputs)
+    task, found, device = asyncio.run(_audited(file, policy, target))
+    if json is not None:
+        write_json(found, json)
+    if json != STDOUT:
+        tell(task, found, device)
+
+
+async def _audited(file: Path, policy: TracePolicy, target: str) -> tuple[Task, Audit, str]:
+    async with judge(target) as executor:
+        task = await traced(executor, file, policy)
+        hardware = await executor.hardware()
+        floor = floor_ms(task.bytes_moved, task.flops, hardware)
+        return task, audit_of(task, floor, await executor.dispatch(task)), hardware.name
+
+
+def audit_of(task: Task, floor: float, seen: "DispatchSeen") -> Audit:
+    """The findings in the shape that machines read."""
+    tensors = [spec.tensor for spec in task.inputs if spec.tensor is not None]
+    return Audit(
+        task=TaskSummary(
+            name=task.name,
+            inputs=tuple(InputSummary(shape=t.shape, dtype=t.dtype.value) for t in tensors),
+            bytes=task.bytes_moved,
+            flops=task.flops,
+            floor_ms=floor,
+        ),
+        floor_ms=floor,
+        badges=badges(task),
+        dispatch=seen.kernels,
+        memory_bytes=seen.needs.judge_bytes if seen.needs else None,
+        memory=seen.needs,
+        not_profiled=seen.failure,
+    )
+
+
+def badges(task: Task) -> tuple[Badge, ...]:
+    """The audit's doubts, and whatever else tracing warned of."""
+    return (*task.badges, *(Badge(name="warning", reason=words) for words in task.remarks))
+
+
+def tell(task: Task, found: Audit, device: str) -> None:
+    """Print the findings."""
+    out = console()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for spec in task.inputs:
+        grid.add_row("input", Text(f"{plain(spec.name)}: {input_words(task, spec.name)}"))
+    grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
+    if found.memory is not None:
+        grid.add_row("memory", memory_words(found.memory))
+    grid.add_row("floor", Text(f"{milliseconds(found.floor_ms)} on {plain(device)}"))
+    for item in found.dispatch[:SHOWN_KERNELS]:
+        grid.add_row("PyTorch runs", Text(kernel_words(item)))
+    if found.not_profiled:
+        grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
+    for badge in found.badges:
+        name = badge.name.replace("_", " ")
+        style = "bold yellow" if badge.proves_little else "yellow"
+        grid.add_row(name, Text(one_line(badge.reason, 400), style=style))
+    out.print(Text(plain(task.name), style="bold"))
+    out.print(grid)
+
+
+def memory_words(needs: MemoryNeeds) -> str:
+    """What judging takes and what is there."""
+    need, there = amount(needs.judge_bytes, "B"), amount(needs.available_bytes, "B")
+    return f"{need} to judge it, {amount(needs.eager_bytes, 'B')} of it PyTorch's; {there} there"

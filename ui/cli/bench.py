@@ -1,0 +1,206 @@
+"""Suites from the command line: run one with a live table, sum one up, compare two."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from graphs.suite import Outcome, Terms, append, contrast, read, task_files
+from graphs.suite.one import source_sha256
+from graphs.suite.results import ResultsError, begin
+from profiles.load import SearchProfile
+from tools.archive import default_home
+from tools.evaluate.rules import Depth, Rules
+from tools.version import kernelwright_version
+from ui.cli.optimize import Wishes, chosen_profile
+from ui.complaints import Complaint, writable_file
+from ui.model_choice import Choice, chosen_models
+from ui.suite.share import Share
+from ui.suite.spread import Place, chosen_places, spread
+from ui.terminal.output import console, remarks
+from ui.terminal.suite_tables import Board, board, contrast_table, summary_of
+
+INTERRUPTED = 130
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What the person wants of a suite; `search` is "" for baselines alone."""
+
+    match: tuple[str, ...] = ()
+    search: str = "quick"
+    out: Path | None = None
+    resume: bool = False
+    seconds: float | None = None
+    target: Literal["auto", "cuda", "cpu"] = "auto"
+    seed: int = 0
+    evidence: Depth = "full"
+    home: Path | None = None
+    gpus: str = ""
+    models: Choice = field(default_factory=Choice)
+
+
+def bench(what: tuple[str, ...], suite: Suite) -> None:
+    """Do what the words ask for; a folder called `summary` is meant by `./summary`."""
+    match what:
+        case ("summary", path):
+            console().print(summary_of(results(Path(path))))
+        case ("compare", first, second):
+            found = contrast(results(Path(first)), results(Path(second)))
+            console().print(contrast_table(found, Path(first).name, Path(second).name))
+        case ("summary" | "compare", *_):
+            raise Complaint("say: bench summary RESULTS, or bench compare RESULTS RESULTS")
+        case (folder,):
+            run(Path(folder), suite)
+        case _:
+            raise Complaint("one folder at a time")
+
+
+def results(path: Path) -> tuple[Outcome, ...]:
+    """The outcomes of a result file; Complaint when it is none, or has none."""
+    try:
+        found = read(path)
+    except ResultsError as error:
+        raise Complaint(str(error)) from None
+    if not found:
+        raise Complaint(f"{path} has no outcomes")
+    return found
+
+
+def run(folder: Path, suite: Suite) -> None:
+    """Run a suite and sum it up, what an earlier session did included."""
+    if not folder.is_dir():
+        raise Complaint(f"{folder} is no folder")
+    places = _places(suite)
+    files = tuple(path.absolute() for path in task_files(folder, suite.match))
+    if not files:
+        of = f" that fits {', '.join(suite.match)}" if suite.match else ""
+        raise Complaint(f"{folder} holds no Python file{of}")
+    profile = _profile(suite)
+    terms = _terms(suite, profile)
+    known = _known(suite, terms, files)
+    done = {item.file for item in known}
+    share = Share(
+        files=tuple(str(path) for path in files if path.name not in done),
+        profile=profile,
+        terms=terms,
+        target=suite.target,
+        home=str((suite.home or default_home()).absolute()),
+        models=chosen_models(suite.models),
+        evidence=suite.evidence,
+    )
+    interrupted = asyncio.run(_see_through(share, places, known, suite.out, len(files)))
+    if interrupted:
+        raise Complaint(_go_on(suite), INTERRUPTED)
+
+
+async def _see_through(
+    share: Share, places: Sequence[Place], known: Sequence[Outcome], out: Path | None, total: int
+) -> bool:
+    """Run what is left; answers whether the person interrupted it."""
+    found = list(known)
+    with board(total, known) as live:
+        working = asyncio.ensure_future(_work(share, places, found, out, live))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, working.cancel)
+        interrupted = False
+        try:
+            await working
+        except asyncio.CancelledError:
+            interrupted = True
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    if found:
+        console().print(summary_of(found))
+    return interrupted
+
+
+async def _work(
+    share: Share, places: Sequence[Place], found: list[Outcome], out: Path | None, live: Board
+) -> None:
+    """In this process, or on several GPUs by a process for each."""
+    outcomes = spread(share, places, live.begin) if places else share.run(live.begin)
+    async with aclosing(outcomes):  # type: ignore[type-var]
+        async for outcome in outcomes:
+            if out is not None:
+                append(out, outcome)
+            found.append(outcome)
+            live.end(outcome)
+
+
+def _places(suite: Suite) -> tuple[Place, ...]:
+    if suite.gpus and suite.target == "cpu":
+        raise Complaint("--gpus names GPUs, but --target is cpu")
+    return chosen_places(suite.gpus)
+
+
+def _profile(suite: Suite) -> SearchProfile | None:
+    if not suite.search:
+        return None
+    found = chosen_profile(suite.search, Wishes(seconds=suite.seconds, models=suite.models))
+    without = {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
+    return found.model_copy(update=without)
+
+
+def _terms(suite: Suite, profile: SearchProfile | None) -> Terms:
+    figures = Rules.of(suite.evidence).model_dump_json()
+    figures += profile.model_dump_json() if profile is not None else ""
+    return Terms(
+        search=suite.search,
+        seconds=suite.seconds,
+        seed=suite.seed,
+        target=suite.target,
+        kernelwright=kernelwright_version(),
+        torch=version("torch"),
+        evidence=suite.evidence,
+        figures=sha256(figures.encode()).hexdigest()[:_DIGITS],
+    )
+
+
+def _known(suite: Suite, terms: Terms, files: Sequence[Path]) -> tuple[Outcome, ...]:
+    """What `--out` has of these files already; a file that changed since is done again."""
+    if suite.out is None:
+        if suite.resume:
+            raise Complaint("--resume goes on with the file that --out names")
+        return ()
+    writable_file(suite.out)
+    if not suite.out.exists() or not suite.out.stat().st_size:
+        return ()
+    if not suite.resume:
+        raise Complaint(f"{suite.out} is there already: go on with --resume, or name another")
+    before = results(suite.out)
+    if other := next((item for item in before if item.terms != terms), None):
+        raise Complaint(
+            f"{suite.out} was made under other terms ({_words(other.terms)}) than these "
+            f"({_words(terms)}): name another file"
+        )
+    shas = {path.name: source_sha256(path) for path in files}
+    kept = tuple(item for item in before if shas.get(item.file, item.sha256) == item.sha256)
+    begin(suite.out, kept)
+    if kept:
+        remarks().print(f"{len(kept)} of {len(files)} are there already")
+    return tuple(item for item in kept if item.file in shas)
+
+
+def _words(terms: Terms) -> str:
+    limit = f", {terms.seconds:g} s" if terms.seconds else ""
+    evidence = ", evidence of timing" if terms.evidence == "timing" else ""
+    return (
+        f"{terms.search or 'baselines only'}{limit}{evidence}, seed {terms.seed}, {terms.target}, "
+        f"kernelwright {terms.kernelwright}, torch {terms.torch}, figures "
+        f"{terms.figures or 'not kept'}"
+    )
+
+
+def _go_on(suite: Suite) -> str:
+    if suite.out is None:
+        return "interrupted; without --out nothing but the runs was kept"
+    return "interrupted; go on with the same command and --resume"

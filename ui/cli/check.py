@@ -1,0 +1,231 @@
+"""Verify and time one candidate that a person wrote."""
+
+import asyncio
+from pathlib import Path
+
+from rich.text import Text
+
+from graphs.run_view import hardest_comparison
+from graphs.words import VERDICT, one_line, plain
+from tools.evaluate.clock.statistics import percentile
+from tools.evaluate.findings import findings
+from tools.evaluate.foreign.intake import is_foreign, read_foreign
+from tools.evaluate.messages.foreign import Foreign
+from tools.nouns import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Clocks,
+    Conditions,
+    Evaluation,
+    Isolation,
+    Measurement,
+    ModeTiming,
+    Refusal,
+    TracePolicy,
+    Value,
+    Verdict,
+)
+from tools.nouns.measurement import Mode, Outcome
+from tools.nouns.run import BaselineSummary
+from tools.tasks import read_source
+from ui.cli.judge import baselines_of, judge, read_candidate, traced
+from ui.complaints import Complaint, allowed_precisions, existing_file, refused
+from ui.terminal.cards import comparison_words
+from ui.terminal.output import STDOUT, check_json, console, remarks, write_json
+
+LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise", "timed by")
+
+
+class ModeFigures(Value):
+    """A comparison under another load than the headline's."""
+
+    mode: Mode
+    baseline: str
+    candidate_ms: float
+    baseline_ms: float
+    ratio: float
+    ci95: tuple[float, float]
+    outcome: Outcome
+
+    @classmethod
+    def of(cls, timing: ModeTiming) -> "ModeFigures":
+        """Without the samples."""
+        found = timing.comparison
+        return cls(
+            mode=timing.mode,
+            baseline=found.baseline,
+            candidate_ms=found.candidate_ms,
+            baseline_ms=found.baseline_ms,
+            ratio=found.ratio,
+            ci95=(found.ci95_low, found.ci95_high),
+            outcome=found.outcome,
+        )
+
+
+class CheckResult(Value):
+    """What `check --json` prints. Times in milliseconds, ratios as reference over candidate.
+
+    `outcome` is what may be said beside the hardest baseline, given `noise` and timed under
+    `conditions`; `apart` is "" for a candidate that is ranked with those of the task's own
+    precision; `modes` are without samples.
+    """
+
+    verdict: str
+    reason: str
+    method: str
+    precision: str
+    effective_bits: float | None
+    apart: str
+    shapes: str
+    distributions: tuple[str, ...]
+    coverage: float | None
+    error_ratio: float | None
+    allclose_1e4: bool | None
+    allclose_1e2: bool | None
+    speedup_vs_eager: float | None
+    speedup_vs_best_baseline: float | None
+    ci95: tuple[float, float] | None
+    outcome: Outcome | None
+    noise: float | None
+    conditions: Conditions | None
+    modes: tuple[ModeFigures, ...]
+    launch_ms: float | None
+    prepare_ms: float | None
+    baselines: dict[str, BaselineSummary]
+    clocks: Clocks | None
+    not_verified: tuple[str, ...]
+    isolation: Isolation
+
+
+def check(
+    path: Path,
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: str,
+    json: str | None,
+    allow: str | None = None,
+    record: str | None = None,
+) -> None:
+    """Judge a candidate, ours or foreign, as finalists of a search are judged."""
+    file = existing_file(file).absolute()
+    check_json(json)
+    candidate = read(path, file, record)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
+    evaluation, baselines = asyncio.run(_judged(candidate, file, policy, target))
+    result = result_of(evaluation, baselines)
+    if json is not None:
+        write_json(result, json)
+    if json != STDOUT:
+        tell(result, evaluation)
+
+
+def read(path: Path, task: Path, record: str | None) -> Candidate | Foreign:
+    """The candidate at a path; Complaint or ContractError when there is none."""
+    if not is_foreign(path):
+        if record is not None:
+            raise Complaint(f"{path} holds no records, so there is none to choose")
+        return read_candidate(path)
+    text = read_source(task)
+    found = text if isinstance(text, Refusal) else read_foreign(path, text, record)
+    if isinstance(found, Refusal):
+        raise refused(found)
+    return found
+
+
+async def _judged(
+    candidate: Candidate | Foreign, file: Path, policy: TracePolicy, target: str
+) -> tuple[Evaluation, Baselines]:
+    say = remarks()
+    async with judge(target) as executor:
+        say.print(f"tracing {file}", style="dim", markup=False)
+        task = await traced(executor, file, policy)
+        if isinstance(candidate, Foreign):
+            say.print(f"judging {candidate.name}", style="dim", markup=False)
+            evaluation = await executor.check_foreign(task, candidate)
+            return evaluation, compared(evaluation)
+        say.print("timing PyTorch", style="dim")
+        baselines = await baselines_of(executor, task)
+        say.print(f"judging candidate {candidate.id}", style="dim")
+        return await executor.evaluate(task, candidate, "certify"), baselines
+
+
+def compared(evaluation: Evaluation) -> Baselines:
+    """The baselines as they were timed beside a candidate, where nothing else timed them."""
+    return Baselines(
+        items=tuple(
+            Baseline(
+                name=item.baseline,
+                measurement=Measurement(
+                    median_ms=item.baseline_ms,
+                    p10_ms=percentile(item.baseline_samples_ms, 10),
+                    p90_ms=percentile(item.baseline_samples_ms, 90),
+                    samples_ms=item.baseline_samples_ms,
+                    conditions=item.conditions,
+                ),
+            )
+            for item in evaluation.comparisons
+        )
+    )
+
+
+def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
+    """The judge's findings in the shape that machines read."""
+    found = evaluation.verification
+    hardest = hardest_comparison(evaluation)
+    eager = next((item for item in evaluation.comparisons if item.baseline == "eager"), None)
+    return CheckResult(
+        verdict=found.verdict.value,
+        reason=found.reason,
+        method=found.method,
+        precision=found.precision,
+        effective_bits=found.effective_bits,
+        apart=found.apart,
+        shapes=found.shapes,
+        distributions=found.distributions,
+        coverage=found.coverage,
+        error_ratio=found.error_ratio,
+        allclose_1e4=found.allclose_1e4,
+        allclose_1e2=found.allclose_1e2,
+        speedup_vs_eager=eager.ratio if eager else None,
+        speedup_vs_best_baseline=hardest.ratio if hardest else None,
+        ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
+        outcome=hardest.outcome if hardest else None,
+        noise=hardest.noise if hardest else None,
+        conditions=hardest.conditions if hardest else None,
+        modes=tuple(map(ModeFigures.of, evaluation.modes)),
+        launch_ms=evaluation.launch_ms,
+        prepare_ms=evaluation.prepare_ms,
+        baselines={
+            item.name: BaselineSummary(
+                median_ms=item.measurement.median_ms if item.measurement else None,
+                failure=item.failure,
+            )
+            for item in baselines.items
+        },
+        clocks=evaluation.clocks,
+        not_verified=found.not_verified,
+        isolation=found.isolation,
+    )
+
+
+def tell(result: CheckResult, evaluation: Evaluation) -> None:
+    """Print the findings."""
+    out = console()
+    good = evaluation.verdict is Verdict.CORRECT
+    head = Text(VERDICT[evaluation.verdict], style="bold green" if good else "bold red")
+    if good and "a baseline, not a kernel" in result.method:
+        head.append(" (no kernel of its own)", style="bold")
+    elif good and result.method.startswith("library rearrangement"):
+        head.append(" (library rearrangement)", style="bold")
+    head.append(f": {plain(result.reason)}", style="default")
+    out.print(head)
+    for name, baseline in result.baselines.items():
+        if baseline.median_ms is None:
+            out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
+    for item in evaluation.comparisons:
+        out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
+    for name, words in findings(evaluation):
+        style = "bold yellow" if name in LOUD else "dim" if name in QUIET else ""
+        out.print(Text(f"{name}: {plain(words)}", style=style))

@@ -1,0 +1,164 @@
+"""What one command judges and who judges it: a candidate as a person wrote it, and an executor.
+
+A candidate is a kernel and its plan, however they are laid out. Accepted are a folder with one
+`.cu` or `.cpp` file and a `plan.py`, such a kernel with its plan beside it (`plan.py` or the
+kernel's own name with `.py`), and one text file that holds a ```cuda or ```cpp block and a
+```python block.
+"""
+
+import ast
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.shared.start import Start
+from tools.candidates.plan import validate_plan
+from tools.evaluate.executors.base.executor import Executor
+from tools.languages import languages, new_candidate, parse_kernel
+from tools.nouns import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
+from ui.complaints import Complaint, refused
+
+if TYPE_CHECKING:
+    from tools.evaluate.executors.local.executor import LocalExecutor
+
+
+@asynccontextmanager
+async def judge(target: str) -> AsyncIterator["LocalExecutor"]:
+    """The executor of this machine for a target.
+
+    Raises:
+        EnvironmentLacksError: When there is no such device.
+    """
+    from tools.evaluate.executors.local.executor import LocalExecutor
+
+    with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
+        executor = LocalExecutor.create(target, Path(scratch))
+        try:
+            yield executor
+        finally:
+            await executor.aclose()
+
+
+async def traced(executor: Executor, file: Path, policy: TracePolicy) -> Task:
+    """The file as a task; Complaint when it cannot be one."""
+    task = await executor.trace(file, policy)
+    if isinstance(task, Refusal):
+        raise refused(task)
+    return task
+
+
+async def baselines_of(executor: Executor, task: Task) -> Baselines:
+    """What PyTorch itself does; Complaint when not even eager runs."""
+    measured = await executor.baselines(task)
+    if isinstance(measured, Refusal):
+        raise refused(measured)
+    return measured
+
+
+_SPECS = [language.spec for language in languages()]
+# By the ending of a kernel's file, and by the word that opens a block with one.
+LANGUAGES = {suffix: spec.name for spec in _SPECS for suffix in spec.suffixes}
+WORDS = {word: spec.name for spec in _SPECS for word in (spec.name, spec.title.lower())}
+FENCE = re.compile(
+    rf"^```({'|'.join(map(re.escape, (*WORDS, 'python')))})[^\n]*\n(.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+KERNEL_FILE = " or ".join(spec.suffixes[0] for spec in _SPECS)
+KERNEL_BLOCK = " or ".join(f"```{spec.name}" for spec in _SPECS)
+FOREIGN = (
+    "is a foreign ModelNew file, which can be checked; a search starts from a kernel with a plan "
+    f"(a {KERNEL_FILE} file with plan.py beside it)"
+)
+
+
+def read_candidate(path: Path) -> Candidate:
+    """The candidate at a path, checked against the contract.
+
+    Raises:
+        Complaint: When there is no kernel with a plan there.
+        ContractError: When kernel or plan break the candidate contract.
+    """
+    language, kernel, plan = _parts(path)
+    candidate = new_candidate(language, kernel, plan, origin="person")
+    validate_plan(plan, parse_kernel(kernel, language))
+    return candidate
+
+
+def read_start(path: Path) -> Start:
+    """A kernel to begin a search with: a candidate, or a kernel whose plan a model is to write.
+
+    Raises:
+        Complaint: When there is no kernel there.
+        ContractError: When kernel and plan are there but break the candidate contract.
+    """
+    bare = path.is_file() and path.suffix in LANGUAGES and not any(map(Path.is_file, _plans(path)))
+    if bare:
+        return Start(language=LANGUAGES[path.suffix], kernel=_text(path), name=path.name)
+    found = read_candidate(path)
+    return Start(language=found.language, kernel=found.kernel, plan=found.plan, name=path.name)
+
+
+def _plans(kernel: Path) -> list[Path]:
+    return [kernel.with_suffix(".py"), kernel.with_name("plan.py")]
+
+
+def _parts(path: Path) -> tuple[LanguageName, str, str]:
+    if not path.exists():
+        raise Complaint(f"there is no candidate at {path}")
+    if path.is_dir():
+        return _with_plan(_only_kernel(path), [path / "plan.py"])
+    if path.suffix in LANGUAGES:
+        return _with_plan(path, _plans(path))
+    text = _text(path)
+    if path.suffix == ".py" and _defines_model(text):
+        raise Complaint(f"{path} {FOREIGN}")
+    return _fenced(text, path)
+
+
+def _only_kernel(folder: Path) -> Path:
+    kernels = sorted(item for item in folder.iterdir() if item.suffix in LANGUAGES)
+    if len(kernels) == 1:
+        return kernels[0]
+    if (folder / "module.py").exists() and not (folder / "plan.py").exists():
+        raise Complaint(f"{folder} looks like an export; run its verify.py instead")
+    count = "no" if not kernels else str(len(kernels))
+    raise Complaint(f"{folder} must hold one {KERNEL_FILE} file, but it holds {count}")
+
+
+def _with_plan(kernel: Path, plans: list[Path]) -> tuple[LanguageName, str, str]:
+    plan = next((item for item in plans if item.is_file()), None)
+    if plan is None:
+        raise Complaint(f"{kernel} has no plan: {plans[-1]} does not exist")
+    return LANGUAGES[kernel.suffix], _text(kernel), _text(plan)
+
+
+def _fenced(text: str, path: Path) -> tuple[LanguageName, str, str]:
+    blocks = FENCE.findall(text)
+    kernels = [(WORDS[word], block) for word, block in blocks if word in WORDS]
+    plans = [block for word, block in blocks if word == "python"]
+    if len(kernels) != 1 or len(plans) != 1:
+        raise Complaint(
+            f"{path} must hold one {KERNEL_BLOCK} block and one ```python block, but it holds "
+            f"{len(kernels)} and {len(plans)}"
+        )
+    return kernels[0][0], kernels[0][1], plans[0]
+
+
+def _defines_model(text: str) -> bool:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.ClassDef) for node in tree.body)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Complaint(f"{path} is not text") from None
+    except OSError as error:
+        raise Complaint(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,276 @@
+"""Searching from the command line: watch it, stop it cleanly, print and take home what it found."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Literal
+
+from rich.text import Text
+
+from graphs import story as stories
+from graphs.control import Control
+from graphs.events import EVENT, Event
+from graphs.material import material_of
+from graphs.search.run import resume_search, start_search
+from profiles.load import SearchProfile, search_profile
+from tools.archive import Archive, default_home
+from tools.awaiting import AwaitingError
+from tools.evaluate.executors.base.kind import ExecutorChoice
+from tools.export import (
+    ExportRefusedError,
+    Material,
+    check_place,
+    export_folder,
+    export_kernelbench,
+    export_zip,
+)
+from tools.nouns import Refusal, TracePolicy
+from tools.nouns.run import Summary
+from ui.cli.judge import read_start
+from ui.complaints import Complaint, allowed_precisions, existing_file, refused, writable_file
+from ui.model_choice import Choice, chosen_models, other_models
+from ui.terminal.cards import leaderboard, result_card
+from ui.terminal.output import STDOUT, check_json, console, remarks, write_json
+from ui.terminal.progress import watcher
+
+Listener = Callable[[Event], None]
+Search = Callable[[Listener, Control], Awaitable[Summary | Refusal]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the person wants besides the search: limits, and where results go."""
+
+    export: Path | None = None
+    force: bool = False
+    json: str | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+    wait: bool | None = None
+    executor: ExecutorChoice | None = None
+    start_from: Path | None = None
+    allow: str | None = None
+    models: Choice = field(default_factory=Choice)
+
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for somebody outside: to the end where somebody watches, else not."""
+        waits = sys.stderr.isatty() if self.wait is None else self.wait
+        return inf if waits else 0.0
+
+
+def optimize(
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: Literal["auto", "cuda", "cpu"],
+    search: str,
+    home: Path | None,
+    seed: int,
+    wishes: Wishes,
+) -> None:
+    """Start a search over a file and see it through."""
+    file = existing_file(file).absolute()
+    profile = chosen_profile(search, wishes)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(wishes.allow))
+    check_places(wishes, home)
+    start = read_start(wishes.start_from) if wishes.start_from else None
+    models = chosen_models(wishes.models)
+
+    async def begin(listener: Listener, control: Control) -> Summary | Refusal:
+        return await start_search(
+            file,
+            policy,
+            target,
+            profile,
+            seed=seed,
+            home=home,
+            listener=listener,
+            control=control,
+            patience_s=wishes.patience_s,
+            choice=wishes.executor,
+            start=start,
+            models=models,
+        )
+
+    see_through(begin, home, wishes)
+
+
+def resume(run: str, home: Path | None, wishes: Wishes) -> None:
+    """Go on with a run and see it through."""
+    check_places(wishes, home)
+    models = other_models(wishes.models)
+
+    async def go_on(listener: Listener, control: Control) -> Summary | Refusal:
+        return await resume_search(
+            run,
+            home=home,
+            rounds=wishes.rounds,
+            seconds=wishes.seconds,
+            tokens=wishes.models.tokens,
+            usd=wishes.models.usd,
+            models=models,
+            listener=listener,
+            control=control,
+            patience_s=wishes.patience_s,
+        )
+
+    see_through(go_on, home, wishes, told_before(run, home))
+
+
+def told_before(run: str, home: Path | None) -> tuple[Event, ...]:
+    """What earlier sessions of a run told, so that its counts go on; RunError if it is unknown."""
+    archive = Archive.open(run, home)
+    try:
+        return tuple(EVENT.validate_json(item.payload) for item in archive.events())
+    finally:
+        archive.close()
+
+
+def chosen_profile(name: str, wishes: Wishes) -> SearchProfile:
+    """The search profile with the person's limits; Complaint when there is none of that name."""
+    try:
+        profile = search_profile(name)
+    except ValueError as error:
+        raise Complaint(str(error)) from None
+    limits = {
+        "rounds": wishes.rounds,
+        "seconds": wishes.seconds,
+        "tokens": wishes.models.tokens,
+        "usd": wishes.models.usd,
+    }
+    return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
+
+
+def check_places(wishes: Wishes, home: Path | None) -> None:
+    """Say before any work is done that a result could not be written."""
+    check_json(wishes.json)
+    if wishes.export is not None:
+        check_output(wishes.export)
+    folder = home or default_home()
+    try:
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Complaint(f"cannot keep runs in {folder}: {error.strerror}") from None
+
+
+def see_through(
+    search: Search, home: Path | None, wishes: Wishes, earlier: tuple[Event, ...] = ()
+) -> None:
+    """Run a search with progress, then print, export and write what came of it."""
+    try:
+        summary = asyncio.run(watched(search, earlier))
+    except AwaitingError as awaited:  # before there is a run
+        sys.stderr.write(f"{awaited.words}; then give the same command again\n")
+        return
+    if wishes.export is not None and summary.status != "waiting":
+        summary = exported(summary, home, wishes.export, force=wishes.force)
+    if wishes.json is not None:
+        write_json(summary, wishes.json)
+    tell(summary, home, quiet=wishes.json == STDOUT)
+
+
+async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:
+    """Run a search under a watcher; Ctrl-C stops it with the best so far, a second one at once."""
+    control = Control()
+    loop = asyncio.get_running_loop()
+    with watcher() as progress:
+        progress.recall(earlier)
+        task = asyncio.ensure_future(search(progress.show, control))
+
+        def interrupted() -> None:
+            # Before there is a run there is nothing to keep, and a second Ctrl-C means it.
+            if control.stopped_because or not progress.view.run:
+                task.cancel()
+            control.stop("you interrupted it")
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupted)
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            raise Complaint(cancelled_words(progress.view.run), 130) from None
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    if isinstance(result, Refusal):
+        raise refused(result)
+    return result
+
+
+def cancelled_words(run: str) -> str:
+    """What a person needs to know after an abrupt end."""
+    if not run:
+        return "interrupted before the search began; nothing was kept"
+    return f"interrupted; go on with: kernelwright resume {run}"
+
+
+def exported(summary: Summary, home: Path | None, output: Path, *, force: bool) -> Summary:
+    """Export the best; where nothing may be exported, say why and leave the search's result be."""
+    archive = Archive.open(summary.run, home)
+    try:
+        material = material_of(archive, forced=force)
+        path = take_home(material, output)
+        summary = summary.model_copy(update={"export": str(path)})
+        archive.record_summary(summary, archive.record().status)
+    except ExportRefusedError as refusal:
+        remarks().print(Text(f"nothing exported: {refusal}", style="yellow"), soft_wrap=True)
+    finally:
+        archive.close()
+    return summary
+
+
+def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
+    """Print the result, and what can be done next."""
+    story = stories.load(summary.run, home)
+    out = remarks() if quiet else console()
+    out.print(result_card(story))
+    if len(story.leaders) > 1:
+        out.print(leaderboard(story))
+    where = "" if home is None else f" --run-dir {home}"
+    steps = {"all of it as a page": f"report {summary.run}"}
+    if summary.status == "stopped":
+        steps = {"go on with": f"resume {summary.run}"}
+    if summary.status == "waiting":
+        sys.stderr.write(f"{summary.stopped_because}\n")
+        steps = {"then go on with": f"resume {summary.run}"}
+    if summary.status == "improved" and summary.export is None:
+        steps["take it home"] = f"export {summary.run} -o FOLDER"
+    for words, step in steps.items():
+        sys.stderr.write(f"{words}: kernelwright {step}{where}\n")
+
+
+def export(
+    run: str, output: Path, format: str, candidate: str | None, force: bool, home: Path | None
+) -> None:
+    """Export from a finished, stopped or running search."""
+    archive = Archive.open(run, home)
+    try:
+        material = material_of(archive, candidate, forced=force)
+    finally:
+        archive.close()
+    if format == "kernelbench":
+        target = output / "model_new.py" if output.is_dir() else output
+        path = export_kernelbench(material, writable_file(target))
+    else:
+        path = take_home(material, output)
+    console().print(f"exported to {path}", markup=False)
+
+
+def take_home(material: Material, output: Path) -> Path:
+    """Write a module export into a folder, or a zip file where the path ends so."""
+    if output.suffix == ".zip":
+        return export_zip(material, writable_file(output))
+    return export_folder(material, output)
+
+
+def check_output(output: Path) -> None:
+    """Say before any work is done that an export could not be written there."""
+    if output.suffix == ".zip":
+        writable_file(output)
+    else:
+        check_place(output)

@@ -1,0 +1,1 @@
+"""What a run, a suite or a task look like on a terminal."""

@@ -1,0 +1,298 @@
+"""A run on a terminal: what was to be beaten, what beat it, who came next, what ideas brought."""
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from graphs.story import Story
+from graphs.words import (
+    STATUS,
+    amount,
+    count,
+    milliseconds,
+    one_line,
+    percent,
+    plain,
+    ratio,
+    seconds,
+    shape,
+)
+from tools.archive import Standing
+from tools.evaluate.findings import timed, verified
+from tools.nouns import Comparison, Effort, LedgerEntry, Rank, Task
+from tools.nouns.run import BestSummary, Summary
+from ui.terminal.model_calls import by_role, spending
+
+LEADERS = 10
+JUDGED: dict[Effort, str] = {"screen": "briefly", "precise": "precisely", "certify": "certified"}
+
+
+def show(story: Story, console: Console) -> None:
+    """Print all cards."""
+    console.print(task_card(story))
+    console.print(result_card(story))
+    if story.leaders:
+        console.print(leaderboard(story))
+    if story.ledger:
+        console.print(ledger_table(story))
+    if story.calls:
+        console.print(models_table(story))
+
+
+def task_card(story: Story) -> Panel:
+    """The task and the device in figures."""
+    task = story.record.task
+    grid = _grid()
+    grid.add_row("file", Text(plain(task.path)))
+    for spec in task.inputs:
+        grid.add_row("input", Text(f"{plain(spec.name)}: {input_words(task, spec.name)}"))
+    if task.weights:
+        size = sum(weight.tensor.size_bytes for weight in task.weights)
+        grid.add_row("weights", f"{len(task.weights)} tensors, {amount(size, 'B')}")
+    grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
+    grid.add_row("device", Text(plain(story.record.hardware.name)))
+    grid.add_row("floor", f"{milliseconds(story.floor_ms)} (no implementation can be faster here)")
+    for badge in task.badges:
+        style = "bold yellow" if badge.proves_little else "yellow"
+        grid.add_row(badge.name.replace("_", " "), Text(one_line(badge.reason, 200), style=style))
+    for warning in task.remarks:
+        grid.add_row("warning", Text(one_line(warning, 200), style="yellow"))
+    return Panel(grid, title=Text(plain(task.name)), title_align="left", border_style="dim")
+
+
+def input_words(task: Task, name: str) -> str:
+    """Shape and type of an input, or its value when it is no tensor."""
+    spec = next(spec for spec in task.inputs if spec.name == name)
+    if spec.tensor is None:
+        return repr(spec.scalar)
+    strided = ", strided" if spec.tensor.strides is not None else ""
+    return f"{shape(spec.tensor.shape)} {spec.tensor.dtype.value}{strided}"
+
+
+def result_card(story: Story) -> Panel:
+    """What the search amounted to."""
+    summary = story.summary
+    if summary is None:
+        words: RenderableType = Text(
+            f"not finished; the search goes on with: kernelwright resume {story.record.id}"
+        )
+    else:
+        words = Group(headline(summary), result_grid(story, summary))
+    return Panel(
+        words, title=Text(f"run {story.record.id}"), title_align="left", border_style="dim"
+    )
+
+
+def headline(summary: Summary) -> Text:
+    """The result in one line."""
+    style = {"improved": "bold green", "faster_than_eager": "bold yellow"}.get(
+        summary.status, "bold"
+    )
+    best = summary.best
+    line = Text(STATUS[summary.status], style=style)
+    if best is not None and summary.status == "improved":
+        line = Text(f"{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline", style)
+    return line
+
+
+def result_grid(story: Story, summary: Summary) -> Table:
+    """Times, error, effort."""
+    grid = _grid()
+    for name, baseline in summary.baselines.items():
+        words = milliseconds(baseline.median_ms)
+        grid.add_row(name, Text(words if baseline.median_ms else one_line(baseline.failure, 120)))
+    best = summary.best
+    if best is not None:
+        grid.add_row("best", f"{milliseconds(best.median_ms)} (candidate {best.candidate})")
+        for name, words in comparison_rows(story, best):
+            grid.add_row(name, words)
+        grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
+        for name, said in finding_rows(story, best):
+            grid.add_row(name, Text(plain(said), "bold yellow" if name == "ranked apart" else ""))
+        for name, said in bound_rows(story):
+            grid.add_row(name, Text(plain(said)))
+        if story.best is not None:
+            grid.add_row("idea", Text(one_line(story.title(story.best.candidate.idea), 120)))
+    made = summary.candidates
+    grid.add_row(
+        "tried",
+        f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
+        f"{made.timed} timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}",
+    )
+    if summary.models:
+        grid.add_row("models", Text(one_line(", ".join(summary.models), 120)))
+    if story.calls:
+        grid.add_row("asked", spending(story.calls).words)
+    checked = story.analyses[-1].predictions_checked if story.analyses else 0
+    if checked:
+        held = story.analyses[-1].predictions_held
+        grid.add_row("critic", f"{held} of {count(checked, 'checked prediction')} held")
+    if summary.stopped_because:
+        grid.add_row("stopped", Text(one_line(summary.stopped_because, 600)))
+    grid.add_row("isolation", Text(plain(summary.isolation.words)))
+    if summary.status in {"waiting", "stopped"}:
+        grid.add_row("go on with", f"kernelwright resume {summary.run}")
+    if summary.export:
+        grid.add_row("export", Text(plain(summary.export)))
+    return grid
+
+
+def finding_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
+    """The judge's findings on the best, each once; the run's isolation stands elsewhere."""
+    if story.best is None:
+        known = best.error_ratio is not None
+        words = f"{best.error_ratio:.2f} times PyTorch's own, {best.precision}" if known else ""
+        return [("error", words)] if words else []
+    evaluation = story.best.evaluation
+    rows = [*verified(evaluation.verification), *timed(evaluation)]
+    if missing := evaluation.verification.not_verified:
+        rows.append(("not verified", one_line("; ".join(missing), 300)))
+    return rows
+
+
+def bound_rows(story: Story) -> list[tuple[str, str]]:
+    """What bounds the best as the profiler saw it, and what it could not read and why."""
+    if story.best is None:
+        return []
+    readings, symptoms = story.profiles.get(story.best.candidate.id, ((), ()))
+    told = [f"{item.name}: {one_line(item.words, 200)}" for item in symptoms]
+    gaps = [
+        f"{item.name}: {one_line(item.source, 200)}"
+        for item in readings
+        if item.rank is Rank.UNAVAILABLE
+    ]
+    rows = [("bounded by" if number == 0 else "", words) for number, words in enumerate(told)]
+    return rows + [("not measured", words) for words in gaps]
+
+
+def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
+    """The best against each baseline, by the times of their own interleaved pairs."""
+    found = story.best.evaluation.comparisons if story.best else ()
+    if not found:
+        words = f"{ratio(best.speedup_vs_best_baseline)} the best baseline"
+        return [("", f"{words}, {interval_words(*best.ci95, best.outcome)}")]
+    return [(f"vs {item.baseline}", comparison_words(item)) for item in found]
+
+
+def comparison_words(item: Comparison) -> str:
+    """A comparison in a line."""
+    times = f"{milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)}"
+    interval = interval_words(item.ci95_low, item.ci95_high, item.outcome)
+    return f"{ratio(item.ratio)}, {interval} ({times}, {item.pairs} pairs)"
+
+
+def interval_words(low: float, high: float, outcome: str = "") -> str:
+    """An interval, and whether it tells the two apart: by `outcome`, else by where 1 lies."""
+    unclear = outcome == "not distinguishable" if outcome else low <= 1 <= high
+    doubt = ", not distinguishable" if unclear else ""
+    return f"95 % interval {low:.2f} to {high:.2f}{doubt}"
+
+
+def leaderboard(story: Story) -> Table:
+    """The one that the run stands for, then the fastest of the others.
+
+    It alone was certified, against more baselines and at another time than they, so that its ratio
+    may be lower than theirs. Those of lower precision stand behind, as they do not compete.
+    """
+    table = Table(title="leaderboard", title_justify="left", title_style="bold", box=None)
+    columns = (
+        "candidate",
+        "judged",
+        "time",
+        "vs baseline",
+        "95 %",
+        "error",
+        "idea",
+        "settings",
+    )
+    for name in columns:
+        table.add_column(name, header_style="dim")
+    others = [item for item in story.leaders if item != story.best]
+    for standing in ([story.best] if story.best else [])[:1] + others[: LEADERS - 1]:
+        table.add_row(*leader_row(story, standing))
+    for standing in story.apart[:LEADERS]:
+        table.add_row(*leader_row(story, standing))
+    return table
+
+
+def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
+    """One line of the leaderboard; a ratio exists only after an interleaved comparison.
+
+    It is the lowest, over the best of those baselines that this candidate was timed beside.
+    """
+    evaluation = standing.evaluation
+    worst = min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
+    error = evaluation.verification.error_ratio
+    settings = " ".join(f"{s.name}={s.value}" for s in standing.candidate.settings)
+    return (
+        standing.candidate.id,
+        judged_words(standing),
+        milliseconds(evaluation.median_ms),
+        f"{ratio(worst.ratio)} {worst.baseline}" if worst else "screened only",
+        _interval(worst) if worst else "",
+        f"{error:.2f}" if error is not None else "-",
+        Text(one_line(story.title(standing.candidate.idea), 48)),
+        Text(one_line(settings, 40), style="dim"),
+    )
+
+
+def judged_words(standing: Standing) -> str:
+    """How closely it was looked at, and whether it is ranked apart."""
+    found = standing.evaluation.verification
+    return f"apart: {found.precision}" if found.apart else JUDGED[standing.effort]
+
+
+def _interval(item: Comparison) -> str:
+    doubt = "" if item.distinguishable else " not distinguishable"
+    return f"{item.ci95_low:.2f}-{item.ci95_high:.2f}{doubt}"
+
+
+def ledger_table(story: Story) -> Table:
+    """What ideas promised and what they did."""
+    table = Table(title="ideas", title_justify="left", title_style="bold", box=None)
+    for name in ("round", "idea", "predicted", "measured", "gain", "correct"):
+        table.add_column(name, header_style="dim")
+    for entry in story.ledger:
+        table.add_row(
+            str(entry.round),
+            Text(one_line(story.title(entry.idea), 60)),
+            milliseconds(entry.predicted_ms),
+            milliseconds(entry.measured_ms),
+            gain_words(entry),
+            f"{entry.correct} of {entry.candidates}",
+        )
+    return table
+
+
+def models_table(story: Story) -> Table:
+    """What each role asked, and what that took."""
+    table = Table(title="models", title_justify="left", title_style="bold", box=None)
+    for name in ("role", "questions", "no answer", "tokens in", "out", "USD", "waited"):
+        table.add_column(name, header_style="dim")
+    for item in by_role(story.calls):
+        table.add_row(
+            item.role,
+            str(item.calls),
+            str(item.failed),
+            amount(item.tokens.input, "").strip(),
+            amount(item.tokens.output, "").strip(),
+            f"{item.usd:.4f}" if item.usd is not None else "-",
+            seconds(item.seconds),
+        )
+    return table
+
+
+def gain_words(entry: LedgerEntry) -> Text:
+    """Best before over best after, green where it helped."""
+    if entry.gain is None:
+        word = "not tried" if not entry.candidates else "-" if entry.correct else "none correct"
+        return Text(word, style="dim")
+    return Text(ratio(entry.gain), style="green" if entry.gain > 1 else "default")
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
