@@ -143,7 +143,7 @@ class Kernel:
             words = f"{self._name} could not be launched"
             raise DriverError(words, error_name(self._driver, status))
 
-    def _slot(self) -> tuple["ctypes.Array[ctypes.c_uint64]", object]:
+    def _slot(self) -> tuple[ctypes.Array[ctypes.c_uint64], object]:
         """Memory for one launch's arguments, and their addresses as the driver takes them."""
         kind = ctypes.c_uint64 * (self._count or 1)
         memory = kind()
