@@ -1,4 +1,4 @@
-"""What stands in a model's text: fenced blocks, thinking in tags, and JSON in whatever it is wrapped.
+"""What stands in a model's text: fenced blocks, thinking in tags, and JSON however it is wrapped.
 
 Models forget to close a fence, wrap a whole answer in another fence, open one at the end of a
 sentence, and leave their thinking in the text. Around and in JSON there are sentences, trailing
