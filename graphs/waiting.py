@@ -1,6 +1,6 @@
 """Waiting for a judge far away: for a while within a session, then by ending it.
 
-A voice that waits for a person's answer does its own waiting.
+A client that waits for a person's answer does its own waiting.
 """
 
 import asyncio

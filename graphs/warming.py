@@ -20,5 +20,5 @@ def needed(target: Target, models: Models | None) -> tuple[str, ...]:
     """The modules that searches import late."""
     emitters = {"cpu": ("cpp",), "cuda": ("cuda",)}.get(target, ("cpp", "cuda"))
     names = ["agents.playbook.repertoire", *(f"agents.playbook.{name}" for name in emitters)]
-    names += ["agents.llm.chat", "langchain_openai"] if models is not None else []
+    names += ["agents.llm.chat_model", "langchain_openai"] if models is not None else []
     return ("tools.evaluate.executors.local.kind", *names)

@@ -40,8 +40,8 @@ from agents.llm.client import LLMClient, LLMError
 from agents.prompting.templates import PromptTemplate
 from tools.nouns import Message, Prompt
 
-# Understood by rules where they are sure: there is nothing to think about.
 HERE = Path(__file__).parent
+# Understood by rules where they are sure: there is nothing to think about.
 _ORDERS = (
     LoadTask
     | ChangeTask

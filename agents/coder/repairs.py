@@ -1,7 +1,8 @@
-"""What was wrong with a candidate, in words that its writer can act upon.
+"""What is wrong with a candidate, in words that its writer can act upon.
 
-Before it is judged: what of the contract a draft breaks. After: the verdict, the compiler's errors
-with the lines that they are about, and what passed all the same.
+Before it is judged: what of the contract a draft breaks, all of it static and in milliseconds. What
+only a compiler or a device can tell comes after: the verdict, the compiler's errors with the lines
+that they are about, and what passed all the same.
 """
 
 import re

@@ -25,7 +25,10 @@ Result = TypeVar("Result")
 
 
 class ByIdentity(Generic[Key, Result]):
-    """Remembers the results of a function.
+    """Remembers the results of a function for as long as the value lives that it was given.
+
+    By identity, as hashing a frozen value with thousands of samples costs more than most of what is
+    worked out of it. Not for values that are made anew at every reading.
 
     Args:
         work_out: The function; its result must depend on nothing but its argument.

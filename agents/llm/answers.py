@@ -1,8 +1,9 @@
 """Asks for an answer of a certain shape, and gets it from whatever a model writes.
 
-The shape is described in the prompt, since few servers enforce one and none says that it did not.
-An answer that cannot be read goes back to the model once, with what was wrong. Not here: code,
-which travels in fenced blocks (`agents.llm.json_text`).
+The shape is described in the prompt as a commented skeleton, since few servers enforce one and none
+says that it did not. It is written from a pydantic model's own JSON schema; what validators in code
+demand belongs into the fields' descriptions. An answer that cannot be read goes back to the model
+once, with what was wrong. Not here: code, which travels in fenced blocks (`agents.llm.json_text`).
 """
 
 import json

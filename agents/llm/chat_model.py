@@ -1,6 +1,8 @@
-"""The chat model of langchain-openai with what it leaves out, and its errors in words.
+"""The chat model of langchain-openai with the reasoning that it drops, and its errors in words.
 
-Takes seconds to import, so it is imported where a server is really asked.
+Everything is given explicitly: what the library would otherwise read from the environment could
+send a prompt, or a key, to somebody who was not asked for. Two private hooks keep the reasoning;
+a test pins them. The library takes seconds to import, so this is imported where a server is asked.
 """
 
 import asyncio

@@ -1,4 +1,11 @@
-"""What stands in a model's text: fenced blocks, thinking, and JSON in whatever it is wrapped in."""
+"""What stands in a model's text: fenced blocks, thinking in tags, and JSON however it is wrapped.
+
+Models forget to close a fence, wrap a whole answer in another fence, open one at the end of a
+sentence, and leave their thinking in the text. Around and in JSON there are sentences, trailing
+commas, comments, Python's literals, an end that broke off, a tool call written as text: each is
+read for what it means. What comes out are values in the order in which they deserve to be tried;
+whether one fits is for its reader to say. Not covered: code that is not fenced at all.
+"""
 
 import ast
 import json

@@ -1,7 +1,12 @@
-"""A client behind which a person answers: prompts out, answers in, as numbered files in a folder.
+"""A person as the model: every prompt becomes a file, and the answer is a file beside it.
 
-A prompt is written under another name and renamed, so nobody sees half of one. An answer counts
-once it holds more than white space.
+    003-coder-r1i2-0.prompt.md      what is asked; its first lines say what to do
+    003-coder-r1i2-0.answer.md      what is answered
+
+Prompts are numbered in the order they were asked. A prompt is written under another name and
+renamed, so nobody sees half of one. An answer counts once it holds more than white space. A
+question that is asked again in the same words (after a resume) keeps its file. Not here: keeping
+answers, which the archive does, and what they mean.
 """
 
 import asyncio

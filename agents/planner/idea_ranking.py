@@ -1,7 +1,10 @@
 """Which ideas to try first: expected times corrected by the ledger, weighed by everybody's wishes.
 
-A forecast learns from the ledger how far predictions were off; thoughts are weighed by what the
-critic and the person said, and chosen to differ from each other.
+Every idea that ran gives one ratio, measured over predicted. A strategy is believed by its own
+ratios as far as there are any, then by its category's, then by everybody's; each level counts as
+one more observation of the level below. The critic, the profiler and the person move an idea's
+expected time by factors; a round's ideas should differ in behaviour, and leave another form of the
+task to fall back on. Times in milliseconds.
 """
 
 from collections import defaultdict

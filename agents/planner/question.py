@@ -21,8 +21,8 @@ from profiles.load import Hardware
 from tools.archive import Standing, behaviour, gain, origin
 from tools.nouns import Idea, LanguageName, Message, Prompt, Task
 
-# Of the best candidate's source, this much is shown: structure matters here, not every line.
 HERE = Path(__file__).parent
+# Of the best candidate's source, this much is shown: structure matters here, not every line.
 _SHOWN = 14_000
 
 

@@ -2,7 +2,10 @@
 
 Bans are enforced, pins come first, what was tried already is turned away, and an option of the
 playbook brings its recipe along. An idea none of whose candidates was correct may be tried once
-more: writing failed, not the mechanism.
+more: writing failed, not the mechanism. Two ideas are alike when most of their telling words are
+the same, whatever the order and the numbers: a cluster of 8 instead of 16 is the tuner's business.
+Not covered: the same idea in entirely other words, which the ledger in the prompt is there to
+prevent.
 """
 
 import re

@@ -1,8 +1,10 @@
 """What prompts show of a search, as text: task, device, limits, what was tried, what people wish.
 
 Every card is a few lines of Markdown and says in words when it has nothing to show; foreign text
-stands in fences that it cannot close. Times are milliseconds. Tables of ideas and candidates are
-in `agents.prompting.tables`, standing words (contract, craft) in `agents.prompting.contract`.
+stands in fences that it cannot close. Times are milliseconds. A traced graph is one operation a
+line (`y = add(x, w["bias"])  # float32[64, 128]`), and one of thousands of nodes is cut in the
+middle, as its ends say most. Tables of ideas and candidates are in `agents.prompting.tables`,
+standing words (contract, craft) in `agents.prompting.contract`.
 """
 
 from collections.abc import Sequence

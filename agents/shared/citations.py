@@ -1,7 +1,13 @@
 """Every number that is known of a candidate, and whether numbers that a model cites are among them.
 
-A citation names an exhibit and a reading (`K1.registers=64`); it holds where the reading is there
-and agrees. Ratios in words must come from readings too.
+Times and ratios come from the judge; the rest are the profiler's readings. Readings of one kernel
+are called `kernel.reading`; without the kernel's name, the largest over all kernels is meant.
+
+A claim cites readings of exhibits (`K1.screen_ms=0.412`), each looked up and compared; and its
+words may say by how much something is faster, which has to be a ratio of two readings of the
+exhibits. A number that cannot be found, or that is another one than was measured, is told and not
+believed. Not covered: the reasoning itself. That two numbers are right does not make one the
+other's cause; predictions are for that.
 """
 
 import re

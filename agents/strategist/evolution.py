@@ -1,9 +1,11 @@
 """The population of an evolving prompt: which version speaks now, and what each one brought.
 
 A version is judged by the best child it produced: the fastest correct candidate of the ideas (for
-the planner) or among the candidates (for the coder) that were written under it. Everything here is
-read from the archive, so a resumed run goes on with the version that the dead one used.
-Not here: who rewrites a version (`agents.strategist`), and when (`graphs.nodes.evolving`).
+the planner) or among the candidates (for the coder) that were written under it; settings that the
+tuner chose are nobody's words. Everything here is read from the archive, so a resumed run goes on
+with the version that the dead one used. Outcomes and moves between behaviours are put in words for
+the strategist, a line each. Not here: who rewrites a version (`agents.strategist.model`), and when
+(`graphs.nodes.evolving`).
 """
 
 from collections.abc import Iterable, Sequence

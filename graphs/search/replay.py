@@ -89,8 +89,8 @@ async def replay(
 
 
 async def _replayed(past: Archive, present: Archive, make_minds: MakeAgents | None) -> Replay:
-    voice = ReplayingClient(past.calls())
-    chosen = make_minds or (minds_by(voice) if models_of(past) is not None else playbook_minds)
+    client = ReplayingClient(past.calls())
+    chosen = make_minds or (minds_by(client) if models_of(past) is not None else playbook_minds)
     context = _context(past, present, _in_turn(chosen, past))
     lacking = ""
     try:
@@ -110,7 +110,7 @@ async def _replayed(past: Archive, present: Archive, make_minds: MakeAgents | No
         same_readings=same_readings,
         readings=readings,
         ended="" if finished else lacking,
-        reworded=tuple(dict.fromkeys(voice.reworded)),
+        reworded=tuple(dict.fromkeys(client.reworded)),
     )
 
 

@@ -1,4 +1,9 @@
-"""What a message asks for: its sentences, their clauses, and what several of them mean together."""
+"""Understands a sentence, with several commands in it as far as each can stand alone.
+
+`pause and show me the code` are two commands, `compare v3 and v5` is one: a word that joins parts
+the sentence only where every part is understood. Steerings in a row are one command, changes of the
+task too.
+"""
 
 import re
 from collections.abc import Callable, Sequence

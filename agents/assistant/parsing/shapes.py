@@ -1,7 +1,9 @@
 """Finds shapes, element types and precisions in plain words.
 
 `(4096, 1024) fp16` and `64 x 128 bf16` are inputs; `allow tf32` is a precision that results may
-have. Not covered: sizes of one dimension alone, such as a batch size.
+have. Sizes of one dimension alone (`with 4096 columns`, `batch size 64`, `8k rows`) become
+`columns=4096` or `rows=64`: the last or the first dimension of the inputs. Not covered: dimensions
+between them, such as channels.
 """
 
 import re

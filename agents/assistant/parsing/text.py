@@ -1,4 +1,9 @@
-"""A person's words made plain: case, shortenings and courtesies, German phrases, misspelt words."""
+"""A person's words made comparable: one spelling, no contractions, no courtesy.
+
+The usual German for short orders and questions goes word by word into English; longer German is for
+a model. Typing errors are mended towards words that mean something here, only where a clause was
+not understood as it stands, so a right word is never made a wrong one.
+"""
 
 import re
 import unicodedata
