@@ -21,4 +21,4 @@ def needed(target: Target, models: Models | None) -> tuple[str, ...]:
     emitters = {"cpu": ("cpp",), "cuda": ("cuda",)}.get(target, ("cpp", "cuda"))
     names = ["agents.playbook.repertoire", *(f"agents.playbook.{name}" for name in emitters)]
     names += ["agents.model.chat", "langchain_openai"] if models is not None else []
-    return ("tools.evaluate.executors.local.kind", *names)
+    return ("tools.evaluate.executors.local.executor", *names)
