@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tools.archive import Archive, RunRecord, Target
+from tools.archive import Archive, RunError, RunRecord, Target
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.executors.base.kind import ExecutorChoice, Order
-from tools.evaluate.executors.registry import DEFAULT, executor_kind
+from tools.evaluate.executors.registry import DEFAULT, EXECUTORS, executor_kind
 from tools.evaluate.rules import Rules
 
 TERM = "executor"
@@ -69,10 +69,16 @@ def attach(executor: Executor, archive: Archive, choice: ExecutorChoice | None) 
 
 
 def choice_of(archive: Archive, record: RunRecord) -> ExecutorChoice | None:
-    """How a run goes on; the device is what it is known to be now. None for the default."""
+    """How a run goes on; the device is what it is known to be now. None for the default.
+
+    Raises:
+        RunError: When the run was evaluated by an executor that is not registered here.
+    """
     kept = kept_choice(archive)
     if kept is None:
         return None
+    if kept.name not in EXECUTORS:
+        raise RunError(f"run {archive.id} needs the executor {kept.name!r}, which is not here")
     return ExecutorChoice(name=kept.name, hardware=record.hardware, bundles=kept.bundles)
 
 

@@ -4,9 +4,10 @@ Not here: torch's compilers and whatever else only workers import (`tools.evalua
 """
 
 from importlib import import_module
-
 from profiles.models import Models
-from tools.archive import Target, warm_up
+from tools.archive import Target
+from tools.archive import warm_up
+
 
 
 def import_beforehand(target: Target, models: Models | None = None) -> None:
@@ -21,4 +22,4 @@ def needed(target: Target, models: Models | None) -> tuple[str, ...]:
     emitters = {"cpu": ("cpp",), "cuda": ("cuda",)}.get(target, ("cpp", "cuda"))
     names = ["agents.playbook.repertoire", *(f"agents.playbook.{name}" for name in emitters)]
     names += ["agents.llm.chat_model", "langchain_openai"] if models is not None else []
-    return ("tools.evaluate.executors.local.kind", *names)
+    return ("tools.evaluate.executors.local.executor", *names)

@@ -13,7 +13,7 @@ from graphs.executors import kept_choice, opened
 from graphs.replay import replay
 from graphs.run import resume_search, start_search
 from profiles.load import Hardware
-from tools.archive import Archive
+from tools.archive import Archive, RunError
 from tools.evaluate.executors.base.executor import Capabilities, Executor
 from tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Order
 from tools.evaluate.executors.probing import kernel
@@ -145,7 +145,7 @@ async def test_a_search_goes_through_an_executor_that_a_line_registered(
 
 
 async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
-    toy: ModuleType, team: TeamKind, tmp_path: Path
+    toy: ModuleType, team: TeamKind, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     control = Control()
     control.stop()
@@ -160,6 +160,9 @@ async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
     archive.close()
     assert kept is not None
     assert (kept.name, kept.remote) == ("team", False)
+    monkeypatch.delitem(EXECUTORS, "team")
+    with pytest.raises(RunError, match="needs the executor 'team', which is not here"):
+        await resume_search(summary.run, home=tmp_path, rounds=9)
     again = await replay(
         summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
     )
@@ -181,7 +184,7 @@ async def test_two_judges_of_this_machine_take_turns(
 
 
 def test_an_executor_that_is_not_registered_is_a_complaint() -> None:
-    with pytest.raises(Complaint, match="unknown executor 'team'; known are local, batch"):
+    with pytest.raises(Complaint, match="executor 'team' is not one of 'local', 'batch'"):
         wished("team", None, None, "cpu")
 
 

@@ -26,7 +26,7 @@ def executor_kind(name: str) -> "ExecutorKind":
     from tools.evaluate.executors.base.kind import ExecutorKind
 
     if name not in EXECUTORS:
-        raise ValueError(f"unknown executor {name!r}; known are {', '.join(EXECUTORS)}")
+        raise ValueError(f"executor {name!r} is not one of {', '.join(map(repr, EXECUTORS))}")
     kind: object = import_module(EXECUTORS[name]).KIND
     if not isinstance(kind, ExecutorKind):
         raise TypeError(f"KIND of {EXECUTORS[name]} is no ExecutorKind")

@@ -70,7 +70,10 @@ class Order:
 
 
 class ExecutorKind(ABC):
-    """One way to evaluate. The module that the registry names holds one as `KIND`."""
+    """One way to evaluate. The module that the registry names holds one as `KIND`.
+
+    What evaluates is imported by `make`, so that options are read without waiting for it.
+    """
 
     @abstractmethod
     def make(self, order: Order) -> Executor:

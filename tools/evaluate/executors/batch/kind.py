@@ -3,7 +3,6 @@
 from profiles.load import Hardware, hardware_profile
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Options, Order
-from tools.evaluate.executors.batch.executor import BatchExecutor
 
 
 class BatchKind(ExecutorKind):
@@ -15,6 +14,8 @@ class BatchKind(ExecutorKind):
         Raises:
             ValueError: When no device was chosen.
         """
+        from tools.evaluate.executors.batch.executor import BatchExecutor
+
         hardware = order.choice.hardware
         if hardware is None:
             raise ValueError("bundles are for a device: the choice has none")

@@ -2,7 +2,6 @@
 
 from tools.evaluate.executors.base.executor import Executor
 from tools.evaluate.executors.base.kind import ExecutorKind, Order
-from tools.evaluate.executors.local.executor import LocalExecutor
 
 
 class LocalKind(ExecutorKind):
@@ -10,6 +9,8 @@ class LocalKind(ExecutorKind):
 
     def make(self, order: Order) -> Executor:
         """Worker processes for the device of this machine; a target that is not here is lacking."""
+        from tools.evaluate.executors.local.executor import LocalExecutor
+
         return LocalExecutor.create(order.target, order.scratch, rules=order.rules)
 
 
