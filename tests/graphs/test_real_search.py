@@ -29,7 +29,7 @@ def get_init_inputs():
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from graphs.run import resume_search, start_search
+from graphs.search.run import resume_search, start_search
 from profiles.load import SearchProfile
 from tools.nouns import TracePolicy
 
