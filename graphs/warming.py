@@ -4,10 +4,9 @@ Not here: torch's compilers and whatever else only workers import (`tools.evalua
 """
 
 from importlib import import_module
-from profiles.models import Models
-from tools.archive import Target
-from tools.archive import warm_up
 
+from profiles.models import Models
+from tools.archive import Target, warm_up
 
 
 def import_beforehand(target: Target, models: Models | None = None) -> None:
