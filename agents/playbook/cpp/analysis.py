@@ -11,6 +11,13 @@ from functools import cached_property
 from agents.playbook.cpp.expressions import DIVIDES, HEAVY, PREDICATES, computed_type
 from agents.playbook.cpp.spelling import literal
 from agents.playbook.ir import Access, Loop, Stmt, Store, results
+from agents.playbook.ir.dependence import (
+    indices,
+    operands,
+    statements_behind,
+    varies_along,
+    walks_before,
+)
 from agents.playbook.ir.products import rounded_alone
 from tools.nouns import DType
 
@@ -28,14 +35,11 @@ class Analysis:
 
     def operands(self, stmt: Stmt) -> tuple[str, ...]:
         """Statements whose values `stmt` reads."""
-        names = [] if stmt.op == "index" else list(stmt.args)
-        if stmt.access is not None:
-            names += self.indices(stmt.access)
-        return tuple(dict.fromkeys(names))
+        return operands(stmt, self.axes)
 
     def indices(self, access: Access) -> tuple[str, ...]:
         """Statements that an indirect access is addressed by."""
-        return tuple(s.by for s in access.strides if s.by not in self.axes and s.step)
+        return indices(access, self.axes)
 
     def is_literal(self, name: str) -> bool:
         """Whether a value is a constant, printed where it is used."""
@@ -63,30 +67,12 @@ class Analysis:
     @cached_property
     def depends(self) -> dict[str, frozenset[str]]:
         """For every value, the axes along which it varies."""
-        known: dict[str, frozenset[str]] = {}
-        for stmt in self.loop.body:
-            axes = set(stmt.args) if stmt.op == "index" else set()
-            if stmt.access is not None:
-                axes |= {s.by for s in stmt.access.strides if s.by in self.axes and s.step}
-            for name in self.operands(stmt):
-                axes |= known[name]
-            if stmt.op == "reduce":
-                axes -= self.inner
-            if stmt.op == "scan":
-                axes |= self.inner
-            for name in results(stmt):
-                known[name] = frozenset(axes)
-        return known
+        return varies_along(self.loop)
 
     @cached_property
     def sweep(self) -> dict[str, int]:
         """For every value, how many walks must be complete before it can be computed."""
-        known: dict[str, int] = {}
-        for stmt in self.loop.body:
-            before = max((known[name] for name in self.operands(stmt)), default=0)
-            for name in results(stmt):
-                known[name] = before + (stmt.op == "reduce")
-        return known
+        return walks_before(self.loop)
 
     def store_depends(self, store: Store) -> frozenset[str]:
         """Axes along which a store moves."""
@@ -149,15 +135,12 @@ class Analysis:
         return sum(self._cost(part) for part in self._closure(name, outside)) > 2
 
     def _closure(self, name: str, outside: frozenset[str]) -> tuple[Stmt, ...]:
-        found: dict[str, Stmt] = {}
-        waiting = [name]
-        while waiting:
-            stmt = self.statements[waiting.pop()]
+        def costs(stmt: Stmt) -> bool:
             free = stmt.op in ("const", "reduce") or self.depends[stmt.name] <= outside
-            if stmt.name not in found and not free:
-                found[stmt.name] = stmt
-                waiting += self.operands(stmt)
-        return tuple(found.values())
+            return not free
+
+        found = statements_behind([name], self.statements, self.operands, taken=costs)
+        return tuple(self.statements[one] for one in found)
 
     def _cost(self, stmt: Stmt) -> float:
         if stmt.op == "load" and stmt.access is not None:

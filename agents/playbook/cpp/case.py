@@ -13,8 +13,8 @@ from agents.playbook.cpp.layout import (
     written_bytes,
 )
 from agents.playbook.cpp.sweep import Knobs
-from agents.playbook.ir import Emitted, Loop, ProgramNode
-from profiles.load import Hardware
+from agents.playbook.emit import NodeCase
+from agents.playbook.ir import Emitted
 
 _CHUNKS = (2048, 8192)
 # Below this many positions a parallel region costs more than it gains, and so does tuning.
@@ -22,22 +22,8 @@ _SMALL = 1 << 14
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(NodeCase):
     """A node, and the limits of the CPU it is for; all that is said of rows is said of a loop."""
-
-    node: ProgramNode
-    hardware: Hardware
-
-    @property
-    def loop(self) -> Loop:
-        """The node, which is a loop.
-
-        Raises:
-            TypeError: When it is a call: a family that takes loops was asked about it.
-        """
-        if not isinstance(self.node, Loop):
-            raise TypeError(f"{self.node.name} is no loop")
-        return self.node
 
     @property
     def cores(self) -> int:

@@ -9,7 +9,6 @@ from agents.playbook.cpp.families import FAMILIES
 from agents.playbook.cpp.layout import walks_from_memory
 from agents.playbook.emit import FamilyEmitter, KernelFamily
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
-from agents.playbook.ir.rewriting import LoopRewrite
 from profiles.load import Hardware
 from tools.nouns import LanguageName
 
@@ -45,17 +44,9 @@ class CppEmitter(FamilyEmitter[Case]):
         emitted = super().emit(node, strategy, prefix, hardware)
         return emitted.model_copy(update={"source": f"// {strategy.title}\n{emitted.source}"})
 
-    def said(self, strategy: Strategy, rewrite: LoopRewrite) -> Strategy:
-        """A strategy for the loop after a rewrite, said so in its words."""
-        how = rewrite.gain
-        return strategy.model_copy(
-            update={
-                "name": f"{strategy.name}_{rewrite.name}",
-                "title": f"{strategy.title}; {how}",
-                "mechanism": f"{how}; {strategy.mechanism}",
-                "rewrite": rewrite.name,
-            }
-        )
+    def with_gain(self, gain: str, mechanism: str) -> str:
+        """The gain first."""
+        return f"{gain}; {mechanism}"
 
     def listed(
         self,

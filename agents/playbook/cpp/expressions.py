@@ -7,20 +7,12 @@ them vectorise. Loads, reductions and scans are printed by the skeletons.
 from collections.abc import Callable, Mapping, Sequence
 
 from agents.playbook.cpp.spelling import COMPUTED, cast
+from agents.playbook.emit.c_operators import ARITHMETIC, BITWISE, COMPARE
 from agents.playbook.ir import Stmt
 from tools.nouns import DType
 
-_INFIX: Mapping[str, str] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_COMPARE: Mapping[str, str] = {
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-}
+_INFIX: Mapping[str, str] = {**ARITHMETIC, "div": "/"}
 _LOGICAL: Mapping[str, str] = {"logical_and": "&", "logical_or": "|", "logical_xor": "!="}
-_BITWISE: Mapping[str, str] = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _ON_BOOL: Mapping[str, str] = {
     "add": "|",
     "mul": "&",
@@ -31,7 +23,7 @@ _ON_BOOL: Mapping[str, str] = {
     "bitwise_xor": "!=",
 }
 _WHOLE = frozenset({"floor", "ceil", "round", "trunc"})
-PREDICATES = frozenset({*_COMPARE, *_LOGICAL, "logical_not", "isnan", "isinf"})
+PREDICATES = frozenset({*COMPARE, *_LOGICAL, "logical_not", "isnan", "isinf"})
 _HEAVY_WORDS = (
     "pow atan2 fmod remainder floordiv truncdiv hypot exp exp2 expm1 log log2 log10 log1p sin "
     "cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc lgamma "
@@ -87,8 +79,8 @@ def expression(stmt: Stmt, args: Sequence[str], types: Sequence[str], exponent: 
 
 
 def _predicate(op: str, args: Sequence[str], types: Sequence[str]) -> str:
-    if op in _COMPARE:
-        return f"{args[0]} {_COMPARE[op]} {args[1]}"
+    if op in COMPARE:
+        return f"{args[0]} {COMPARE[op]} {args[1]}"
     if op in ("isnan", "isinf"):
         number = cast(args[0], types[0], "int64_t") if types[0] == "bool" else args[0]
         return f"kw::is_{op[2:]}({number})"
@@ -115,8 +107,8 @@ def _arithmetic(op: str, values: Sequence[str], want: str) -> str:
         return f"-{values[0]}"
     if op == "fma":
         return f"{values[0]} * {values[1]} + {values[2]}"
-    if op in _BITWISE:
-        return f"{values[0]} {_BITWISE[op]} {values[1]}"
+    if op in BITWISE:
+        return f"{values[0]} {BITWISE[op]} {values[1]}"
     if op == "bitwise_not":
         return f"~{values[0]}"
     if op in _WHOLE and want == "int64_t":

@@ -3,6 +3,9 @@
 A *lane group* is the run of innermost axes that one vector loop covers. Axes join it while every
 access moves through them in one constant step; a group that would be too short to fill a vector
 takes its neighbour anyway, and accesses then divide the position back into coordinates.
+
+CUDA's `nest` merges the axes of a loop once, for all passes: there all threads of a row meet in one
+order. Here each sweep merges what its own accesses allow, as no other has to agree.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from itertools import pairwise
 from math import prod
 
 from agents.playbook.ir import Access, Axis, Loop, Stmt
+from agents.playbook.ir.axes import by_falling_stride, walked_as_one
 from tools.nouns import Value
 
 # Below this many elements a vector loop is mostly its own beginning and end.
@@ -93,7 +97,8 @@ def lane_group(
 
 def _constant_step(axes: Sequence[Axis], access: Access) -> int | None:
     for outer, inner in pairwise(axes):
-        if access.step(outer.name) != access.step(inner.name) * inner.size:
+        steps = access.step(outer.name), access.step(inner.name)
+        if not walked_as_one(*steps, inner.size):
             return None
     return access.step(axes[-1].name) if axes else 0
 
@@ -115,9 +120,7 @@ def sorted_axes(axes: Sequence[Axis], access: Access | None) -> tuple[Axis, ...]
     """Axes by falling stride of an access, so that the last one is contiguous in it."""
     if access is None:
         return tuple(axes)
-    # An axis along which the access stands still is best outermost.
-    stride = {axis.name: abs(access.step(axis.name)) or 1 << 62 for axis in axes}
-    return tuple(sorted(axes, key=lambda axis: -stride[axis.name]))
+    return tuple(by_falling_stride(axes, [lambda axis: access.step(axis.name)]))
 
 
 def address(

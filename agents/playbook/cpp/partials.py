@@ -9,6 +9,7 @@ from __future__ import annotations
 from agents.playbook.cpp.analysis import Analysis
 from agents.playbook.cpp.geometry import without_single
 from agents.playbook.ir import Access, Axis, Loop, ReduceKind, Stmt, Store, Stride
+from agents.playbook.ir.dependence import statements_behind
 from tools.nouns import DType, Value
 
 _SEGMENT = "segment"
@@ -149,12 +150,7 @@ def _needed(
     facts: Analysis, names: list[str], known: frozenset[str] = frozenset()
 ) -> tuple[Stmt, ...]:
     """Statements that some values are computed from, in order, not looking behind `known`."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            if name not in known:
-                waiting += facts.operands(facts.statements[name])
+    found = statements_behind(
+        names, facts.statements, facts.operands, opened=lambda stmt: stmt.name not in known
+    )
     return tuple(stmt for stmt in facts.loop.body if stmt.name in found)

@@ -9,6 +9,7 @@ is a product.
 from __future__ import annotations
 
 from agents.playbook.ir import Loop, ReduceKind, Stmt
+from agents.playbook.ir.dependence import without_unread
 from tools.nouns import DType
 
 ONE_PLUS = {"erf": "one_plus_erf", "tanh": "one_plus_tanh"}
@@ -33,7 +34,7 @@ def shortened(loop: Loop) -> Loop:
         body.append(
             stmt.model_copy(update={"op": "mul", "args": (stmt.args[0], inverses[divisor])})
         )
-    return _needed(loop.model_copy(update={"body": tuple(body)}))
+    return without_unread(loop.model_copy(update={"body": tuple(body)}))
 
 
 def _one_plus(stmt: Stmt, known: dict[str, Stmt]) -> Stmt:
@@ -76,16 +77,3 @@ def _softmax_divisor(stmt: Stmt, loop: Loop, known: dict[str, Stmt]) -> str | No
     if total is None or total.reduce is not ReduceKind.SUM:
         return None
     return name if _is_below_maximum(known.get(total.args[0]), known) else None
-
-
-def _needed(loop: Loop) -> Loop:
-    wanted = {store.value for store in loop.stores}
-    wanted |= {stride.by for store in loop.stores for stride in store.access.strides}
-    kept: list[Stmt] = []
-    for stmt in reversed(loop.body):
-        if stmt.name in wanted or any(f"{stmt.name}_{end}" in wanted for end in ("m2", "sum")):
-            kept.append(stmt)
-            wanted |= set(stmt.args)
-            if stmt.access is not None:
-                wanted |= {stride.by for stride in stmt.access.strides}
-    return loop.model_copy(update={"body": tuple(reversed(kept))})

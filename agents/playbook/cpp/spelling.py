@@ -9,20 +9,16 @@ import re
 import struct
 from collections.abc import Mapping
 
+from agents.playbook.ir.types import computed
 from tools.nouns import DType
 
-COMPUTED: Mapping[DType, str] = {
+_NAMES: Mapping[DType, str] = {
     DType.FLOAT64: "double",
     DType.FLOAT32: "float",
-    DType.FLOAT16: "float",
-    DType.BFLOAT16: "float",
     DType.INT64: "int64_t",
-    DType.INT32: "int64_t",
-    DType.INT16: "int64_t",
-    DType.INT8: "int64_t",
-    DType.UINT8: "int64_t",
     DType.BOOL: "bool",
 }
+COMPUTED: Mapping[DType, str] = {dtype: _NAMES[computed(dtype)] for dtype in DType}
 
 STORED: Mapping[DType, str] = {
     DType.FLOAT64: "double",
@@ -95,8 +91,8 @@ def loaded(text: str, dtype: DType) -> str:
         return f"kw::half_to_float({text})"
     if dtype is DType.BFLOAT16:
         return f"kw::bfloat16_to_float({text})"
-    stored, computed = STORED[dtype], COMPUTED[dtype]
-    return text if stored == computed else f"{computed}({text})"
+    kind = COMPUTED[dtype]
+    return text if STORED[dtype] == kind else f"{kind}({text})"
 
 
 def stored(text: str, have: str, dtype: DType) -> str:

@@ -12,8 +12,7 @@ from agents.playbook.cuda.peeling import peeled_of
 from agents.playbook.cuda.schedule import Kept, Schedule, Scheduler, kept_values, schedule_of
 from agents.playbook.cuda.stencil import Stencil, stencil_of
 from agents.playbook.cuda.vectors import Vectors, vectors_of
-from agents.playbook.ir import Loop, ProgramNode
-from profiles.load import Hardware
+from agents.playbook.emit import NodeCase
 
 KIB = 1024
 # Registers (4-byte words) that a thread can spend on a row before the compiler spills, the most
@@ -32,25 +31,11 @@ RESERVED_BYTES = 2 * KIB
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(NodeCase):
     """A node, analysed once, and the limits of the device it is for.
 
     All that is said of rows, columns and passes is said of a loop.
     """
-
-    node: ProgramNode
-    hardware: Hardware
-
-    @property
-    def loop(self) -> Loop:
-        """The node, which is a loop.
-
-        Raises:
-            TypeError: When it is a call: a family that takes loops was asked about it.
-        """
-        if not isinstance(self.node, Loop):
-            raise TypeError(f"{self.node.name} is no loop")
-        return self.node
 
     @cached_property
     def nest(self) -> Nest:

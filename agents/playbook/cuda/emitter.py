@@ -8,7 +8,6 @@ from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.families import FAMILIES
 from agents.playbook.emit import FamilyEmitter, KernelFamily
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
-from agents.playbook.ir.rewriting import LoopRewrite
 from profiles.load import Hardware
 from tools.nouns import LanguageName
 
@@ -45,17 +44,9 @@ class CudaEmitter(FamilyEmitter[Case]):
         # A name that ends in "_" would make "__", which belongs to the compiler.
         return super().emit(node, strategy, prefix.rstrip("_"), hardware)
 
-    def said(self, strategy: Strategy, rewrite: LoopRewrite) -> Strategy:
-        """A strategy for the loop after a rewrite, said so in its words."""
-        how = rewrite.gain
-        return strategy.model_copy(
-            update={
-                "name": f"{strategy.name}_{rewrite.name}",
-                "title": f"{strategy.title}; {how}",
-                "mechanism": f"{how[0].upper()}{how[1:]}. {strategy.mechanism}",
-                "rewrite": rewrite.name,
-            }
-        )
+    def with_gain(self, gain: str, mechanism: str) -> str:
+        """The gain first."""
+        return f"{gain[0].upper()}{gain[1:]}. {mechanism}"
 
     def listed(
         self,

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agents.playbook.cuda.types import computed, literal, value_type
+from agents.playbook.cuda.types import literal, value_type
+from agents.playbook.emit.c_operators import ARITHMETIC, BITWISE, COMPARE
 from agents.playbook.ir import OPERATORS, Stmt
+from agents.playbook.ir.types import computed
 from tools.nouns import DType
 
-_INFIX: Mapping[str, str] = {
-    "add": "+", "sub": "-", "mul": "*",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-}  # fmt: skip
-_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_INFIX: Mapping[str, str] = {**ARITHMETIC, **COMPARE, **BITWISE}
+_COMPARISONS = frozenset(COMPARE)
 _PREDICATES = frozenset({"isnan", "isinf"})
 _LOGICAL: Mapping[str, str] = {"logical_and": "&&", "logical_or": "||", "logical_xor": "!="}
 _RENAMED: Mapping[str, str] = {"fma": "multiply_add", "isnan": "is_nan", "isinf": "is_infinite"}

@@ -14,6 +14,7 @@ from functools import cached_property
 from math import prod
 
 from agents.playbook.ir import Access, Loop, ReduceKind, Stmt
+from agents.playbook.ir.axes import by_falling_stride, walked_as_one
 from tools.nouns import DType
 
 _ORDERED = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)
@@ -107,7 +108,7 @@ class Nest:
         if not any(steps):
             return 0
         for axis in range(len(steps) - 1):
-            if steps[axis] != steps[axis + 1] * sizes[axis + 1]:
+            if not walked_as_one(steps[axis], steps[axis + 1], sizes[axis + 1]):
                 return None
         return steps[-1]
 
@@ -215,13 +216,9 @@ def _position(steps: Iterable[tuple[str, int]]) -> Access:
 
 def _ordered(names: list[str], sizes: Mapping[str, int], guide: Sequence[_Walk]) -> list[str]:
     """Axes longer than one, by falling stride in the biggest access that moves along them."""
-
-    def key(name: str) -> tuple[int, ...]:
-        # An axis that the biggest access does not move along is outermost: its data is reused.
-        steps = [abs(walk.step(name)) for walk in guide]
-        return tuple(-(step or 1 << 62) for step in steps)
-
-    return sorted((name for name in names if sizes[name] > 1), key=key)
+    return by_falling_stride(
+        (name for name in names if sizes[name] > 1), [walk.step for walk in guide]
+    )
 
 
 def _merge(
@@ -230,7 +227,7 @@ def _merge(
     groups: list[list[str]] = []
     for name in names:
         last = groups[-1][-1] if groups else ""
-        if last and all(w.step(last) == w.step(name) * sizes[name] for w in every):
+        if last and all(walked_as_one(w.step(last), w.step(name), sizes[name]) for w in every):
             groups[-1].append(name)
         else:
             groups.append([name])

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.playbook.cuda.nest import Nest
-from agents.playbook.cuda.types import computed, value_type
+from agents.playbook.cuda.types import value_type
 from agents.playbook.ir import ReduceKind, Stmt
+from agents.playbook.ir.types import computed
 from tools.nouns import DType
 
 _INT_LIMIT = 1 << 31

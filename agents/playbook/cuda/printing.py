@@ -16,10 +16,11 @@ from agents.playbook.cuda.expressions import convert, expression
 from agents.playbook.cuda.nest import Nest, Place
 from agents.playbook.cuda.partials import Member, member
 from agents.playbook.cuda.schedule import Pass
-from agents.playbook.cuda.types import c_type, computed, value_type
+from agents.playbook.cuda.types import c_type, value_type
 from agents.playbook.cuda.vectors import Vectors
 from agents.playbook.ir import Stmt
 from agents.playbook.ir.products import rounded_alone
+from agents.playbook.ir.types import computed
 from tools.nouns import DType
 
 INT_LIMIT = 1 << 31

@@ -3,6 +3,9 @@
 Pass p evaluates the reductions that need p - 1 complete passes before them, together with the
 stores that are ready by then; a last pass without reductions writes what depends on the final
 ones. Row-level statements run between passes, once for a row.
+
+C++ plans its walks in `cpp.plan`: one thread there has a chunk of the row in its cache and walks it
+again and again, so that a pass has stages, and what is kept is weighed against computing it twice.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from agents.playbook.cuda.nest import Nest
 from agents.playbook.cuda.types import c_type, value_type
 from agents.playbook.cuda.vectors import Vectors
 from agents.playbook.ir import Stmt, results
+from agents.playbook.ir.dependence import axis_names, operands, statements_behind, walks_before
 from tools.nouns import DType
 
 
@@ -65,7 +69,7 @@ class Scheduler:
     def __init__(self, nest: Nest, *, in_order: bool = False):
         self._nest = nest
         self._by_name = {name: stmt for stmt in nest.loop.body for name in results(stmt)}
-        self._depth = _depths(nest, in_order)
+        self._depth = walks_before(nest.loop) if in_order else nest.loop.passes()
 
     def schedule(self) -> Schedule:
         """The passes of the nest."""
@@ -114,16 +118,14 @@ class Scheduler:
         return tuple(stmt for stmt in self._nest.loop.body if stmt.name in found)
 
     def _closure(self, names: Iterable[str], level: str = "", scanned: bool = False) -> set[str]:
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            stmt = self._by_name[waiting.pop()]
-            if stmt.name in found or (level and self._nest.levels[stmt.name] != level):
-                continue
-            found.add(stmt.name)
-            if not (scanned and stmt.op == "scan"):
-                waiting += uses(stmt, self._nest)
-        return found
+        nest = self._nest
+        return statements_behind(
+            names,
+            self._by_name,
+            lambda stmt: uses(stmt, nest),
+            taken=lambda stmt: not level or nest.levels[stmt.name] == level,
+            opened=lambda stmt: not (scanned and stmt.op == "scan"),
+        )
 
     def _store_names(self, at: int) -> list[str]:
         return [self._nest.loop.stores[at].value, *(n for n, _ in self._nest.targets[at].gathers)]
@@ -150,26 +152,14 @@ class Scheduler:
         return between
 
 
-def _depths(nest: Nest, in_order: bool) -> Mapping[str, int]:
-    if not in_order:
-        return nest.loop.passes()
-    depths: dict[str, int] = {}
-    for stmt in nest.loop.body:
-        depth = max((depths[name] for name in uses(stmt, nest)), default=0)
-        depths |= dict.fromkeys(results(stmt), depth + (stmt.op == "reduce"))
-    return depths
-
-
 def schedule_of(nest: Nest) -> Schedule:
     """The passes of a nest."""
     return Scheduler(nest).schedule()
 
 
-def uses(stmt: Stmt, nest: Nest) -> list[str]:
+def uses(stmt: Stmt, nest: Nest) -> tuple[str, ...]:
     """The values that a statement reads."""
-    place = nest.places.get(stmt.name)
-    gathered = [name for name, _ in place.gathers] if place is not None else []
-    return [*(() if stmt.op == "index" else stmt.args), *gathered]
+    return operands(stmt, axis_names(nest.loop))
 
 
 @dataclass(frozen=True)

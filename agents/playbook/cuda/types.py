@@ -1,7 +1,12 @@
-"""How element types and constants are written in CUDA C++."""
+"""How element types and constants are written in CUDA C++.
+
+The host's C++ (`cpp.spelling`) has types and literals of its own: it keeps half precision as bits,
+its integers are int64_t, and a constant stands there for exactly one float.
+"""
 
 import math
 
+from agents.playbook.ir.types import computed
 from tools.nouns import DType
 
 # Spelled as a kernel's signature must spell them.
@@ -17,13 +22,6 @@ C_TYPES: dict[DType, str] = {
     DType.UINT8: "unsigned char",
     DType.BOOL: "bool",
 }
-
-
-def computed(dtype: DType) -> DType:
-    """The type that values of `dtype` are computed in."""
-    if dtype in (DType.FLOAT64, DType.BOOL):
-        return dtype
-    return DType.FLOAT32 if dtype.is_floating else DType.INT64
 
 
 def c_type(dtype: DType) -> str:

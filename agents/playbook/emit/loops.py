@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from agents.playbook.emit.family import Fit
 from agents.playbook.ir import Emitted, Loop, ProgramNode, Strategy
@@ -13,23 +13,23 @@ from agents.playbook.ir.rewriting import GraphRewrite, LoopRewrite
 from profiles.load import Hardware
 
 
-class NodeCase(Protocol):
+@dataclass(frozen=True)
+class NodeCase:
     """One node on one device; languages add what their families decide by."""
 
-    @property
-    def node(self) -> ProgramNode:
-        """The node."""
-        ...
+    node: ProgramNode
+    hardware: Hardware
 
     @property
     def loop(self) -> Loop:
-        """The node, which is a loop; TypeError where it is not."""
-        ...
+        """The node, which is a loop.
 
-    @property
-    def hardware(self) -> Hardware:
-        """The device."""
-        ...
+        Raises:
+            TypeError: When it is a call: a family that takes loops was asked about it.
+        """
+        if not isinstance(self.node, Loop):
+            raise TypeError(f"{self.node.name} is no loop")
+        return self.node
 
 
 CaseT = TypeVar("CaseT", bound=NodeCase)

@@ -45,8 +45,8 @@ class FamilyEmitter(ABC, Generic[CaseT]):
         """The node, to be analysed once for all families."""
 
     @abstractmethod
-    def said(self, strategy: Strategy, rewrite: LoopRewrite) -> Strategy:
-        """A strategy for a loop after a rewrite, said so in its words."""
+    def with_gain(self, gain: str, mechanism: str) -> str:
+        """A strategy's mechanism, told together with what a rewrite before it saves."""
 
     @abstractmethod
     def listed(
@@ -83,6 +83,17 @@ class FamilyEmitter(ABC, Generic[CaseT]):
                 said = [self.said(strategy, rewrite) for strategy in found]
                 after.setdefault(rewrite.name, []).extend(said)
         return tuple(self.listed(node, hardware, plain, after))
+
+    def said(self, strategy: Strategy, rewrite: LoopRewrite) -> Strategy:
+        """A strategy for a loop after a rewrite, said so in its words."""
+        return strategy.model_copy(
+            update={
+                "name": f"{strategy.name}_{rewrite.name}",
+                "title": f"{strategy.title}; {rewrite.gain}",
+                "mechanism": self.with_gain(rewrite.gain, strategy.mechanism),
+                "rewrite": rewrite.name,
+            }
+        )
 
     def proposed(self, case: CaseT, families: Sequence[KernelFamily[CaseT]]) -> list[Strategy]:
         """What families propose: by how well they fit, then in the registry's order."""

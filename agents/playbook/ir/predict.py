@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from math import prod
 
 from agents.playbook.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
+from agents.playbook.ir.dependence import varies_along
 from profiles.load import Hardware
 
 # How many multiply-adds an operator costs where hardware has no single instruction for it.
@@ -24,8 +25,30 @@ def predict_ms(loop: Loop, strategy: Strategy, hardware: Hardware) -> float:
     """Predicted time of one loop, in milliseconds."""
     read, written = loop_bytes(loop)
     moved = read * strategy.bytes_read_factor + written
-    by_memory = moved / (hardware.bandwidth_gb_s * 1e6 * strategy.efficiency)
-    by_arithmetic = loop_flops(loop) / (hardware.fp32_tflops * 1e9)
+    return roofline_ms(moved, loop_flops(loop), strategy, hardware)
+
+
+def roofline_ms(
+    moved_bytes: float,
+    flops: float,
+    strategy: Strategy,
+    hardware: Hardware,
+    *,
+    tflops: float | None = None,
+) -> float:
+    """The larger of memory's time and arithmetic's, and the launches.
+
+    Args:
+        moved_bytes: Read and written, as often as they are.
+        flops: Arithmetic, a multiply-add counted as two.
+        strategy: Its share of bandwidth and its launches count.
+        hardware: The device.
+        tflops: The rate of the arithmetic; None for plain float32. A family on tensor cores
+            gives the share of `hardware.tensor_tflops` that it reaches.
+    """
+    rate = hardware.fp32_tflops if tflops is None else tflops
+    by_memory = moved_bytes / (hardware.bandwidth_gb_s * 1e6 * strategy.efficiency)
+    by_arithmetic = flops / (rate * 1e9)
     return max(by_memory, by_arithmetic) + strategy.launches * hardware.launch_us / 1e3
 
 
@@ -60,7 +83,7 @@ def loop_bytes(loop: Loop) -> tuple[int, int]:
     A gather is counted once a position, whatever it hits.
     """
     sizes = {axis.name: axis.size for axis in (*loop.outer, *loop.inner)}
-    depends = _depends(loop, frozenset(sizes))
+    depends = varies_along(loop)
     read: dict[str, set[Access]] = {}
     for stmt in loop.body:
         if stmt.access is not None:
@@ -99,25 +122,6 @@ def _footprint(
         if stride.step:
             axes |= {stride.by} if stride.by in sizes else depends[stride.by]
     return prod(sizes[axis] for axis in axes) * access.dtype.itemsize_bytes
-
-
-def _depends(loop: Loop, axes: frozenset[str]) -> dict[str, frozenset[str]]:
-    """For every value, the axes that it varies with."""
-    inner = {axis.name for axis in loop.inner}
-    known: dict[str, frozenset[str]] = {}
-    for stmt in loop.body:
-        names = list(stmt.args)
-        if stmt.access is not None:
-            names += [stride.by for stride in stmt.access.strides if stride.step]
-        varies: set[str] = set()
-        for name in names:
-            varies |= {name} if name in axes else known[name]
-        if stmt.op == "reduce":
-            varies -= inner
-        if stmt.op == "scan":
-            varies |= inner
-        known[stmt.name] = known[f"{stmt.name}_m2"] = known[f"{stmt.name}_sum"] = frozenset(varies)
-    return known
 
 
 def loop_flops(loop: Loop) -> int:

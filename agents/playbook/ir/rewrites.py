@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from agents.playbook.ir import Loop, ReduceKind, Stmt, results
+from agents.playbook.ir.dependence import without_unread
 from agents.playbook.ir.loop_label import loop_label
 from tools.nouns import DType
 
@@ -246,15 +247,7 @@ def _finished(loop: Loop, body: Iterable[Stmt], names: Mapping[str, str]) -> Loo
         store.model_copy(update={"value": names.get(store.value, store.value)})
         for store in loop.stores
     )
-    kept: list[Stmt] = []
-    wanted = {store.value for store in stores}
-    wanted |= {stride.by for store in stores for stride in store.access.strides}
-    for stmt in reversed(list(body)):
-        if wanted & set(results(stmt)):
-            kept.append(stmt)
-            wanted |= set(stmt.args)
-            wanted |= {s.by for s in stmt.access.strides} if stmt.access is not None else set()
-    changed = loop.model_copy(update={"body": tuple(reversed(kept)), "stores": stores})
+    changed = without_unread(loop.model_copy(update={"body": tuple(body), "stores": stores}))
     return changed.model_copy(update={"family": loop_label(changed)})
 
 

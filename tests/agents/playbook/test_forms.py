@@ -6,7 +6,7 @@ import pytest
 
 from agents.planner.planner import PlannerInput
 from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.forms import AS_WRITTEN
+from agents.playbook.forms import AS_WRITTEN, FORM_KINDS, FormKind, forms
 from agents.playbook.ideas import FORM, fastest, in_form
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
 from profiles.load import hardware_profile
@@ -91,3 +91,14 @@ async def test_the_planner_tries_both_forms_and_counts_only_their_own_loops(
     for idea in tried:
         both = '"L0"' in idea.recipe and '"AL0"' in idea.recipe
         assert not both, "no recipe speaks of loops of two forms"
+
+
+def test_a_kind_of_form_is_added_by_its_own_value() -> None:
+    task = trace(SOURCE, "/tmp/summed.py", TracePolicy())
+    assert isinstance(task, Task)
+    words = forms(task)[0].idea.model_copy(update={"name": "again"})
+    again = FormKind("again", "Z", lambda lowerings: lowerings.written, lambda lowerings: words)
+    never = FormKind("never", "N", lambda lowerings: None, lambda lowerings: words)
+    found = {form.name: form for form in forms(task, kinds=(*FORM_KINDS, again, never))}
+    assert list(found) == [AS_WRITTEN, "algebra", "again"]
+    assert [loop.name for loop in found["again"].program.loops] == ["ZL0"]
