@@ -2,7 +2,7 @@
 
 `plan` decides what each walk over a row computes and keeps, `sweep`, `lanes` and `columns` print
 it, and `rows`, `split`, `flat` and `columns` spread it over threads with a skeleton of
-`templates`. The arithmetic lives in the prelude, `tools/compile/include/kernelwright.hpp`.
+`templates`. The arithmetic lives in the prelude, `tools/languages/include/kernelwright.hpp`.
 Not here: lowering a module to loops, tuning, compiling.
 """
 

@@ -60,7 +60,7 @@ def _efficiency(stencil: Stencil) -> float:
     """The share of bandwidth to expect: every tap is one more access to shared memory.
 
     The slope follows eleven problems on an H200, from 0.97 of the floor where windows do not
-    overlap to 0.29 at 21 taps for 8 bytes (docs/benchmarks.md).
+    overlap to 0.29 at 21 taps for 8 bytes (benchmarks/results/h200/strategies.md).
     """
     moved = sum(place.dtype.itemsize_bytes for place in stencil.nest.targets)
     for window in stencil.windows:

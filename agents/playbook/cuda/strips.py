@@ -60,7 +60,8 @@ def one_by_one(case: Case) -> float:
     """The share of its speed that a loop keeps when every output reads its own window.
 
     Reads are repeated for each output that shares them, and steps over several elements spread
-    what lanes read. The slopes follow what such kernels lost on an H200 (docs/benchmarks.md).
+    what lanes read. The slopes follow what such kernels lost on an H200
+    (benchmarks/results/h200/strategies.md).
     """
     if not fits(case):
         return 1.0

@@ -34,7 +34,7 @@ def examples(language: LanguageName) -> list[Candidate]:
     ]
 
 
-@pytest.mark.parametrize("language", LanguageName)
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
 async def test_the_examples_keep_the_contract_and_compile_under_every_first_setting(
     language: LanguageName,
 ) -> None:
@@ -67,7 +67,7 @@ async def test_the_examples_for_the_cpu_compute_what_they_say(number: int) -> No
     torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("language", LanguageName)
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
 def test_every_name_of_the_prelude_that_is_promised_exists(language: LanguageName) -> None:
     prelude = (INCLUDE / PRELUDES[language]).read_text(encoding="utf-8")
     text = words(language) + craft(language)
@@ -79,7 +79,7 @@ def test_every_name_of_the_prelude_that_is_promised_exists(language: LanguageNam
     assert not [name for name in sorted(promised) if not re.search(rf"\b{name}\b", prelude)]
 
 
-@pytest.mark.parametrize("language", LanguageName)
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
 def test_the_other_language_is_not_spoken_of(language: LanguageName) -> None:
     text = words(language) + contract_summary(language)
     foreign = "__global__" if language == "cpp" else "#pragma omp"
@@ -184,7 +184,7 @@ extern "C" void uses(const float* x, const uint16_t* h, float* y, int64_t n) {
 }
 
 
-@pytest.mark.parametrize("language", LanguageName)
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
 async def test_the_prelude_can_be_used_as_the_tables_say(language: LanguageName) -> None:
     candidate = new_candidate(language, USES[language], "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=60)
@@ -239,5 +239,5 @@ async def test_the_tensor_core_layout_that_is_described_is_the_devices() -> None
 
 
 def test_no_path_of_this_machine_stands_in_the_words() -> None:
-    for language in LanguageName:
+    for language in ("cuda", "cpp"):
         assert str(Path.home()) not in words(language)

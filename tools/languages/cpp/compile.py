@@ -40,7 +40,8 @@ _CODE_WORDS = (
 # Without the start files, the only code that runs when the object is loaded would be the kernel's.
 _LINK_WORDS = "-shared -nostartfiles -Wl,-z,now -Wl,--as-needed"
 # Where there are 512 bits g++ takes 256 by itself, which was up to a quarter slower on the one such
-# processor that was tried (docs/benchmarks.md). Compilers for other families do not know the flag.
+# processor that was tried (benchmarks/results/cpu/examples.md). Compilers for other families do
+# not know the flag.
 _WIDE = ["-mprefer-vector-width=512"] if platform.machine() == "x86_64" else []
 _CODE, _LINK = [*_CODE_WORDS.split(), *_WIDE], _LINK_WORDS.split()
 _ERROR = re.compile(r"^.*(?:\berror|undefined reference)\b.*$", re.MULTILINE)

@@ -56,6 +56,8 @@ def load_cuda(
         kernels = load_kernels(cubin, source.letters, index, driver, CheckedKernel)
     except DriverError as error:
         raise _told(error) from None
+    except torch.AcceleratorError as error:  # of earlier work, seen when its end is waited for
+        raise DeviceError(f"CUDA error: {error}") from None
     return {
         item.name: CudaFunction(getattr(kernels, item.name), item, device)
         for item in source.functions
