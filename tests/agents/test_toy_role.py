@@ -234,8 +234,8 @@ def test_a_name_is_taken_once(editor: ModuleType) -> None:
 def test_its_prompt_is_checked_when_its_mind_is_made(
     editor: ModuleType, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = editor.Words
-    monkeypatch.setattr(editor, "Words", lambda file, *fields: words(file, *fields[1:]))
+    words = editor.PromptTemplate
+    monkeypatch.setattr(editor, "PromptTemplate", lambda file, *fields: words(file, *fields[1:]))
     with pytest.raises(PromptError, match=r"editor\.md: nobody fills in the placeholder 'round'"):
         editor.ModelEditor(None, editor.PlainEditor())
 

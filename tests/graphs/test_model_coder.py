@@ -1,7 +1,6 @@
 """A model's coder in the whole graph: repairs are bounded, a person's kernel comes first."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -9,7 +8,9 @@ import pytest
 
 from agents.coder.model import ModelCoder
 from agents.coder.playbook import PlaybookCoder
+from agents.coder.role import CODER
 from agents.planner.planner import PlannerInput, Proposal
+from agents.planner.role import PLANNER
 from agents.roles.agent_set import AgentSet
 from agents.shared.start import Start
 from graphs.context import Circumstances, MakeAgents
@@ -62,7 +63,8 @@ def model_minds(toy: ModuleType, voice: CountingVoice) -> MakeAgents:
             voice, around.task, around.hardware, PlaybookCoder(repertoire), repertoire,
             start_of(around.archive),
         )  # fmt: skip
-        return replace(toy.toy_minds(toy.LOOPS), planner=OneIdea(), coder=coder)
+        agents: AgentSet = toy.toy_minds(toy.LOOPS)
+        return agents.replaced(PLANNER, OneIdea()).replaced(CODER, coder)
 
     return make
 
