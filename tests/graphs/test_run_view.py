@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -250,7 +251,8 @@ def test_every_presentation_says_the_same_of_the_best(stream: list[Event]) -> No
     assert chart is not None
     assert chart.best[-1][1] == view.best_ms
     assert roof is not None
-    assert next(p.flops_per_s for p in roof.points if p.kind == "best") == 2e6 / view.best_ms
+    rate = next(point.flops_per_s for point in roof.points if point.kind == "best")
+    assert rate == pytest.approx(2e6 / view.best_ms)
 
 
 @settings(max_examples=60, deadline=None)

@@ -98,11 +98,11 @@ def optimize(
     max_usd: MaxUsd = None,
 ) -> None:
     """Search for a faster implementation of a module."""
-    from ui.cli.optimize import Wishes, optimize
+    from ui.cli.optimize import SearchOptions, optimize
     from ui.cli.work import wished
     from ui.model_choice import Choice
 
-    wishes = Wishes(
+    options = SearchOptions(
         export=export,
         force=force,
         json=json,
@@ -114,7 +114,7 @@ def optimize(
         allow=allow,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
-    optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, wishes)
+    optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, options)
 
 
 @app.command()
@@ -134,10 +134,10 @@ def resume(
     max_usd: MaxUsd = None,
 ) -> None:
     """Go on with a run that was stopped or killed; limits count all its sessions."""
-    from ui.cli.optimize import Wishes, resume
+    from ui.cli.optimize import SearchOptions, resume
     from ui.model_choice import Choice
 
-    wishes = Wishes(
+    options = SearchOptions(
         export=export,
         force=force,
         json=json,
@@ -146,7 +146,7 @@ def resume(
         wait=wait,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
-    resume(run, run_dir, wishes)
+    resume(run, run_dir, options)
 
 
 @app.command()

@@ -17,11 +17,11 @@ from profiles.load import SearchProfile
 from tools.archive import default_home
 from tools.evaluate.rules import Depth, Rules
 from tools.version import kernelwright_version
-from ui.cli.optimize import Wishes, chosen_profile
+from ui.cli.optimize import SearchOptions, chosen_profile
 from ui.complaints import Complaint, writable_file
 from ui.model_choice import Choice, chosen_models
 from ui.suite.share import Share
-from ui.suite.spread import Place, chosen_places, spread
+from ui.suite.spread import Gpu, chosen_gpus, spread
 from ui.terminal.output import console, remarks
 from ui.terminal.suite_tables import Board, board, contrast_table, summary_of
 
@@ -77,7 +77,7 @@ def run(folder: Path, suite: Suite) -> None:
     """Run a suite and sum it up, what an earlier session did included."""
     if not folder.is_dir():
         raise Complaint(f"{folder} is no folder")
-    places = _places(suite)
+    gpus = _chosen(suite)
     files = tuple(path.absolute() for path in task_files(folder, suite.match))
     if not files:
         of = f" that fits {', '.join(suite.match)}" if suite.match else ""
@@ -95,18 +95,18 @@ def run(folder: Path, suite: Suite) -> None:
         models=chosen_models(suite.models),
         evidence=suite.evidence,
     )
-    interrupted = asyncio.run(_see_through(share, places, known, suite.out, len(files)))
+    interrupted = asyncio.run(_see_through(share, gpus, known, suite.out, len(files)))
     if interrupted:
         raise Complaint(_go_on(suite), INTERRUPTED)
 
 
 async def _see_through(
-    share: Share, places: Sequence[Place], known: Sequence[Outcome], out: Path | None, total: int
+    share: Share, gpus: Sequence[Gpu], known: Sequence[Outcome], out: Path | None, total: int
 ) -> bool:
     """Run what is left; answers whether the person interrupted it."""
     found = list(known)
     with board(total, known) as live:
-        working = asyncio.ensure_future(_work(share, places, found, out, live))
+        working = asyncio.ensure_future(_work(share, gpus, found, out, live))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, working.cancel)
@@ -124,10 +124,10 @@ async def _see_through(
 
 
 async def _work(
-    share: Share, places: Sequence[Place], found: list[Outcome], out: Path | None, live: Board
+    share: Share, gpus: Sequence[Gpu], found: list[Outcome], out: Path | None, live: Board
 ) -> None:
     """In this process, or on several GPUs by a process for each."""
-    outcomes = spread(share, places, live.begin) if places else share.run(live.begin)
+    outcomes = spread(share, gpus, live.begin) if gpus else share.run(live.begin)
     async with aclosing(outcomes):  # type: ignore[type-var]
         async for outcome in outcomes:
             if out is not None:
@@ -136,16 +136,16 @@ async def _work(
             live.end(outcome)
 
 
-def _places(suite: Suite) -> tuple[Place, ...]:
+def _chosen(suite: Suite) -> tuple[Gpu, ...]:
     if suite.gpus and suite.target == "cpu":
         raise Complaint("--gpus names GPUs, but --target is cpu")
-    return chosen_places(suite.gpus)
+    return chosen_gpus(suite.gpus)
 
 
 def _profile(suite: Suite) -> SearchProfile | None:
     if not suite.search:
         return None
-    found = chosen_profile(suite.search, Wishes(seconds=suite.seconds, models=suite.models))
+    found = chosen_profile(suite.search, SearchOptions(seconds=suite.seconds, models=suite.models))
     without = {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
     return found.model_copy(update=without)
 

@@ -42,7 +42,7 @@ Search = Callable[[Listener, Control], Awaitable[Summary | Refusal]]
 
 
 @dataclass(frozen=True)
-class Wishes:
+class SearchOptions:
     """What the person wants besides the search: limits, and where results go."""
 
     export: Path | None = None
@@ -71,15 +71,15 @@ def optimize(
     search: str,
     home: Path | None,
     seed: int,
-    wishes: Wishes,
+    options: SearchOptions,
 ) -> None:
     """Start a search over a file and see it through."""
     file = existing_file(file).absolute()
-    profile = chosen_profile(search, wishes)
-    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(wishes.allow))
-    check_places(wishes, home)
-    start = read_start(wishes.start_from) if wishes.start_from else None
-    models = chosen_models(wishes.models)
+    profile = chosen_profile(search, options)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(options.allow))
+    check_places(options, home)
+    start = read_start(options.start_from) if options.start_from else None
+    models = chosen_models(options.models)
 
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
         return await start_search(
@@ -91,35 +91,35 @@ def optimize(
             home=home,
             listener=listener,
             control=control,
-            patience_s=wishes.patience_s,
-            choice=wishes.executor,
+            patience_s=options.patience_s,
+            choice=options.executor,
             start=start,
             models=models,
         )
 
-    see_through(begin, home, wishes)
+    see_through(begin, home, options)
 
 
-def resume(run: str, home: Path | None, wishes: Wishes) -> None:
+def resume(run: str, home: Path | None, options: SearchOptions) -> None:
     """Go on with a run and see it through."""
-    check_places(wishes, home)
-    models = other_models(wishes.models)
+    check_places(options, home)
+    models = other_models(options.models)
 
     async def go_on(listener: Listener, control: Control) -> Summary | Refusal:
         return await resume_search(
             run,
             home=home,
-            rounds=wishes.rounds,
-            seconds=wishes.seconds,
-            tokens=wishes.models.tokens,
-            usd=wishes.models.usd,
+            rounds=options.rounds,
+            seconds=options.seconds,
+            tokens=options.models.tokens,
+            usd=options.models.usd,
             models=models,
             listener=listener,
             control=control,
-            patience_s=wishes.patience_s,
+            patience_s=options.patience_s,
         )
 
-    see_through(go_on, home, wishes, told_before(run, home))
+    see_through(go_on, home, options, told_before(run, home))
 
 
 def told_before(run: str, home: Path | None) -> tuple[Event, ...]:
@@ -131,26 +131,26 @@ def told_before(run: str, home: Path | None) -> tuple[Event, ...]:
         archive.close()
 
 
-def chosen_profile(name: str, wishes: Wishes) -> SearchProfile:
+def chosen_profile(name: str, options: SearchOptions) -> SearchProfile:
     """The search profile with the person's limits; Complaint when there is none of that name."""
     try:
         profile = search_profile(name)
     except ValueError as error:
         raise Complaint(str(error)) from None
     limits = {
-        "rounds": wishes.rounds,
-        "seconds": wishes.seconds,
-        "tokens": wishes.models.tokens,
-        "usd": wishes.models.usd,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "tokens": options.models.tokens,
+        "usd": options.models.usd,
     }
     return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
 
 
-def check_places(wishes: Wishes, home: Path | None) -> None:
+def check_places(options: SearchOptions, home: Path | None) -> None:
     """Say before any work is done that a result could not be written."""
-    check_json(wishes.json)
-    if wishes.export is not None:
-        check_output(wishes.export)
+    check_json(options.json)
+    if options.export is not None:
+        check_output(options.export)
     folder = home or default_home()
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def check_places(wishes: Wishes, home: Path | None) -> None:
 
 
 def see_through(
-    search: Search, home: Path | None, wishes: Wishes, earlier: tuple[Event, ...] = ()
+    search: Search, home: Path | None, options: SearchOptions, earlier: tuple[Event, ...] = ()
 ) -> None:
     """Run a search with progress, then print, export and write what came of it."""
     try:
@@ -167,11 +167,11 @@ def see_through(
     except AwaitingError as awaited:  # before there is a run
         sys.stderr.write(f"{awaited.words}; then give the same command again\n")
         return
-    if wishes.export is not None and summary.status != "waiting":
-        summary = exported(summary, home, wishes.export, force=wishes.force)
-    if wishes.json is not None:
-        write_json(summary, wishes.json)
-    tell(summary, home, quiet=wishes.json == STDOUT)
+    if options.export is not None and summary.status != "waiting":
+        summary = exported(summary, home, options.export, force=options.force)
+    if options.json is not None:
+        write_json(summary, options.json)
+    tell(summary, home, quiet=options.json == STDOUT)
 
 
 async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:

@@ -28,14 +28,14 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 ALL = "all"
 
 
-class Place(Value):
+class Gpu(Value):
     """One GPU: its name for people, and what a process that is to use it alone is told."""
 
     name: str
     visible: str
 
 
-def chosen_places(words: str, environment: Mapping[str, str] | None = None) -> tuple[Place, ...]:
+def chosen_gpus(words: str, environment: Mapping[str, str] | None = None) -> tuple[Gpu, ...]:
     """The GPUs of `all` or `0,2`, numbered as CUDA numbers those that are visible; () for "".
 
     Raises:
@@ -52,7 +52,7 @@ def chosen_places(words: str, environment: Mapping[str, str] | None = None) -> t
     given = os.environ if environment is None else environment
     named = [name.strip() for name in given.get(VISIBLE, "").split(",") if name.strip()]
     return tuple(
-        Place(name=f"GPU {number}", visible=named[number] if named else str(number))
+        Gpu(name=f"GPU {number}", visible=named[number] if named else str(number))
         for number in numbers
     )
 
@@ -75,13 +75,13 @@ _Told = Outcome | EnvironmentLacksError | None
 
 
 async def spread(
-    share: Share, places: Sequence[Place], begun: Callable[[Path], object]
+    share: Share, gpus: Sequence[Gpu], begun: Callable[[Path], object]
 ) -> AsyncIterator[Outcome]:
     """Run a suite on several GPUs at once.
 
     Args:
         share: The whole suite.
-        places: The GPUs.
+        gpus: The GPUs.
         begun: Told of each file that begins.
 
     Raises:
@@ -92,8 +92,8 @@ async def spread(
     with tempfile.TemporaryDirectory(prefix="kernelwright-suite-") as marks:
         shared = share.model_copy(update={"marks": marks})
         # With fewer files than GPUs some have nothing to do.
-        used = places[: len(share.files)]
-        working = [asyncio.create_task(_part(shared, place, told, begun)) for place in used]
+        used = gpus[: len(share.files)]
+        working = [asyncio.create_task(_part(shared, gpu, told, begun)) for gpu in used]
         running = len(working)
         try:
             while running:
@@ -114,12 +114,12 @@ async def spread(
 
 
 async def _part(
-    share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
+    share: Share, gpu: Gpu, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
 ) -> str:
     """What one GPU does, process after process; how the last one ended, in words."""
     try:
         while True:
-            ended = await _follow(share, place, told, begun)
+            ended = await _follow(share, gpu, told, begun)
             if not ended.lost or not ended.began or _all_taken(share):
                 return ended.words
     finally:
@@ -136,13 +136,13 @@ class _Ended:
 
 
 async def _follow(
-    share: Share, place: Place, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
+    share: Share, gpu: Gpu, told: "asyncio.Queue[_Told]", begun: Callable[[Path], object]
 ) -> _Ended:
     """One process from its beginning to its end; what is lost with it is an outcome."""
     present: Path | None = None
     began = False
     with tempfile.TemporaryFile() as errors:
-        async with _process(share, place, errors) as process:
+        async with _process(share, gpu, errors) as process:
             assert process.stdout is not None
             async for text in process.stdout:
                 line = Line.model_validate_json(text)
@@ -155,7 +155,7 @@ async def _follow(
                     present = None
                     await told.put(line.outcome)
             status = await process.wait()
-        words = f"the process of {place.name} ended with status {status}{_last(errors)}"
+        words = f"the process of {gpu.name} ended with status {status}{_last(errors)}"
     if present is not None:
         await told.put(_lost(present, share, words))
     return _Ended(words, lost=status != 0, began=began)
@@ -168,11 +168,11 @@ def _all_taken(share: Share) -> bool:
 
 @contextlib.asynccontextmanager
 async def _process(
-    share: Share, place: Place, errors: BinaryIO
+    share: Share, gpu: Gpu, errors: BinaryIO
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that has its share; whoever leaves early ends it, and waits for its end."""
     paths = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", "")))
-    told = {VISIBLE: place.visible, "PYTHONPATH": os.pathsep.join(paths)}
+    told = {VISIBLE: gpu.visible, "PYTHONPATH": os.pathsep.join(paths)}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ui.suite.share",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,

@@ -16,12 +16,12 @@ from ui.cli.app import run
 from ui.complaints import Complaint
 from ui.suite import spread as gpus
 from ui.suite.share import Share
-from ui.suite.spread import Place, chosen_places, spread
+from ui.suite.spread import Gpu, chosen_gpus, spread
 
 # Says which GPU its worker sees, and is no task.
 TELLING = 'import os\nraise ValueError("sees " + os.environ["CUDA_VISIBLE_DEVICES"])\n'
 ENDLESS = "while True:\n    pass\n"
-PLACES = (Place(name="GPU 5", visible="5"), Place(name="GPU 7", visible="7"))
+GPUS = (Gpu(name="GPU 5", visible="5"), Gpu(name="GPU 7", visible="7"))
 
 
 def share_of(folder: Path, files: tuple[tuple[str, str], ...]) -> Share:
@@ -38,7 +38,7 @@ def share_of(folder: Path, files: tuple[tuple[str, str], ...]) -> Share:
 
 async def test_every_file_is_done_once_by_a_process_that_sees_its_own_gpu(tmp_path: Path) -> None:
     share, begun = share_of(tmp_path, tuple((f"{n}.py", TELLING) for n in range(3))), list[str]()
-    found = [item async for item in spread(share, PLACES, lambda path: begun.append(path.name))]
+    found = [item async for item in spread(share, GPUS, lambda path: begun.append(path.name))]
     assert sorted(begun) == sorted(item.file for item in found) == ["0.py", "1.py", "2.py"]
     assert all(item.ended == "refused" and item.terms == share.terms for item in found)
     assert all("sees 5" in item.words or "sees 7" in item.words for item in found)
@@ -49,7 +49,7 @@ async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is
 ) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), *((f"{n}.py", TELLING) for n in range(1, 4))))
     found: list[Outcome] = []
-    async with aclosing(spread(share, PLACES, lambda path: None)) as outcomes:
+    async with aclosing(spread(share, GPUS, lambda path: None)) as outcomes:
         async for item in outcomes:
             found.append(item)
             if len(found) == 3:  # all that can end while the first file does not
@@ -69,7 +69,7 @@ async def test_another_process_takes_the_place_of_one_that_was_lost(tmp_path: Pa
     begun: asyncio.Queue[Path] = asyncio.Queue()
 
     async def go() -> None:
-        found.extend([item async for item in spread(share, PLACES[:1], begun.put_nowait)])
+        found.extend([item async for item in spread(share, GPUS[:1], begun.put_nowait)])
 
     working = asyncio.create_task(go())
     await begun.get()
@@ -87,7 +87,7 @@ async def test_what_no_process_is_left_for_is_an_outcome_too(
 ) -> None:
     share = share_of(tmp_path, (("0.py", TELLING), ("1.py", TELLING)))
     monkeypatch.setattr("ui.suite.spread.sys.executable", "/bin/false")
-    found = [item async for item in spread(share, PLACES[:1], lambda path: None)]
+    found = [item async for item in spread(share, GPUS[:1], lambda path: None)]
     words = "no process was left for it: the process of GPU 5 ended with status 1"
     assert [(item.file, item.ended, item.words) for item in found] == [
         ("0.py", "failed", words),
@@ -116,7 +116,7 @@ async def until_begun(share: Share, found: list[Outcome]) -> "asyncio.Task[None]
     begun: asyncio.Queue[Path] = asyncio.Queue()
 
     async def go() -> None:
-        async with aclosing(spread(share, PLACES, begun.put_nowait)) as outcomes:
+        async with aclosing(spread(share, GPUS, begun.put_nowait)) as outcomes:
             async for item in outcomes:
                 found.append(item)
 
@@ -176,7 +176,7 @@ def test_gpus_are_numbered_as_cuda_numbers_the_visible(
     words: str, given: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpus, "visible_gpus", lambda: 3)
-    found = chosen_places(words, {"CUDA_VISIBLE_DEVICES": given})
+    found = chosen_gpus(words, {"CUDA_VISIBLE_DEVICES": given})
     assert [place.visible for place in found] == visible
 
 
@@ -194,7 +194,7 @@ def test_gpus_that_are_not_there_are_one_sentence(
 ) -> None:
     monkeypatch.setattr(gpus, "visible_gpus", lambda: count)
     with pytest.raises(Complaint, match=sentence):
-        chosen_places(words, {})
+        chosen_gpus(words, {})
 
 
 def test_a_suite_on_a_cpu_is_not_spread_over_gpus(

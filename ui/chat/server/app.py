@@ -1,6 +1,8 @@
 """What Chainlit calls: a person comes, writes, presses, comes back.
 
-A handler returns as soon as it is answered: searches run in the house and never in here, so the
+The handlers are thin; the rest is in `conversation`.
+
+A handler returns as soon as it is answered: searches run in the server and never in here, so the
 composer stays usable while they do.
 """
 
@@ -16,9 +18,9 @@ from agents.assistant.types.chat import Attachment, ChatReply
 from agents.assistant.types.commands import Command
 from graphs.conversation import Visit
 from ui.chat.messages.elements import ACTION, BESIDE, show_beside, wish_of
-from ui.chat.server.conversation import Room
+from ui.chat.server.conversation import ConversationView
 from ui.chat.server.login import LOCAL
-from ui.chat.server.state import close_house, house, open_house
+from ui.chat.server.state import close_server, open_server, server_state
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +32,15 @@ BROKEN = (
 
 @cl.on_app_startup
 async def startup() -> None:
-    """Open the house, and make it ready for the first visitor."""
-    opened = await open_house()
+    """Open the server, and make it ready for the first visitor."""
+    opened = await open_server()
     opened.lives.make_ready()
 
 
 @cl.on_app_shutdown
 async def shutdown() -> None:
     """Close it; searches that go on are taken up by the next server."""
-    await close_house()
+    await close_server()
 
 
 @cl.set_starters
@@ -50,44 +52,44 @@ async def starters(_: cl.User | None) -> list[Starter]:
 @cl.on_message
 async def hear(message: cl.Message) -> None:
     """A person wrote something."""
-    room = await _enter()
+    view = await _enter()
     files = attachments_of(message)
-    await _answer(room, message.content, None, files)
+    await _answer(view, message.content, None, files)
 
 
 @cl.action_callback(ACTION)
 async def press(action: cl.Action) -> None:
     """A person pressed a button."""
-    room, wish = await _enter(), wish_of(action)
+    view, wish = await _enter(), wish_of(action)
     if wish is None:
         return
     label = str(action.payload.get("label") or action.label)
     if not action.payload.get("quiet"):
-        await room.said(label, _person(get_context()))
-    await _answer(room, label, wish)
+        await view.said(label, _person(get_context()))
+    await _answer(view, label, wish)
 
 
 @cl.action_callback(BESIDE)
 async def put_beside(action: cl.Action) -> None:
     """A person wants a message's code in the side panel."""
-    room = await _enter()
-    if step := room.screen.step(str(action.payload.get("message"))):
-        await show_beside(room.thread, step["output"])
+    view = await _enter()
+    if step := view.screen.step(str(action.payload.get("message"))):
+        await show_beside(view.thread, step["output"])
 
 
 @cl.on_chat_resume
 async def come_back(thread: ThreadDict) -> None:
     """A conversation is opened again; its page is drawn by Chainlit after this returns."""
     context = get_context()
-    room = house().room(context.session.thread_id, _person(context))
-    room.screen.expect(context)
-    await room.reopen(list(thread["steps"]))
+    view = server_state().view_of(context.session.thread_id, _person(context))
+    view.screen.expect(context)
+    await view.reopen(list(thread["steps"]))
     drawing = context.emitter.resume_thread
 
     async def draw_then_go_on(thread_dict: ThreadDict) -> None:
         # What is sent before the page was drawn would be drawn over.
         await drawing(thread_dict)
-        await room.screen.add(context)
+        await view.screen.add(context)
 
     setattr(context.emitter, "resume_thread", draw_then_go_on)  # noqa: B010  # of one page alone
 
@@ -98,24 +100,24 @@ async def leave() -> None:
 
 
 async def _answer(
-    room: Room, words: str, wish: Command | None, files: tuple[Attachment, ...] = ()
+    view: ConversationView, words: str, wish: Command | None, files: tuple[Attachment, ...] = ()
 ) -> None:
-    at_home = house()
-    visit = Visit(room.desk, at_home.assistant, words, files, wish)
+    state = server_state()
+    visit = Visit(view.desk, state.assistant, words, files, wish)
     try:
-        async for saying in at_home.conversation.hear(room.thread, visit):
-            await room.say(saying)
+        async for saying in state.conversation.hear(view.thread, visit):
+            await view.say(saying)
     except Exception:
         log.exception("a message could not be answered")
-        await room.say(ChatReply.of(BROKEN))
+        await view.say(ChatReply.of(BROKEN))
 
 
-async def _enter() -> Room:
+async def _enter() -> ConversationView:
     """The conversation of this page, which looks at it from now on."""
     context = get_context()
-    room = house().room(context.session.thread_id, _person(context))
-    await room.screen.add(context)
-    return room
+    view = server_state().view_of(context.session.thread_id, _person(context))
+    await view.screen.add(context)
+    return view
 
 
 def _person(context: ChainlitContext) -> str:

@@ -1,4 +1,4 @@
-"""Chainlit's application with our store, our door and our gate around it, and the kept files."""
+"""Chainlit's application with our store, our login and our gate around it, and the kept files."""
 
 import re
 import warnings
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ui.chat.server.gate import Gate, Uploads
-from ui.chat.server.login import Door
+from ui.chat.server.login import Login
 from ui.chat.settings import ChatSettings
 from ui.chat.store.files import ADDRESS
 from ui.chat.store.layer import Store
@@ -29,14 +29,14 @@ def build_app(settings: ChatSettings) -> ASGIApp:
     Raises:
         Complaint: The database cannot be opened.
     """
-    store, door = open_store(settings), Door(settings.folder)
+    store, login = open_store(settings), Login(settings.folder)
     config.code.data_layer = lambda: store
-    door.attend()
+    login.attend()
     config.run.host, config.run.port = settings.host, settings.port
     config.run.headless = settings.headless
     _follow_the_system()
     serve_files(chainlit_app, store)
-    return Gate(Uploads(chainlit_app), door.admits, settings.host, lambda: get_html_template(""))
+    return Gate(Uploads(chainlit_app), login.admits, settings.host, lambda: get_html_template(""))
 
 
 def open_store(settings: ChatSettings) -> Store:

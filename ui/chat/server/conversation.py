@@ -46,7 +46,7 @@ TOGETHER_S = 0.05
 LOOK_S = 1.0
 
 
-class Room:
+class ConversationView:
     """A conversation.
 
     Args:

@@ -23,7 +23,7 @@ SIDE_BY_SIDE = 4
 AFTER_A_WRONG_ONE_S = 1.0
 
 
-class Door:
+class Login:
     """Lets people in, as the file of people says at this moment."""
 
     def __init__(self, folder: Path) -> None:

@@ -15,7 +15,7 @@ from agents.assistant.types.chat import Assistant
 from graphs.conversation import Conversation
 from graphs.desk import Desk, Finding, Lives, Settings
 from graphs.story import load
-from ui.chat.server.conversation import Room
+from ui.chat.server.conversation import ConversationView
 from ui.chat.settings import ChatSettings, current
 from ui.doctor import examine
 from ui.report import write
@@ -23,8 +23,8 @@ from ui.report import write
 MEMORIES = "memories.db"
 
 
-class House:
-    """Everything of one server; use `opened`."""
+class ServerState:
+    """Everything of one server; made by `open_server`."""
 
     def __init__(
         self, settings: ChatSettings, lives: Lives, conversation: Conversation, talker: Assistant
@@ -38,20 +38,20 @@ class House:
             report=_report,
             examine=_examined,
         )
-        self._rooms: dict[str, Room] = {}
+        self._views: dict[str, ConversationView] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def room(self, thread: str, person: str) -> Room:
+    def view_of(self, thread: str, person: str) -> ConversationView:
         """A person's conversation, made when it is asked for."""
-        if thread not in self._rooms:
+        if thread not in self._views:
             desk = Desk(self.lives.home, self.lives, person, thread, self._desks)
-            self._rooms[thread] = Room(thread, desk, self._forgets(thread))
-        return self._rooms[thread]
+            self._views[thread] = ConversationView(thread, desk, self._forgets(thread))
+        return self._views[thread]
 
     def _forgets(self, thread: str) -> Callable[[], None]:
         def forget() -> None:
-            if room := self._rooms.pop(thread, None):
-                task = asyncio.create_task(room.close())
+            if view := self._views.pop(thread, None):
+                task = asyncio.create_task(view.close())
                 self._leaving.add(task)
                 task.add_done_callback(self._leaving.discard)
 
@@ -59,49 +59,49 @@ class House:
 
     async def close(self) -> None:
         """Show no more, and let searches rest until the next server takes them up."""
-        rooms, self._rooms = tuple(self._rooms.values()), {}
-        for room in rooms:
-            await room.close()
+        views, self._views = tuple(self._views.values()), {}
+        for view in views:
+            await view.close()
         await self.lives.aclose()
 
 
 class _Open:
-    """The house of this server, while it is open."""
+    """What this server has, while it is open."""
 
-    house: House | None = None
+    state: ServerState | None = None
     stack: AsyncExitStack = AsyncExitStack()
 
 
-async def open_house() -> House:
-    """The house; what went on when the last server ended is taken up."""
-    if _Open.house is None:
+async def open_server() -> ServerState:
+    """What the server has; what went on when the last server ended is taken up."""
+    if _Open.state is None:
         settings = current()
         settings.folder.mkdir(parents=True, exist_ok=True)
         saver = await _Open.stack.enter_async_context(
             AsyncSqliteSaver.from_conn_string(str(settings.folder / MEMORIES))
         )
         lives = Lives(settings.home, target=settings.target, ready=settings.ready)
-        _Open.house = House(settings, lives, Conversation(saver), _assistant(settings))
-        _Open.stack.push_async_callback(_Open.house.close)
+        _Open.state = ServerState(settings, lives, Conversation(saver), _assistant(settings))
+        _Open.stack.push_async_callback(_Open.state.close)
         await lives.revive()
-    return _Open.house
+    return _Open.state
 
 
-async def close_house() -> None:
-    """End what `open_house` began."""
-    stack, _Open.stack, _Open.house = _Open.stack, AsyncExitStack(), None
+async def close_server() -> None:
+    """End what `open_server` began."""
+    stack, _Open.stack, _Open.state = _Open.stack, AsyncExitStack(), None
     await stack.aclose()
 
 
-def house() -> House:
-    """The open house."""
-    assert _Open.house is not None, "the server opens it before it answers"
-    return _Open.house
+def server_state() -> ServerState:
+    """What the open server has."""
+    assert _Open.state is not None, "the server opens it before it answers"
+    return _Open.state
 
 
 def quiet() -> bool:
     """Whether no search runs, so that nobody waits for anything but a page."""
-    return _Open.house is None or not _Open.house.lives.going
+    return _Open.state is None or not _Open.state.lives.going
 
 
 def _assistant(settings: ChatSettings) -> Assistant:

@@ -16,16 +16,16 @@ from ui.chat.messages.elements import action_of
 from ui.chat.messages.lines import Button, id_of
 from ui.chat.messages.presenting import Presentation
 from ui.chat.server import app
-from ui.chat.server.state import close_house, house, open_house
+from ui.chat.server.state import close_server, open_server, server_state
 from ui.chat.settings import ChatSettings, use
 
 
 @pytest.fixture
 async def opened(tmp_path):
-    """A house on the CPU, with nobody in it."""
+    """A server on the CPU, with nobody in it."""
     use(ChatSettings(home=tmp_path, target="cpu"))
-    yield await open_house()
-    await close_house()
+    yield await open_server()
+    await close_server()
 
 
 @pytest.fixture
@@ -141,9 +141,9 @@ async def test_a_conversation_that_is_opened_again_is_not_told_twice(opened, loo
     await shown_whole(page, tmp_path, run)
     await rested(page)
     kept = {step["id"]: step for step in page.emitter.of("step")}
-    await close_house()
+    await close_server()
 
-    await open_house()
+    await open_server()
     again = look(id="again")
     await app.come_back({"id": "thread", "steps": list(kept.values()), "elements": []})
     await again.emitter.resume_thread({"id": "thread"})
@@ -177,12 +177,12 @@ async def test_somebody_elses_run_is_unknown(opened, look, run):
 
 async def test_what_goes_wrong_is_said_in_plain_words(opened, look, monkeypatch):
     page = look()
-    room = house().room("thread", "local")
+    view = server_state().view_of("thread", "local")
 
     async def broken(wish):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(room.desk, "do", broken)
+    monkeypatch.setattr(view.desk, "do", broken)
     await press(AskForHelp())
     assert app.BROKEN in texts(page)
     assert not any("secret detail" in text for text in texts(page))
@@ -190,9 +190,9 @@ async def test_what_goes_wrong_is_said_in_plain_words(opened, look, monkeypatch)
 
 async def test_code_is_put_beside(opened, look):
     page = look()
-    room = house().room("thread", "local")
-    await room.screen.add(page)
-    await room.say(ChatReply(pieces=(Code(title="kernel", text="int x;", language="cpp"),)))
+    view = server_state().view_of("thread", "local")
+    await view.screen.add(page)
+    await view.say(ChatReply(pieces=(Code(title="kernel", text="int x;", language="cpp"),)))
     await app.put_beside(cl.Action(**page.emitter.buttons["Show beside"]))
     assert page.emitter.of("set_sidebar_title")
     shown = page.emitter.of("set_sidebar_elements")[0]["elements"]
@@ -209,8 +209,8 @@ async def test_files_of_a_message_are_read_as_text(opened, look, tmp_path):
 
 
 async def test_a_conversation_that_nobody_looks_at_and_nothing_runs_in_is_put_away(opened, look):
-    room = house().room("thread", "local")
-    await until(lambda: house().room("thread", "local") is not room, 10)
+    view = server_state().view_of("thread", "local")
+    await until(lambda: server_state().view_of("thread", "local") is not view, 10)
 
 
 async def test_starters_are_whole_messages():
@@ -221,18 +221,18 @@ async def test_starters_are_whole_messages():
 async def test_a_figure_that_comes_late_is_put_onto_the_card_that_lies_there(opened, look):
     page = look()
     await app.hear(cl.Message("what can you do?"))
-    room = house().room("thread", "local")
+    view = server_state().view_of("thread", "local")
     asked = ChatReply.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
-    await room.say(asked)
+    await view.say(asked)
     card = page.emitter.of("step")[-1]
     late = ChatReply.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
-    await room.amend(late)
+    await view.amend(late)
     again = page.emitter.of("step")[-1]
     assert (again["id"], again["createdAt"]) == (card["id"], card["createdAt"])
     assert "3 ms" in again["output"]
     assert [action["label"] for action in page.emitter.buttons.values()] == ["Go"]
-    kept = kept_offers(room.screen.step(card["id"]))
+    kept = kept_offers(view.screen.step(card["id"]))
     assert kept[0].wish == StartSearch(seconds=90)  # what was said beforehand still holds
-    await room.said("Go", "local")
-    await room.amend(late)
+    await view.said("Go", "local")
+    await view.amend(late)
     assert page.emitter.buttons == {}

@@ -5,7 +5,7 @@ from chainlit.auth import create_jwt
 from chainlit.config import config
 from chainlit.user import User
 
-from ui.chat.server.login import LOCAL, Door
+from ui.chat.server.login import LOCAL, Login
 from ui.chat.server.people import People, PersonError, secret
 
 
@@ -68,14 +68,14 @@ def test_the_secret_stays_from_start_to_start(tmp_path):
 
 
 async def test_where_nobody_was_added_whoever_is_here_comes_in(tmp_path):
-    Door(tmp_path).attend()
+    Login(tmp_path).attend()
     assert config.code.password_auth_callback is None
     assert (await config.code.header_auth_callback({})).identifier == LOCAL
 
 
 async def test_where_people_were_added_they_log_in(tmp_path, people):
     people.add("anna", "correct horse", 1.0)
-    Door(tmp_path).attend()
+    Login(tmp_path).attend()
     assert config.code.header_auth_callback is None
     assert (await config.code.password_auth_callback("anna", "correct horse")).identifier == "anna"
     assert await config.code.password_auth_callback("anna", "wrong horse") is None
@@ -84,27 +84,27 @@ async def test_where_people_were_added_they_log_in(tmp_path, people):
 def test_a_cookie_of_somebody_who_was_removed_opens_nothing(tmp_path, people):
     people.add("anna", "correct horse", 1.0)
     people.add("bert", "correct horse", 1.0)
-    door = Door(tmp_path)
-    assert door.admits(cookie("anna"))
+    login = Login(tmp_path)
+    assert login.admits(cookie("anna"))
     people.remove("anna")
-    assert not door.admits(cookie("anna"))
-    assert door.admits(cookie("bert"))
+    assert not login.admits(cookie("anna"))
+    assert login.admits(cookie("bert"))
 
 
 def test_a_new_password_ends_the_old_ones_cookies(tmp_path, people):
     people.add("anna", "correct horse", 1.0)
-    door, before = Door(tmp_path), cookie("anna")
+    login, before = Login(tmp_path), cookie("anna")
     people.add("anna", "another horse", time.time() + 60)
-    assert not door.admits(before)
+    assert not login.admits(before)
 
 
 def test_who_came_in_without_a_password_is_out_when_people_log_in(tmp_path, people):
     before = cookie(LOCAL)
-    assert Door(tmp_path).admits(before)
+    assert Login(tmp_path).admits(before)
     people.add("anna", "correct horse", 1.0)
-    assert not Door(tmp_path).admits(before)
+    assert not Login(tmp_path).admits(before)
 
 
 @pytest.mark.parametrize("cookies", [{}, {"access_token": "x"}, {"access_token": "a.b.c"}])
 def test_a_cookie_that_is_none_opens_nothing(tmp_path, cookies):
-    assert not Door(tmp_path).admits(cookies)
+    assert not Login(tmp_path).admits(cookies)
