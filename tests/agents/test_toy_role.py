@@ -25,9 +25,9 @@ from profiles.models import ModelProfile, Models
 from tools.archive import Archive, RunError
 from tools.nouns import TracePolicy
 from tools.nouns.run import Summary
-from ui.chat.roles import answered, asked
-from ui.commands.models import Choice, chosen_models
-from ui.trace import trace
+from ui.chat.messages.roles import answered, asked
+from ui.model_choice import Choice, chosen_models
+from ui.terminal.trace import trace
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agents.assistant.sayings import Table
+from agents.assistant.types.chat import Table
 from graphs.charts import roofline, trajectory
 from graphs.desk.progress import best_words, leaders_of
 from graphs.events import (

@@ -10,8 +10,8 @@ import pytest
 
 from graphs.control import Control
 from graphs.executors import kept_choice, opened
-from graphs.replay import replay
-from graphs.run import resume_search, start_search
+from graphs.search.replay import replay
+from graphs.search.run import resume_search, start_search
 from profiles.load import Hardware
 from tools.archive import Archive, RunError
 from tools.evaluate.executors.base.executor import Capabilities, Executor
@@ -33,7 +33,7 @@ from tools.nouns import (
     Verdict,
 )
 from tools.nouns.run import Summary
-from ui.commands.work import wished
+from ui.cli.work import wished
 from ui.complaints import Complaint
 
 TEAM = ExecutorChoice(name="team")

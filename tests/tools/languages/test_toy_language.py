@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.minds.standing import contract, craft
-from agents.minds.writing import answers
+from agents.coder import answers
+from agents.prompting.contract import contract, craft
 from tools.candidates import ContractError
 from tools.candidates.plan import validate_plan
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.export import Material, export_folder, kernelbench
 from tools.hardware import detect

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from agents.coder import Order, PlaybookCoder
-from agents.planner import PlaybookPlanner
+from agents.coder.coder import CoderRequest
+from agents.coder.playbook import PlaybookCoder
+from agents.planner.planner import PlannerInput
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.cpp import CppEmitter
 from agents.playbook.cpp.case import Case, emitted
 from agents.playbook.cpp.expressions import expression
@@ -12,8 +14,7 @@ from agents.playbook.cpp.frame import Frame
 from agents.playbook.emit import Fit, LoopFamily
 from agents.playbook.ir import Access, Emitted, Loop, Strategy
 from agents.playbook.repertoire import repertoire_for
-from agents.situation import Situation
-from tools.evaluate.local import LocalExecutor
+from tools.evaluate.executors.local.executor import LocalExecutor
 from tools.evaluate.rules import Rules
 from tools.hardware import detect
 from tools.nouns import DType, Task, TracePolicy, Verdict
@@ -88,9 +89,9 @@ async def test_a_family_is_proposed_written_and_judged_right(tmp_path: Path) -> 
         assert isinstance(task, Task)
         repertoire = repertoire_for(task, here, CppEmitter((TOY, *FAMILIES)))
         planned = await PlaybookPlanner(repertoire).plan(
-            Situation(round=1, wanted=1, floor_ms=1e-9)
+            PlannerInput(round=1, wanted=1, floor_ms=1e-9)
         )
-        order = Order(idea=planned.ideas[0], count=2)
+        order = CoderRequest(idea=planned.ideas[0], count=2)
         written = (await PlaybookCoder(repertoire).write(order)).candidates
         assert len(written) == 2
         for candidate in written:

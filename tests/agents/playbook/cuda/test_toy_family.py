@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from agents.coder import Order, PlaybookCoder
-from agents.planner import PlaybookPlanner
+from agents.coder.coder import CoderRequest
+from agents.coder.playbook import PlaybookCoder
+from agents.planner.planner import PlannerInput
+from agents.planner.playbook import PlaybookPlanner
 from agents.playbook.cuda import CudaEmitter
 from agents.playbook.cuda.case import Case
 from agents.playbook.cuda.expressions import expression
@@ -31,10 +33,9 @@ from agents.playbook.ir import Access, Emitted, LibraryCall, Loop, Stmt, Strateg
 from agents.playbook.ir.predict import roofline_ms
 from agents.playbook.ir.rewriting import GraphRewrite, LoopRewrite
 from agents.playbook.repertoire import PlaybookRepertoire, repertoire_for
-from agents.situation import Situation
 from profiles.load import hardware_profile
 from tools.candidates import new_candidate
-from tools.compile import Built, compile_candidate
+from tools.languages import Built, compile_candidate
 from tools.nouns import Candidate, DType, Graph, Language, Node, Scalar, Task, TracePolicy
 from tools.tasks import trace
 
@@ -212,11 +213,13 @@ class Playable:
 
 
 async def _first(repertoire: PlaybookRepertoire) -> tuple[dict[str, str], Candidate]:
-    proposal = await PlaybookPlanner(repertoire).plan(Situation(round=1, wanted=1, floor_ms=1e-9))
+    proposal = await PlaybookPlanner(repertoire).plan(
+        PlannerInput(round=1, wanted=1, floor_ms=1e-9)
+    )
     (idea,) = proposal.ideas
     recipe = Recipe.from_idea(idea)
     assert recipe is not None
-    answer = await PlaybookCoder(repertoire).write(Order(idea=idea, count=1))
+    answer = await PlaybookCoder(repertoire).write(CoderRequest(idea=idea, count=1))
     return recipe.choices, answer.candidates[0]
 
 
