@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from agents.llm.client import LLMClient
-from agents.playbook.ideas import Repertoire
-from agents.shared.start import Start
-from agents.shared.steering import Steering
-from profiles.load import Hardware
-from tools.archive import Standing
-from tools.nouns import Analysis, Idea, LedgerEntry, Symptom, Task, Value
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.shared.start import Start
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.types import Analysis, Idea, LedgerEntry, Symptom, Task, Value
 
 Mind = TypeVar("Mind", covariant=True)
 Question = TypeVar("Question")

@@ -42,11 +42,11 @@ SIZES = {
 
 async def ready(target: str, rows: int, columns: int):
     """The task of that size, the device, and the playbook's first kernel for it, compiled."""
-    from agents.playbook.assemble import assemble
-    from agents.playbook.lower import lower
-    from tools.evaluate.executors.local.executor import LocalExecutor
-    from tools.languages import CompileFailure, compile_candidate, new_candidate
-    from tools.nouns import Refusal, TracePolicy
+    from kernelwright.tools.codegen.library.assemble import assemble
+    from kernelwright.tools.codegen.lower import lower
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.languages import CompileFailure, compile_candidate, new_candidate
+    from kernelwright.tools.types import Refusal, TracePolicy
 
     scratch = Path(tempfile.mkdtemp())
     file = scratch / f"rows_{rows}_{columns}.py"
@@ -70,19 +70,19 @@ async def ready(target: str, rows: int, columns: int):
 def emitter_for(kind: str) -> object:
     """The emitter of the language that the device runs."""
     if kind == "cuda":
-        from agents.playbook.cuda import CudaEmitter
+        from kernelwright.tools.codegen.cuda import CudaEmitter
 
         return CudaEmitter()
-    from agents.playbook.cpp import CppEmitter
+    from kernelwright.tools.codegen.cpp import CppEmitter
 
     return CppEmitter()
 
 
 def series(target: str, size: tuple[int, int], count: int, seconds: float) -> list[dict]:
     """Comparisons of one kernel with itself, one after another."""
-    from tools.evaluate.rules import Rules
-    from tools.evaluate.worker.station import Station
-    from tools.languages.loading import load_candidate
+    from kernelwright.tools.evaluate.rules import Rules
+    from kernelwright.tools.evaluate.worker.station import Station
+    from kernelwright.tools.languages.loading import load_candidate
 
     task, hardware, candidate, built = asyncio.run(ready(target, *size))
     rules, found = Rules(), []
@@ -131,7 +131,7 @@ def _call(runner, weights, arguments):
 
 def main() -> None:
     """Run the series of all sizes, print the shares, and write them with every comparison."""
-    from tools.evaluate.rules import Rules
+    from kernelwright.tools.evaluate.rules import Rules
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"))

@@ -15,13 +15,13 @@ import json
 import time
 from pathlib import Path
 
-from profiles.load import Hardware
-from tools.evaluate.messages import Audited, AuditRequest
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.desk import Desk
-from tools.hardware import cached_ceilings, detect
-from tools.nouns import Refusal, TracePolicy
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages import Audited, AuditRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.worker.desk import Desk
+from kernelwright.tools.hardware import cached_ceilings, detect
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Refusal, TracePolicy
 
 _BEYOND = 1e3  # of the machine's memory
 

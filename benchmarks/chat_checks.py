@@ -6,10 +6,10 @@ from pathlib import Path
 
 from chat_driver import Visitor
 
-from graphs.events import EVENT
-from tools.archive import Archive, run_folders
-from ui.chat.messages.lines import id_of
-from ui.chat.messages.presenting import Presentation
+from kernelwright.graphs.run_view.events import EVENT
+from kernelwright.tools.archive import Archive, run_folders
+from kernelwright.ui.chat.messages.lines import id_of
+from kernelwright.ui.chat.messages.presenting import Presentation
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import TypeVar
 import httpx
 import socketio
 
-COMMAND = [sys.executable, "-m", "ui.cli"]
+COMMAND = [sys.executable, "-m", "kernelwright.ui.cli"]
 ROOT = Path(__file__).parents[1]
 PASSWORD = "correct horse battery"
 

@@ -32,27 +32,23 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
+import torch
+from torch.profiler import ProfilerActivity, profile
 
-from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.evaluate.clock.cold import Flush  # noqa: E402
-from tools.evaluate.clock.harness import Harness  # noqa: E402
-from tools.evaluate.clock.stopwatch import stopwatch  # noqa: E402
-from tools.evaluate.judge.bench import Bench  # noqa: E402
-from tools.evaluate.judge.memory import SpoiltMemory  # noqa: E402
-from tools.evaluate.judge.truth import Argument  # noqa: E402
-from tools.evaluate.rules import Rules  # noqa: E402
-from tools.hardware import detect  # noqa: E402
-from tools.languages import (  # noqa: E402
-    Built,
-    compile_candidate,
-    new_candidate,
-)
-from tools.languages.loading import load_candidate  # noqa: E402
-from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
-from tools.tasks import trace  # noqa: E402
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.cold import Flush
+from kernelwright.tools.evaluate.timing.harness import Harness
+from kernelwright.tools.evaluate.timing.stopwatch import stopwatch
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy
 
 PROFILED = 20
 Timed = Callable[[Sequence[Argument]], object]

@@ -20,10 +20,10 @@ from unittest.mock import patch
 from cpu_strategies import candidates, error, paired, runners
 from torch import Tensor
 
-from agents.playbook.lower import lower
-from tools.languages import shutdown_compilers
-from tools.nouns import Refusal, TracePolicy
-from tools.tasks import Reference, draw, trace
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.languages import shutdown_compilers
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.types import Refusal, TracePolicy
 
 ROOT = Path(__file__).resolve().parent.parent
 

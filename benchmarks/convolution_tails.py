@@ -23,24 +23,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
+import torch
+from torch.profiler import ProfilerActivity, profile
 
-from agents.playbook.assemble import assemble  # noqa: E402
-from agents.playbook.cuda import CudaEmitter  # noqa: E402
-from agents.playbook.forms import forms  # noqa: E402
-from agents.playbook.ir.predict import predict_ms  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.evaluate.judge.truth import Argument  # noqa: E402
-from tools.evaluate.judge.turned import with_channels_last  # noqa: E402
-from tools.languages import (  # noqa: E402
-    CompileFailure,
-    compile_candidate,
-    new_candidate,
-)
-from tools.languages.loading import load_candidate  # noqa: E402
-from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
-from tools.tasks import Reference, draw, trace  # noqa: E402
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir.roofline import predict_ms
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.library.registry import forms
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.verify.turned import with_channels_last
+from kernelwright.tools.languages import CompileFailure, compile_candidate, new_candidate
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy
 
 LONGEST_NAME, MOST_KERNELS, CALLS = 110, 9, 4
 

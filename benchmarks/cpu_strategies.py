@@ -19,15 +19,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
+import torch
 
-from agents.playbook.assemble import assemble  # noqa: E402
-from agents.playbook.cpp import CppEmitter  # noqa: E402
-from agents.playbook.ir import Loop, Program, Strategy  # noqa: E402
-from agents.playbook.lower import lower  # noqa: E402
-from tools.candidates import valid_settings  # noqa: E402
-from tools.hardware import detect  # noqa: E402
-from tools.languages import (  # noqa: E402  # noqa: E402
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.cpp import CppEmitter
+from kernelwright.tools.codegen.ir import Loop, Program, Strategy
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import (
     CompileFailure,
     compile_candidate,
     new_candidate,
@@ -35,9 +35,9 @@ from tools.languages import (  # noqa: E402  # noqa: E402
     shutdown_compilers,
     with_settings,
 )
-from tools.languages.loading import load_candidate  # noqa: E402
-from tools.nouns import Candidate, Refusal, Task, TracePolicy  # noqa: E402
-from tools.tasks import Reference, draw, trace  # noqa: E402
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy
 
 Timed = Callable[[], object]
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import torch
 
-from tools.candidates import KernelSource
-from tools.candidates.run import PlanRunner
-from tools.candidates.run.arguments import Converters
-from tools.candidates.run.launcher import Extent
-from tools.candidates.source import KernelFunction
-from tools.languages import INCLUDE, parse_kernel
-from tools.languages.c_source import with_macros
-from tools.nouns import Candidate
+from kernelwright.tools.candidates import KernelSource
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.candidates.run.arguments import Converters
+from kernelwright.tools.candidates.run.launcher import Extent
+from kernelwright.tools.candidates.source import KernelFunction
+from kernelwright.tools.languages import INCLUDE, parse_kernel
+from kernelwright.tools.languages.base.c_source import with_macros
+from kernelwright.tools.types import Candidate
 
 EMULATOR = Path(__file__).parents[1] / "tests" / "agents" / "playbook" / "cuda" / "emulator"
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')

@@ -31,17 +31,22 @@ import torch
 from emulated_device import Emulated, prelude
 from emulated_sizes import resized, typed
 
-from agents.playbook.assemble import assemble
-from agents.playbook.cuda import CudaEmitter
-from agents.playbook.ir import Loop, PlanLine, Program, Strategy
-from agents.playbook.ir.rewrites import rewrite
-from agents.playbook.lower import lower
-from profiles.load import Hardware, hardware_profile
-from tools.candidates import valid_settings
-from tools.evaluate.judge.errors import distance
-from tools.languages import CompileFailure, compile_candidate, new_candidate, parse_kernel
-from tools.nouns import Candidate, Refusal, Setting, Task, TracePolicy
-from tools.tasks import Reference, draw, rehearse, trace
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
+from kernelwright.tools.codegen.ir.rewrites import rewrite
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.evaluate.verify.errors import distance
+from kernelwright.tools.languages import (
+    CompileFailure,
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+)
+from kernelwright.tools.tasks import Reference, draw, rehearse, trace
+from kernelwright.tools.types import Candidate, Refusal, Setting, Task, TracePolicy
 
 EMITTER = CudaEmitter()
 H200, A100 = hardware_profile("H200"), hardware_profile("A100")

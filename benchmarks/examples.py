@@ -28,7 +28,7 @@ def optimize(example: Path, arguments: argparse.Namespace, scratch: Path) -> dic
     """One run of the command; the object it prints, with what a person would have waited."""
     answer = scratch / f"{example.stem}.json"
     command = [
-        sys.executable, "-m", "ui.cli", "optimize", str(example), "--target", arguments.target,
+        sys.executable, "-m", "kernelwright.ui.cli", "optimize", str(example), "--target", arguments.target,
         "--search", arguments.search, "--seed", str(arguments.seed), "--json", str(answer),
         "--run-dir", str(scratch / "runs"), "--export", str(scratch / "exports" / example.stem),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def first_faster_s(run: str, home: Path, started: float, to_beat_ms: float) -> f
 
     The best baseline of the whole run, although torch.compile's time may become known later.
     """
-    from tools.archive import Archive
+    from kernelwright.tools.archive import Archive
 
     folder = next((path for path in home.rglob(run) if path.is_dir()), None)
     if folder is None:

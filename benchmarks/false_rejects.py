@@ -24,11 +24,11 @@ from pathlib import Path
 
 from honest_candidates import Pairs, foreign_files, own
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.messages.foreign import Foreign
-from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Comparison, Evaluation, Task, Value, Verdict
-from tools.selftest.suite import RULES
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.selftest.suite import RULES
+from kernelwright.tools.types import Candidate, Comparison, Evaluation, Task, Value, Verdict
 
 INTERRUPTED = 130
 

@@ -24,13 +24,13 @@ from pathlib import Path
 
 from misbehaving_server import MODEL, Fault, MisbehavingServer
 
-from graphs.events import Event, ModelCalled, Noted
-from graphs.search.run import start_search
-from profiles.load import search_profile
-from profiles.models import ModelProfile, Models
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.nouns import TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import Event, ModelCalled, Noted
+from kernelwright.graphs.search.run import start_search
+from kernelwright.profiles.load import search_profile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
 
 TASK = Path(__file__).resolve().parent.parent / "examples" / "softmax.py"
 INPUTS = ("512x2048:float32",)

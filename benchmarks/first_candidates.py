@@ -19,13 +19,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.planner.planner import PlannerInput  # noqa: E402
-from agents.planner.playbook import PlaybookPlanner  # noqa: E402
-from agents.playbook.ideas import FORM, Recipe, Repertoire  # noqa: E402
-from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from profiles.load import Hardware, hardware_profile, search_profile  # noqa: E402
-from tools.nouns import Idea, Refusal, TracePolicy  # noqa: E402
-from tools.tasks import trace  # noqa: E402
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.profiles.load import Hardware, hardware_profile, search_profile
+from kernelwright.tools.codegen.library.ideas import FORM, Recipe, Repertoire
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Idea, Refusal, TracePolicy
 
 HEAD = "| file | forms | first | second | third |\n|---|---|---|---|---|"
 

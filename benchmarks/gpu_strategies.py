@@ -40,17 +40,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-from strategy_bench import Bench, Expected, drawn  # noqa: E402
-from strategy_loops import Problem  # noqa: E402
-from strategy_rounds import ROUNDS, problems  # noqa: E402
+import torch
+from strategy_bench import Bench, Expected, drawn
+from strategy_loops import Problem
+from strategy_rounds import ROUNDS, problems
 
-from agents.playbook.assemble import assemble  # noqa: E402
-from agents.playbook.cuda import CudaEmitter  # noqa: E402
-from agents.playbook.ir import Strategy  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import valid_settings  # noqa: E402
-from tools.languages import (  # noqa: E402  # noqa: E402
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir import Strategy
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.languages import (
     CompileFailure,
     compile_candidate,
     new_candidate,
@@ -58,8 +58,8 @@ from tools.languages import (  # noqa: E402  # noqa: E402
     shutdown_compilers,
     with_settings,
 )
-from tools.languages.loading import load_candidate  # noqa: E402
-from tools.nouns import Candidate, Setting  # noqa: E402
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Candidate, Setting
 
 
 def settings_to_try(listed: list[tuple[Setting, ...]], count: int) -> list[tuple[Setting, ...]]:

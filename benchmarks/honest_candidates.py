@@ -7,17 +7,17 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from agents.playbook.assemble import assemble
-from agents.playbook.cpp import CppEmitter
-from agents.playbook.cuda import CudaEmitter
-from agents.playbook.lower import lower
-from profiles.load import Hardware
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.foreign.intake import RECORDS, read_foreign
-from tools.evaluate.messages.foreign import Foreign
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Refusal, Task, TracePolicy
-from tools.selftest.catalogue import base, cases, twin_of
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cpp import CppEmitter
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.foreign.intake import RECORDS, read_foreign
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.selftest.catalogue import base, cases, twin_of
+from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FOREIGN = Path(__file__).parent / "tasks" / "foreign"

@@ -30,17 +30,17 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.candidates import KernelSource, complete_settings  # noqa: E402
-from tools.candidates.run import PlanRunner  # noqa: E402
-from tools.evaluate.judge.memory import SpoiltMemory  # noqa: E402
-from tools.export.plan_python import print_plan  # noqa: E402
-from tools.languages import new_candidate, parse_kernel  # noqa: E402
-from tools.languages.cuda.launcher import Kernel  # noqa: E402
-from tools.languages.cuda.loading import CheckedKernel, CudaFunction  # noqa: E402
-from tools.nouns import Candidate, Refusal, TensorSpec, TracePolicy  # noqa: E402
-from tools.tasks import trace  # noqa: E402
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import KernelSource, complete_settings
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
+from kernelwright.tools.export.plan_python import print_plan
+from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.languages.cuda.launcher import Kernel
+from kernelwright.tools.languages.cuda.loading import CheckedKernel, CudaFunction
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Candidate, Refusal, TensorSpec, TracePolicy
 
 BATCHES, CALLS = 60, 500
 CPU = torch.device("cpu")

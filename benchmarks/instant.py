@@ -14,22 +14,22 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from thousand import Thousand, baselines, hash_of
 
-from agents.coder.model import ModelCoder
-from agents.coder.playbook import PlaybookCoder
-from agents.critic.model import ModelCritic
-from agents.critic.playbook import PlaybookCritic
-from agents.llm.recording import RecordingClient
-from agents.planner.model import ModelPlanner
-from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.repertoire import PlaybookRepertoire
-from agents.profiler.model import ModelProfiler
-from agents.profiler.profiler import PlaybookProfiler
-from agents.roles.agent_set import AgentSet
-from graphs.context import Circumstances
-from graphs.events import ModelCalled
-from profiles.load import Hardware
-from tools.evaluate.executors.base.executor import Executor
-from tools.nouns import (
+from kernelwright.agents.coder.model import ModelCoder
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.critic.model import ModelCritic
+from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.llm.recording import RecordingClient
+from kernelwright.agents.planner.model import ModelPlanner
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.profiler.model import ModelProfiler
+from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.run_view.events import ModelCalled
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.types import (
     Baselines,
     Call,
     Candidate,
@@ -41,7 +41,7 @@ from tools.nouns import (
     Task,
     TracePolicy,
 )
-from tools.nouns.run import TokenCounts
+from kernelwright.tools.types.run import TokenCounts
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LABELS = "// memory=rows in shared memory\n// compute=plain\n// parallel=block per row\n"

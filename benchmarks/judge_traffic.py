@@ -18,22 +18,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-from torch import Tensor  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from tools.evaluate.ground import no_new_processes  # noqa: E402
-from tools.evaluate.judge.bench import Bench, Draw  # noqa: E402
-from tools.evaluate.judge.digits import probed  # noqa: E402
-from tools.evaluate.judge.inspection import Inspection  # noqa: E402
-from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory  # noqa: E402
-from tools.evaluate.judge.sentence import Sentence  # noqa: E402
-from tools.evaluate.judge.trials import Trials  # noqa: E402
-from tools.evaluate.rules import Rules  # noqa: E402
-from tools.hardware import detect  # noqa: E402
-from tools.nouns import Task, TracePolicy  # noqa: E402
-from tools.tasks import trace  # noqa: E402
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.digits import probed
+from kernelwright.tools.evaluate.verify.inspection import Inspection
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory, SpoiltMemory
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
 
 COLUMNS = 4096
 FORWARD = """

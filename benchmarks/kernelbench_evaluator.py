@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from tools.export.render import SEPARATOR
+from kernelwright.tools.export.render import SEPARATOR
 
 TRIALS = 5  # as its own scripts do
 TIMED = 100

@@ -26,15 +26,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.playbook.forms import AS_WRITTEN_TITLE, forms  # noqa: E402
-from agents.playbook.ideas import FORM, fastest  # noqa: E402
-from agents.playbook.ir import Loop, PlanLine, Program  # noqa: E402
-from agents.playbook.ir.predict import line_ms, loop_bytes, loop_flops  # noqa: E402
-from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402
-from tools.tasks import trace  # noqa: E402
-from tools.tasks.floor import floor_ms  # noqa: E402
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
+from kernelwright.tools.codegen.ir.roofline import line_ms, loop_bytes, loop_flops
+from kernelwright.tools.codegen.library.as_written import AS_WRITTEN_TITLE
+from kernelwright.tools.codegen.library.ideas import FORM, fastest
+from kernelwright.tools.codegen.library.registry import forms
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks.floor import floor_ms
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 Row = dict[str, object]
 

@@ -12,9 +12,9 @@ import argparse
 import json
 from pathlib import Path
 
-from graphs.events import EVENT, BestImproved, ModelCalled, RoundFinished
-from tools.archive import Archive
-from tools.nouns import Verdict
+from kernelwright.graphs.run_view.events import EVENT, BestImproved, ModelCalled, RoundFinished
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Verdict
 
 # Stanford's published ratios, reference over generated, fp32 tasks on an L40S:
 # https://crfm.stanford.edu/2025/05/28/fast-kernels.html (28 May 2025). Their matrix product and

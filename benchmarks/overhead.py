@@ -26,18 +26,18 @@ from statistics import mean, median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from instant import InstantExecutor, InstantVoice, TimedSaver, minds_of  # noqa: E402
-from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand  # noqa: E402
+from instant import InstantExecutor, InstantVoice, TimedSaver, minds_of
+from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand
 
-from agents.playbook.repertoire import repertoire_for  # noqa: E402
-from graphs.context import SearchContext  # noqa: E402
-from graphs.search.graph import build_search  # noqa: E402
-from graphs.state import START_STATE  # noqa: E402
-from profiles.load import Hardware, hardware_profile  # noqa: E402
-from tools.archive import Archive, warm_up  # noqa: E402
-from tools.evaluate.executors.local.executor import LocalExecutor  # noqa: E402
-from tools.nouns import Refusal, Task, TracePolicy  # noqa: E402
-from tools.tasks import floor_ms  # noqa: E402
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.graph import build_search
+from kernelwright.graphs.search.state import START_STATE
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.archive import Archive, warm_up
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 BOUND_MS = 50.0
 

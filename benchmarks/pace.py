@@ -43,12 +43,12 @@ torch::Tensor run(torch::Tensor x) { return x * 2; }
 
 async def pace(arguments: argparse.Namespace) -> dict:
     """Evaluate up to `--candidates` candidates; the figures."""
-    from agents.playbook.assemble import assemble
-    from agents.playbook.lower import lower
-    from tools.candidates import valid_settings
-    from tools.evaluate.executors.local.executor import LocalExecutor
-    from tools.languages import new_candidate, parse_kernel
-    from tools.nouns import Refusal, TracePolicy
+    from kernelwright.tools.candidates import valid_settings
+    from kernelwright.tools.codegen.library.assemble import assemble
+    from kernelwright.tools.codegen.lower import lower
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.languages import new_candidate, parse_kernel
+    from kernelwright.tools.types import Refusal, TracePolicy
 
     executor = LocalExecutor.create(arguments.target, Path(tempfile.mkdtemp()))
     try:
@@ -93,10 +93,10 @@ async def pace(arguments: argparse.Namespace) -> dict:
 def emitter_for(kind: str) -> object:
     """The emitter of the language that the device runs."""
     if kind == "cuda":
-        from agents.playbook.cuda import CudaEmitter
+        from kernelwright.tools.codegen.cuda import CudaEmitter
 
         return CudaEmitter()
-    from agents.playbook.cpp import CppEmitter
+    from kernelwright.tools.codegen.cpp import CppEmitter
 
     return CppEmitter()
 

@@ -18,11 +18,11 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.profiling.nsight import VARIABLE
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Profile, Refusal, Task, TracePolicy
-from tools.profile import measured_evidence
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.profiling.nsight import VARIABLE
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.types import Candidate, Profile, Refusal, Task, TracePolicy
 
 FILE = """import torch
 

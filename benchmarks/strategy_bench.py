@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from strategy_loops import Problem
 
-from profiles.load import Hardware
-from tools.nouns import DType
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types import DType
 
 # Expected values are kept between candidates where they fit beside the data.
 _KEPT_TRUTH_BYTES = 16 << 30

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import torch
 from strategy_loops import Problem, Truth
 
-from agents.playbook.lower import lower
-from tools.tasks.convert import to_graph
-from tools.tasks.export import trace_graph
-from tools.tasks.simplify import simplify
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.tasks.convert import to_graph
+from kernelwright.tools.tasks.export import trace_graph
+from kernelwright.tools.tasks.simplify import simplify
 
 Call = Callable[..., torch.Tensor]
 # Elements of an input whose truth is made at once.

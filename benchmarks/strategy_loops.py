@@ -9,8 +9,18 @@ from math import prod
 
 import torch
 
-from agents.playbook.ir import Access, Axis, Buffer, Loop, Program, ReduceKind, Stmt, Store, Stride
-from tools.nouns import DType
+from kernelwright.tools.codegen.ir import (
+    Access,
+    Axis,
+    Buffer,
+    Loop,
+    Program,
+    ReduceKind,
+    Stmt,
+    Store,
+    Stride,
+)
+from kernelwright.tools.types import DType
 
 # (output, first element, expected values) in pieces that fit beside the data.
 Truth = Callable[[dict[str, torch.Tensor]], Iterator[tuple[str, int, torch.Tensor]]]

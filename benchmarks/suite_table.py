@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from graphs.suite.files import fits, natural  # noqa: E402
-from graphs.suite.outcome import COMPILE, EAGER, Outcome  # noqa: E402
-from graphs.suite.results import read  # noqa: E402
+from kernelwright.graphs.suite.files import fits, natural
+from kernelwright.graphs.suite.outcome import COMPILE, EAGER, Outcome
+from kernelwright.graphs.suite.results import read
 
 HEAD = (
     "| file | eager ms | compile ms | ours ms | over eager | over the better [95 %] | of floor "

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.playbook.repertoire import PlaybookRepertoire
-from graphs.events import (
+from kernelwright.graphs.run_view.events import (
     CandidateJudged,
     CandidateWritten,
     Critiqued,
@@ -22,11 +21,12 @@ from graphs.events import (
     Profiled,
     RoundFinished,
 )
-from profiles.load import Hardware, search_profile
-from tools.archive import Archive, Author
-from tools.candidates import valid_settings
-from tools.languages import new_candidate, parse_kernel
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware, search_profile
+from kernelwright.tools.archive import Archive, Author
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire
+from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.types import (
     Analysis,
     Baseline,
     Baselines,
@@ -53,7 +53,7 @@ from tools.nouns import (
     Verdict,
     Verification,
 )
-from tools.nouns.run import TokenCounts
+from kernelwright.tools.types.run import TokenCounts
 
 IDEAS_A_ROUND, CANDIDATES_AN_IDEA, TUNED_A_ROUND = 4, 2, 12
 A_ROUND = IDEAS_A_ROUND * CANDIDATES_AN_IDEA + TUNED_A_ROUND

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.evaluate.clock.statistics import median, percentile
-from tools.evaluate.foreign.host.threads import ASLEEP
-from tools.evaluate.process.environment import worker_environment
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
+from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.timing.statistics import median, percentile
+from kernelwright.tools.types.value import Value
 
 WAYS = {
     "usual": {},

@@ -1,7 +1,7 @@
 """The faults of `worker_faults.py`: what each does, and which verdict it must get."""
 
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Value
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Candidate, Value
 
 ROWS = """
 import torch

@@ -33,12 +33,12 @@ from pathlib import Path
 
 from worker_fault_kinds import ROWS, Fault, faults, honest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.messages.foreign import Foreign
-from tools.evaluate.process.memory import machine_bytes
-from tools.evaluate.process.walls import LAUNCHER
-from tools.evaluate.rules import Rules
-from tools.nouns import Isolation, Refusal, Task, TracePolicy, Value
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.memory import machine_bytes
+from kernelwright.tools.evaluate.sandbox.walls import LAUNCHER
+from kernelwright.tools.types import Isolation, Refusal, Task, TracePolicy, Value
 
 READING_S = 8.0
 MEMORY_BYTES = 4 << 30  # a limit that is reached in seconds, whatever the machine has

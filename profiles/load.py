@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from profiles.models import ModelProfile
+from kernelwright.profiles.models import ModelProfile
 
 HERE = Path(__file__).parent
 

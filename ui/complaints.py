@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # `kernelwright --help` need not wait for it
-    from tools.nouns import Refusal
-    from tools.nouns.task import Precision
+    from kernelwright.tools.types import Refusal
+    from kernelwright.tools.types.task import Precision
 
 UNUSABLE, LACKING = 2, 3
 
@@ -27,7 +27,7 @@ class Complaint(Exception):  # noqa: N818 - it is shown to a person, not handled
 
 def allowed_precisions(words: str | None) -> tuple[Precision, ...]:
     """Precisions as a person lists them, `tf32,fp16`; Complaint names the ones there are."""
-    from tools.nouns.task import PRECISIONS
+    from kernelwright.tools.types.task import PRECISIONS
 
     known: dict[str, Precision] = {name: name for name in PRECISIONS}
     named = [word.strip().lower() for word in (words or "").split(",") if word.strip()]
@@ -45,11 +45,11 @@ def refused(refusal: Refusal) -> Complaint:
 
 def complaint_of(error: Exception) -> Complaint | None:
     """What rooms below raise for a person's eyes, as a complaint; None if we are broken."""
-    from tools.archive import RunError
-    from tools.candidates import ContractError
-    from tools.evaluate.executors.batch.bundle import BundleError
-    from tools.export import ExportRefusedError
-    from tools.nouns import EnvironmentLacksError
+    from kernelwright.tools.archive import RunError
+    from kernelwright.tools.candidates import ContractError
+    from kernelwright.tools.evaluate.executors.batch.bundle import BundleError
+    from kernelwright.tools.export import ExportRefusedError
+    from kernelwright.tools.types import EnvironmentLacksError
 
     if isinstance(error, Complaint):
         return error

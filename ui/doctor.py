@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from tools.languages import (
+from kernelwright.tools.languages import (
     Built,
     Language,
     compile_candidate,
@@ -20,9 +20,9 @@ from tools.languages import (
     languages,
     new_candidate,
 )
-from tools.nouns import EnvironmentLacksError, Profile, Value, WallKind
-from ui.complaints import Complaint
-from ui.model_choice import Choice, chosen_models
+from kernelwright.tools.types import EnvironmentLacksError, Profile, Value, WallKind
+from kernelwright.ui.complaints import Complaint
+from kernelwright.ui.model_choice import Choice, chosen_models
 
 Outcome = Literal["works", "missing", "optional"]
 
@@ -38,7 +38,7 @@ class Row(Value):
 
 async def cpu_rows() -> AsyncIterator[Row]:
     """A C++ kernel on this CPU, and its counters."""
-    from tools.evaluate.executors.probing import probe
+    from kernelwright.tools.evaluate.executors.probing import probe
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-doctor-") as folder:
         found = await probe("cpu", Path(folder))
@@ -53,8 +53,8 @@ async def cpu_rows() -> AsyncIterator[Row]:
 
 async def gpu_rows() -> AsyncIterator[Row]:
     """A CUDA kernel on this device, and everything that can watch it."""
-    from tools.evaluate.executors.probing import probe, sanitized
-    from tools.hardware import detect
+    from kernelwright.tools.evaluate.executors.probing import probe, sanitized
+    from kernelwright.tools.hardware import detect
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-doctor-") as folder:
         found = await probe("cuda", Path(folder))
@@ -71,7 +71,7 @@ async def gpu_rows() -> AsyncIterator[Row]:
 
 async def architectures_row() -> Row:
     """For which devices CUDA kernels can be compiled here, device or not."""
-    from tools.evaluate.executors.probing import architectures
+    from kernelwright.tools.evaluate.executors.probing import architectures
 
     made = await architectures()
     good = [name for name, problem in made.items() if not problem]
@@ -86,8 +86,8 @@ async def architectures_row() -> Row:
 
 async def bytecode_row() -> Row:
     """Whether Python finds what workers import compiled, or compiles it at each of their starts."""
-    from tools.evaluate.process import bytecode
-    from tools.evaluate.process.filling import fill, remedy
+    from kernelwright.tools.evaluate.sandbox import bytecode
+    from kernelwright.tools.evaluate.sandbox.filling import fill, remedy
 
     chosen = f"in {sys.pycache_prefix}" if sys.pycache_prefix else "beside the packages"
     if not bytecode.lacking():
@@ -231,7 +231,7 @@ async def _packages() -> Row:
 
 
 async def _gpu() -> Row:
-    from tools.hardware.gpu import detect_gpu
+    from kernelwright.tools.hardware.gpu import detect_gpu
 
     gpu, why_not = detect_gpu()
     if gpu is None:
@@ -243,7 +243,7 @@ async def _gpu() -> Row:
 
 
 async def _cpu() -> Row:
-    from tools.hardware import detect
+    from kernelwright.tools.hardware import detect
 
     cpu = detect("cpu")
     words = (
@@ -259,7 +259,7 @@ def _compiler(language: Language) -> tuple[str, Callable[[], Awaitable[Row]]]:
 
 async def _compile(subject: str, language: Language) -> Row:
     """Compile a small kernel for the device here, or for Hopper where there is none."""
-    from tools.hardware.gpu import detect_gpu
+    from kernelwright.tools.hardware.gpu import detect_gpu
 
     architecture = None
     if language.spec.device == "cuda":
@@ -277,7 +277,7 @@ async def _compile(subject: str, language: Language) -> Row:
 
 async def _model(choice: Choice) -> Row:
     """Ask the planner's model, where there is one, whether it is there."""
-    from agents.llm.endpoint import probe
+    from kernelwright.agents.llm.endpoint import probe
 
     models = chosen_models(choice)
     if models is None:
@@ -296,8 +296,8 @@ async def _model(choice: Choice) -> Row:
 
 async def _isolation() -> Row:
     """Start a process behind the wall for the device here, and hear what it could reach."""
-    from tools.evaluate.process.walls import wall
-    from tools.hardware import detect
+    from kernelwright.tools.evaluate.sandbox.walls import wall
+    from kernelwright.tools.hardware import detect
 
     found = wall(detect("auto").kind).isolation
     if found.kind is WallKind.BUBBLEWRAP:

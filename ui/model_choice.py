@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agents.roles.registry import ROLES
-from profiles.load import all_models, model_profile, read_model_profile
-from profiles.models import ModelProfile, Models
-from ui.complaints import LACKING, Complaint
+from kernelwright.agents.roles.registry import ROLES
+from kernelwright.profiles.load import all_models, model_profile, read_model_profile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.ui.complaints import LACKING, Complaint
 
 MODEL, BASE_URL, API_KEY = "KERNELWRIGHT_MODEL", "KERNELWRIGHT_BASE_URL", "KERNELWRIGHT_API_KEY"
 MANUAL = "manual"

@@ -1,9 +1,9 @@
 """Which assistant talks with the person: rules, or a language model with rules behind it."""
 
-from agents.assistant.rules import RulesAssistant
-from agents.assistant.types.chat import Assistant
-from agents.llm.endpoint import OnPiece
-from profiles.models import ModelProfile
+from kernelwright.agents.assistant.rules import RulesAssistant
+from kernelwright.agents.assistant.types.chat import Assistant
+from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.profiles.models import ModelProfile
 
 # Somebody sits there and waits; after this, rules answer.
 PATIENCE_S = 45.0
@@ -19,8 +19,8 @@ def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None)
     """
     if profile is None or profile.kind == "manual":
         return RulesAssistant()
-    from agents.assistant.model import ModelAssistant
-    from agents.llm.clients import endpoint_client
+    from kernelwright.agents.assistant.model import ModelAssistant
+    from kernelwright.agents.llm.clients import endpoint_client
 
     patient = {
         "timeout_s": min(profile.timeout_s, PATIENCE_S),

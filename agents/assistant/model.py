@@ -8,10 +8,16 @@ wanted. Where no answer comes the rules understand, and that is said.
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.assistant.model_tools import answer_of, as_call, as_functions, in_words, wishes_of
-from agents.assistant.rules import ParsedMessage, read
-from agents.assistant.sanitize_markdown import sanitize_markdown
-from agents.assistant.types.chat import (
+from kernelwright.agents.assistant.model_tools import (
+    answer_of,
+    as_call,
+    as_functions,
+    in_words,
+    wishes_of,
+)
+from kernelwright.agents.assistant.rules import ParsedMessage, read
+from kernelwright.agents.assistant.sanitize_markdown import sanitize_markdown
+from kernelwright.agents.assistant.types.chat import (
     ChatReply,
     Code,
     CommandResult,
@@ -21,7 +27,7 @@ from agents.assistant.types.chat import (
     Understanding,
     Words,
 )
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
     Command,
@@ -36,9 +42,9 @@ from agents.assistant.types.commands import (
     StopSearch,
     Unclear,
 )
-from agents.llm.client import LLMClient, LLMError
-from agents.prompting.templates import PromptTemplate
-from tools.nouns import Message, Prompt
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.tools.types import Message, Prompt
 
 HERE = Path(__file__).parent
 # Understood by rules where they are sure: there is nothing to think about.

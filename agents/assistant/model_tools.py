@@ -10,9 +10,9 @@ from typing import get_args
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from agents.assistant.types.commands import COMMAND, Command, LoadTask, Unclear
-from agents.llm.json_text import whole
-from tools.nouns import Reply
+from kernelwright.agents.assistant.types.commands import COMMAND, Command, LoadTask, Unclear
+from kernelwright.agents.llm.json_text import whole
+from kernelwright.tools.types import Reply
 
 _CLASSES: tuple[type[BaseModel], ...] = get_args(get_args(Command)[0])
 _NOT_A_MODELS = (LoadTask, Unclear)

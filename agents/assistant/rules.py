@@ -1,14 +1,14 @@
 """Understands a person by rules: natural phrasings of every command, and buttons when unsure.
 
 Code and files are taken out first; an open question may be answered; then the words are read
-clause by clause. Not here: what is done about a wish (`graphs.desk`).
+clause by clause. Not here: what is done about a wish (`graphs.conversation`).
 """
 
 import re
 from collections.abc import Sequence
 
-from agents.assistant.parsing.changes import device_in, wants_shapes
-from agents.assistant.parsing.clauses import (
+from kernelwright.agents.assistant.parsing.changes import device_in, wants_shapes
+from kernelwright.agents.assistant.parsing.clauses import (
     clause_in,
     merged,
     parts,
@@ -16,14 +16,19 @@ from agents.assistant.parsing.clauses import (
     wishes_in,
     with_types,
 )
-from agents.assistant.parsing.commands import command_in
-from agents.assistant.parsing.limits import limits_in
-from agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
-from agents.assistant.parsing.pasted import python_files, take_apart
-from agents.assistant.parsing.shapes import precisions_in, shapes_in, sizes_in, sizes_with
-from agents.assistant.parsing.text import LONGEST, bare, mended, plain, translated
-from agents.assistant.types.chat import CommandResult, Turn, Understanding
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.parsing.commands import command_in
+from kernelwright.agents.assistant.parsing.limits import limits_in
+from kernelwright.agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
+from kernelwright.agents.assistant.parsing.pasted import python_files, take_apart
+from kernelwright.agents.assistant.parsing.shapes import (
+    precisions_in,
+    shapes_in,
+    sizes_in,
+    sizes_with,
+)
+from kernelwright.agents.assistant.parsing.text import LONGEST, bare, mended, plain, translated
+from kernelwright.agents.assistant.types.chat import CommandResult, Turn, Understanding
+from kernelwright.agents.assistant.types.commands import (
     AskForHelp,
     AuditTask,
     CancelTask,
@@ -39,7 +44,7 @@ from agents.assistant.types.commands import (
     StopSearch,
     Unclear,
 )
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 NEEDS_A_FILE = (
     "Attach your module's file (`.py`), or paste its code into a message: a PyTorch module with "

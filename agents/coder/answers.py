@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agents.coder.edits import EditError, apply, has_edits, read_edits
-from agents.llm.json_text import Block, blocks, without_thinking
-from agents.shared.attributes import LABELS
-from tools.languages import languages
-from tools.nouns import LanguageName, Value
+from kernelwright.agents.coder.edits import EditError, apply, has_edits, read_edits
+from kernelwright.agents.llm.json_text import Block, blocks, without_thinking
+from kernelwright.agents.shared.attributes import LABELS
+from kernelwright.tools.languages import languages
+from kernelwright.tools.types import LanguageName, Value
 
 PLAN_WORDS = frozenset({"python", "py", "python3", "plan"})
 _LABEL = re.compile(r"\b(memory|compute|parallel)\s*[=:]\s*", re.IGNORECASE)

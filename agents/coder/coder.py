@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from agents.shared.steering import Steering
-from tools.archive import Standing
-from tools.nouns import (
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import (
     Analysis,
     Candidate,
     Evaluation,

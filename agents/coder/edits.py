@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 _SEARCH = re.compile(r"^\s*<{5,9} ?(?:SEARCH|ORIGINAL|OLD)?\s*$", re.IGNORECASE)
 _MIDDLE = re.compile(r"^\s*={5,9}\s*$")

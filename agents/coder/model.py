@@ -7,15 +7,14 @@ say so. Not here: how answers are read and checked (`agents.coder`).
 
 from pathlib import Path
 
-from agents.coder.answers import Draft
-from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from agents.coder.offers import Offers, find_source, first_choices, offers, source_of
-from agents.coder.playbook import spread
-from agents.coder.repairs import findings
-from agents.coder.rounds import Checked, Rounds
-from agents.llm.client import LLMClient, LLMError
-from agents.playbook.ideas import Recipe, Repertoire, in_form
-from agents.prompting.cards import (
+from kernelwright.agents.coder.answers import Draft
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.coder.offers import Offers, find_source, first_choices, offers, source_of
+from kernelwright.agents.coder.playbook import spread
+from kernelwright.agents.coder.repairs import findings
+from kernelwright.agents.coder.rounds import Checked, Rounds
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.cards import (
     analysis_card,
     candidate_card,
     hardware_card,
@@ -24,18 +23,19 @@ from agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from agents.prompting.contract import contract, craft
-from agents.prompting.tables import fenced
-from agents.prompting.templates import PromptTemplate
-from agents.shared.attributes import LABELS, choices
-from agents.shared.start import PERSON, Start
-from agents.shared.steering import Steering
-from profiles.load import Hardware
-from tools.archive.behaviour import declared
-from tools.candidates import valid_settings
-from tools.languages import language_named, new_candidate, parse_kernel
-from tools.nouns import Candidate, Message, Prompt, Task
-from tools.tasks import floor_ms
+from kernelwright.agents.prompting.contract import contract, craft
+from kernelwright.agents.prompting.tables import fenced
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.shared.attributes import LABELS, choices
+from kernelwright.agents.shared.start import PERSON, Start
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive.behaviour import declared
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire, in_form
+from kernelwright.tools.languages import language_named, new_candidate, parse_kernel
+from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.types import Candidate, Message, Prompt, Task
 
 HERE = Path(__file__).parent
 _NOTE_CHARACTERS = 600

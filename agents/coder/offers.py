@@ -6,15 +6,15 @@ beginning to end.
 
 from collections.abc import Iterator, Mapping
 
-from agents.coder.answers import Source
-from agents.coder.coder import CoderRequest
-from agents.playbook.ideas import Draft, Repertoire, in_form
-from agents.prompting.cards import candidate_card
-from agents.prompting.tables import fenced
-from agents.shared.attributes import LABELS
-from agents.shared.start import PERSON, Start
-from tools.archive import Standing
-from tools.nouns import Candidate, Value
+from kernelwright.agents.coder.answers import Source
+from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.prompting.cards import candidate_card
+from kernelwright.agents.prompting.tables import fenced
+from kernelwright.agents.shared.attributes import LABELS
+from kernelwright.agents.shared.start import PERSON, Start
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.ideas import Draft, Repertoire, in_form
+from kernelwright.tools.types import Candidate, Value
 
 PLAYBOOK = "playbook"
 # The parent and this many others; and no source longer than a prompt of a small model can hold.

@@ -10,13 +10,13 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from agents.coder.coder import CoderAnswer, CoderRequest, Failure, Settings
-from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, in_form
-from agents.shared.attributes import agreement, choices
-from agents.shared.candidate_priority import is_refused
-from tools.candidates import ContractError, valid_settings
-from tools.languages import new_candidate, parse_kernel
-from tools.nouns import Analysis, Evaluation, Idea, Verdict
+from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure, Settings
+from kernelwright.agents.shared.attributes import agreement, choices
+from kernelwright.agents.shared.candidate_priority import is_refused
+from kernelwright.tools.candidates import ContractError, valid_settings
+from kernelwright.tools.codegen.library.ideas import FORM, Option, Recipe, Repertoire, in_form
+from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.types import Analysis, Evaluation, Idea, Verdict
 
 # Verdicts that other settings of the same kernel may cure.
 RESOURCES = frozenset({

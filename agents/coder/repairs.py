@@ -8,13 +8,13 @@ that they are about, and what passed all the same.
 import re
 from collections.abc import Collection, Iterable
 
-from agents.coder.answers import Draft
-from agents.prompting.cards import resources
-from tools.candidates import ContractError, complete_settings
-from tools.candidates.plan import Plan, validate_plan
-from tools.languages import language_named, parse_kernel
-from tools.languages.results import CompileRefusedError
-from tools.nouns import (
+from kernelwright.agents.coder.answers import Draft
+from kernelwright.agents.prompting.cards import resources
+from kernelwright.tools.candidates import ContractError, complete_settings
+from kernelwright.tools.candidates.plan import Plan, validate_plan
+from kernelwright.tools.languages import language_named, parse_kernel
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.types import (
     Candidate,
     Evaluation,
     LanguageName,

@@ -1,9 +1,9 @@
 """The coder as a role of the search."""
 
-from agents.coder.coder import Coder
-from agents.coder.playbook import PlaybookCoder
-from agents.llm.client import LLMClient
-from agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.coder.coder import Coder
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 
 
 def _by_rules(setting: RoleSetting) -> Coder:
@@ -11,7 +11,7 @@ def _by_rules(setting: RoleSetting) -> Coder:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Coder:
-    from agents.coder.model import ModelCoder
+    from kernelwright.agents.coder.model import ModelCoder
 
     behind, repertoire = _by_rules(setting), setting.repertoire
     return ModelCoder(client, setting.task, setting.hardware, behind, repertoire, setting.start)

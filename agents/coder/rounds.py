@@ -7,13 +7,13 @@ fine the first time stay as they are.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from agents.coder.answers import Draft, Source, read_answer
-from agents.coder.repairs import problems
-from agents.llm.answers import CUT_OFF
-from agents.llm.client import LLMClient, LLMError
-from agents.prompting.templates import PromptTemplate
-from tools.languages import language_named
-from tools.nouns import LanguageName, Message, Prompt, Reply, Task, Value
+from kernelwright.agents.coder.answers import Draft, Source, read_answer
+from kernelwright.agents.coder.repairs import problems
+from kernelwright.agents.llm.answers import CUT_OFF
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.tools.languages import language_named
+from kernelwright.tools.types import LanguageName, Message, Prompt, Reply, Task, Value
 
 Find = Callable[[str], Source | None]
 

@@ -11,10 +11,10 @@ from math import log
 
 import optuna
 
-from agents.shared.attributes import agreement
-from tools.candidates import valid_settings
-from tools.languages import parse_kernel, with_settings
-from tools.nouns import Analysis, Candidate, Setting
+from kernelwright.agents.shared.attributes import agreement
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.languages import parse_kernel, with_settings
+from kernelwright.tools.types import Analysis, Candidate, Setting
 
 Settings = tuple[Setting, ...]
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
-from agents.critic.critic import CriticInput
-from agents.critic.exhibits import Contrast
-from agents.critic.predictions import DISTRUSTED, checked, trust
-from agents.shared.attributes import LABELS, is_actionable
-from agents.shared.citations import (
+from kernelwright.agents.critic.critic import CriticInput
+from kernelwright.agents.critic.exhibits import Contrast
+from kernelwright.agents.critic.predictions import DISTRUSTED, checked, trust
+from kernelwright.agents.shared.attributes import LABELS, is_actionable
+from kernelwright.agents.shared.citations import (
     Citation,
     Number,
     Texts,
@@ -23,8 +23,8 @@ from agents.shared.citations import (
     reading,
     unfounded_ratios,
 )
-from tools.archive.behaviour import REGISTER_STEPS, SHARED_STEPS_BYTES
-from tools.nouns import Analysis, Claim, Prediction
+from kernelwright.tools.archive.behaviour import REGISTER_STEPS, SHARED_STEPS_BYTES
+from kernelwright.tools.types import Analysis, Claim, Prediction
 
 # What a compiler reports in steps, as `tools.archive.behaviour` names them.
 STEPS = {

@@ -15,10 +15,10 @@ from statistics import median
 from typing import Generic, TypeVar
 from weakref import ref
 
-from agents.shared.attributes import attributes
-from tools.archive import Standing, is_timed
-from tools.candidates import implementation_key
-from tools.nouns import Candidate, Evaluation, Value
+from kernelwright.agents.shared.attributes import attributes
+from kernelwright.tools.archive import Standing, is_timed
+from kernelwright.tools.candidates import implementation_key
+from kernelwright.tools.types import Candidate, Evaluation, Value
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")

@@ -4,21 +4,13 @@ import random
 from functools import cached_property
 from typing import Protocol
 
-from agents.critic.contrast import Difference, Sample, differences, exemplars, samples
-from agents.critic.source_similarity import closest, fastest_settings
-from agents.shared.citations import known, reading
-from agents.shared.steering import Steering
-from profiles.load import Hardware
-from tools.archive import Standing
-from tools.nouns import (
-    Analysis,
-    Evidence,
-    Idea,
-    LedgerEntry,
-    Symptom,
-    Task,
-    Value,
-)
+from kernelwright.agents.critic.contrast import Difference, Sample, differences, exemplars, samples
+from kernelwright.agents.critic.source_similarity import closest, fastest_settings
+from kernelwright.agents.shared.citations import known, reading
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Evidence, Idea, LedgerEntry, Symptom, Task, Value
 
 EXEMPLARS = 4
 

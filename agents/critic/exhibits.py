@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 
-from agents.critic.contrast import Difference, Sample
-from agents.critic.critic import CriticInput
-from agents.prompting.tables import fenced
-from tools.archive import Standing
-from tools.nouns import Candidate, Evidence, Value
+from kernelwright.agents.critic.contrast import Difference, Sample
+from kernelwright.agents.critic.critic import CriticInput
+from kernelwright.agents.prompting.tables import fenced
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Candidate, Evidence, Value
 
 # Enough for every kernel that a person would write by hand; longer ones lose their middle.
 SOURCE_CHARACTERS = 9000

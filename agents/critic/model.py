@@ -7,12 +7,12 @@ model's answer is kept is for `agents.critic.claim_check` to say.
 
 from pathlib import Path
 
-from agents.critic.claim_check import STEPS, CriticAnswer, merged
-from agents.critic.critic import Critic, CriticInput
-from agents.critic.exhibits import Contrast, contrast
-from agents.llm.answers import answer
-from agents.llm.client import LLMClient, LLMError
-from agents.prompting.cards import (
+from kernelwright.agents.critic.claim_check import STEPS, CriticAnswer, merged
+from kernelwright.agents.critic.critic import Critic, CriticInput
+from kernelwright.agents.critic.exhibits import Contrast, contrast
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.cards import (
     hardware_card,
     progress_card,
     resources,
@@ -21,10 +21,10 @@ from agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from agents.prompting.tables import ledger_table
-from agents.prompting.templates import PromptTemplate
-from tools.archive import Standing
-from tools.nouns import Analysis, Prediction, Prompt, Verdict
+from kernelwright.agents.prompting.tables import ledger_table
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Prediction, Prompt, Verdict
 
 HERE = Path(__file__).parent
 FAILURES, FAILURES_NOW, RECORD = 5, 10, 6

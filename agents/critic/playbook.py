@@ -9,18 +9,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, sqrt
 
-from agents.critic.contrast import Difference, Sample
-from agents.critic.critic import Critic, CriticInput
-from agents.critic.predictions import DISTRUSTED, checked, score, trust
-from agents.shared.attributes import is_actionable
-from tools.archive import Standing
-from tools.nouns import (
-    Analysis,
-    Claim,
-    Prediction,
-    Symptom,
-    Verdict,
-)
+from kernelwright.agents.critic.contrast import Difference, Sample
+from kernelwright.agents.critic.critic import Critic, CriticInput
+from kernelwright.agents.critic.predictions import DISTRUSTED, checked, score, trust
+from kernelwright.agents.shared.attributes import is_actionable
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Claim, Prediction, Symptom, Verdict
 
 CLAIMS = 3
 # Differences below 3 % drown in the noise of a screening.

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from agents.critic.contrast import Sample, samples
-from agents.shared.attributes import LABELS
-from tools.archive import Standing
-from tools.nouns import Analysis, Prediction
+from kernelwright.agents.critic.contrast import Sample, samples
+from kernelwright.agents.shared.attributes import LABELS
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Prediction
 
 # A reading of a candidate by name, None where there is none.
 Read = Callable[[Standing, str], float | None]

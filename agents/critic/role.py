@@ -1,9 +1,9 @@
 """The critic as a role of the search."""
 
-from agents.critic.critic import Critic
-from agents.critic.playbook import PlaybookCritic, silenced
-from agents.llm.client import LLMClient
-from agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.critic.critic import Critic
+from kernelwright.agents.critic.playbook import PlaybookCritic, silenced
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 
 
 def _by_rules(setting: RoleSetting) -> Critic:
@@ -11,7 +11,7 @@ def _by_rules(setting: RoleSetting) -> Critic:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Critic:
-    from agents.critic.model import ModelCritic
+    from kernelwright.agents.critic.model import ModelCritic
 
     return ModelCritic(client, PlaybookCritic())
 

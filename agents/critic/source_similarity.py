@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from agents.critic.contrast import ByIdentity, Sample
-from tools.nouns import Candidate
+from kernelwright.agents.critic.contrast import ByIdentity, Sample
+from kernelwright.tools.types import Candidate
 
 
 def fastest_settings(found: Sequence[Sample]) -> list[Sample]:

@@ -15,10 +15,10 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from agents.llm.client import LLMClient, LLMError
-from agents.llm.json_text import broken_off, whole
-from agents.prompting.templates import section
-from tools.nouns import Message, Prompt, Reply
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.llm.json_text import broken_off, whole
+from kernelwright.agents.prompting.templates import section
+from kernelwright.tools.types import Message, Prompt, Reply
 
 T = TypeVar("T", bound=BaseModel)
 

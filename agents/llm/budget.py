@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from agents.llm.client import BudgetSpentError, LLMClient, LLMError
-from profiles.models import ModelProfile
-from tools.nouns import Call, Prompt, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.agents.llm.client import BudgetSpentError, LLMClient, LLMError
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Call, Prompt, Reply
+from kernelwright.tools.types.run import TokenCounts
 
 # An answer that may have less than this share of its usual length is not worth its question.
 _WORTHWHILE = 4

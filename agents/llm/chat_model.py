@@ -19,8 +19,8 @@ from langchain_openai import ChatOpenAI
 from openai import BaseModel, DefaultAsyncHttpxClient
 from pydantic import SecretStr
 
-from agents.llm.client import ALWAYS, NEVER, TWICE, LLMError, ServerFaultError
-from profiles.models import ModelProfile
+from kernelwright.agents.llm.client import ALWAYS, NEVER, TWICE, LLMError, ServerFaultError
+from kernelwright.profiles.models import ModelProfile
 
 # Servers without keys want none, but the client does not start without one.
 NO_KEY = "unused"

@@ -5,8 +5,8 @@ Behind it: an endpoint, a person with files, or a recorded run.
 
 from typing import Protocol
 
-from tools.nouns import Prompt, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.tools.types import Prompt, Reply
+from kernelwright.tools.types.run import TokenCounts
 
 
 class LLMClient(Protocol):

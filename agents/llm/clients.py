@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from agents.llm.budget import BudgetedClient, TokenBudget
-from agents.llm.client import LLMClient
-from agents.llm.endpoint import EndpointClient, OnPiece
-from agents.llm.recording import Book, RecordingClient, Tell
-from agents.llm.retries import RetryingClient
-from profiles.models import ModelProfile, Models
+from kernelwright.agents.llm.budget import BudgetedClient, TokenBudget
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.llm.endpoint import EndpointClient, OnPiece
+from kernelwright.agents.llm.recording import Book, RecordingClient, Tell
+from kernelwright.agents.llm.retries import RetryingClient
+from kernelwright.profiles.models import ModelProfile, Models
 
 # Makes the client of a person; only who knows the run's folder can.
 MakeManual = Callable[[ModelProfile], LLMClient]

@@ -10,17 +10,17 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agents.llm.budget import price, tokens_in, tokens_of
-from agents.llm.client import TWICE, LLMError, ServerFaultError
-from agents.llm.json_text import without_thinking
-from profiles.models import ModelProfile
-from tools.nouns import Message, Prompt, Reply, ToolCall, Value
-from tools.nouns.run import TokenCounts
+from kernelwright.agents.llm.budget import price, tokens_in, tokens_of
+from kernelwright.agents.llm.client import TWICE, LLMError, ServerFaultError
+from kernelwright.agents.llm.json_text import without_thinking
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Message, Prompt, Reply, ToolCall, Value
+from kernelwright.tools.types.run import TokenCounts
 
 if TYPE_CHECKING:  # takes seconds to import, and a search by the playbook never needs it
     from langchain_core.messages import BaseMessage
 
-    from agents.llm.chat_model import ReasoningChat
+    from kernelwright.agents.llm.chat_model import ReasoningChat
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -142,7 +142,7 @@ class EndpointClient:
         Raises:
             ServerFaultError: There is no answer; it says whether to ask again.
         """
-        from agents.llm.chat_model import fault_of, said_by
+        from kernelwright.agents.llm.chat_model import fault_of, said_by
 
         began = asyncio.get_running_loop().time()
         while True:
@@ -191,7 +191,7 @@ class EndpointClient:
             self._on_piece(prompt, piece)
 
     def _model(self) -> "ReasoningChat":
-        from agents.llm.chat_model import chat_model
+        from kernelwright.agents.llm.chat_model import chat_model
 
         self._chat = self._chat or chat_model(self.profile)
         return self._chat

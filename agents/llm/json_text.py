@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 _OPENING = re.compile(r"(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _LANGUAGE = re.compile(r"[A-Za-z][\w+#.-]*")

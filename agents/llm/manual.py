@@ -19,10 +19,10 @@ from math import inf
 from pathlib import Path
 from time import monotonic, time
 
-from agents.llm.client import LLMError
-from agents.prompting.templates import section
-from tools.awaiting import AwaitingError
-from tools.nouns import Prompt, Reply
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.prompting.templates import section
+from kernelwright.tools.types import Prompt, Reply
+from kernelwright.tools.types.awaiting import AwaitingError
 
 HERE = Path(__file__).parent
 PROMPT, ANSWER, REPLACED = ".prompt.md", ".answer.md", ".replaced.md"

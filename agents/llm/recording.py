@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from agents.llm.client import LLMClient, LLMError
-from tools.archive import NotRecordedError
-from tools.nouns import Call, Prompt, Reply
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.tools.archive import NotRecordedError
+from kernelwright.tools.types import Call, Prompt, Reply
 
 
 class Book(Protocol):

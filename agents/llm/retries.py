@@ -4,10 +4,10 @@ import asyncio
 import random
 from time import monotonic
 
-from agents.llm.budget import added, added_usd
-from agents.llm.client import BudgetSpentError, LLMClient, LLMError, ServerFaultError
-from tools.nouns import Prompt, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.agents.llm.budget import added, added_usd
+from kernelwright.agents.llm.client import BudgetSpentError, LLMClient, LLMError, ServerFaultError
+from kernelwright.tools.types import Prompt, Reply
+from kernelwright.tools.types.run import TokenCounts
 
 _LONGEST_S = 60.0
 # After this many questions in a row without an answer the server is taken to be gone: each

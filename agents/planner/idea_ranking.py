@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
-from agents.planner.planner import PlannerInput
-from agents.playbook.ideas import FORM, Option, Recipe
-from agents.shared.candidate_priority import Prospect, Seen, in_turn
-from agents.shared.steering import speaks_of
-from tools.nouns import Idea, LedgerEntry, Value
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.shared.candidate_priority import Prospect, Seen, in_turn
+from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.tools.codegen.library.ideas import FORM, Option, Recipe
+from kernelwright.tools.types import Idea, LedgerEntry, Value
 
 # How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
 PREFERRED, AVOIDED = 0.8, 1.3

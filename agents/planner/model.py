@@ -5,16 +5,23 @@ ideas, some of which may be the playbook's own. What it may not propose is told 
 does not answer, the playbook plans the round.
 """
 
-from agents.llm.answers import answer
-from agents.llm.client import BudgetSpentError, LLMClient, LLMError
-from agents.planner.planner import Planner, PlannerInput, Proposal
-from agents.planner.question import Question
-from agents.planner.review import PlannedRound, Reviewed, in_order, review, texts_of, unmet_pins
-from agents.planner.unplanned import FreeHand
-from agents.playbook.ideas import Repertoire
-from agents.shared.steering import speaks_of
-from profiles.load import Hardware
-from tools.nouns import Idea, Prompt, Task
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import BudgetSpentError, LLMClient, LLMError
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.planner.question import Question
+from kernelwright.agents.planner.review import (
+    PlannedRound,
+    Reviewed,
+    in_order,
+    review,
+    texts_of,
+    unmet_pins,
+)
+from kernelwright.agents.planner.unplanned import FreeHand
+from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.types import Idea, Prompt, Task
 
 # Options of the playbook that are shown; its own order is by expected time.
 OPTIONS = 6

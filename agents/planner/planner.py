@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-from agents.shared.steering import Steering
-from tools.archive import Standing
-from tools.nouns import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
-from tools.nouns.task import Precision
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
+from kernelwright.tools.types.task import Precision
 
 
 class PlannerInput(Value):

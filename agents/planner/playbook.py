@@ -7,12 +7,25 @@ wishes. A second mind (a language model) can stand behind the same Protocol.
 
 from collections.abc import Iterator
 
-from agents.planner.idea_ranking import Forecast, Thought, diverse, weigh
-from agents.planner.planner import PlannerInput, Proposal
-from agents.playbook.ideas import FORM, Option, Recipe, Repertoire, fastest, in_form
-from agents.shared.attributes import choices
-from agents.shared.candidate_priority import LIBRARY_DOUBT, LOOP_DOUBT, Seen, doubted, seen
-from tools.nouns import Idea
+from kernelwright.agents.planner.idea_ranking import Forecast, Thought, diverse, weigh
+from kernelwright.agents.planner.planner import PlannerInput, Proposal
+from kernelwright.agents.shared.attributes import choices
+from kernelwright.agents.shared.candidate_priority import (
+    LIBRARY_DOUBT,
+    LOOP_DOUBT,
+    Seen,
+    doubted,
+    seen,
+)
+from kernelwright.tools.codegen.library.ideas import (
+    FORM,
+    Option,
+    Recipe,
+    Repertoire,
+    fastest,
+    in_form,
+)
+from kernelwright.tools.types import Idea
 
 # A change of this share of the time is none.
 NOTHING = 0.002

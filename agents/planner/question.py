@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.planner.planner import PlannerInput
-from agents.prompting.cards import (
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.prompting.cards import (
     analysis_card,
     candidate_card,
     hardware_card,
@@ -14,12 +14,17 @@ from agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from agents.prompting.contract import contract_summary, craft
-from agents.prompting.tables import ledger_table, milliseconds, shortened, standings_table
-from agents.prompting.templates import PromptTemplate
-from profiles.load import Hardware
-from tools.archive import Standing, behaviour, gain, origin
-from tools.nouns import Idea, LanguageName, Message, Prompt, Task
+from kernelwright.agents.prompting.contract import contract_summary, craft
+from kernelwright.agents.prompting.tables import (
+    ledger_table,
+    milliseconds,
+    shortened,
+    standings_table,
+)
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Standing, behaviour, gain, origin
+from kernelwright.tools.types import Idea, LanguageName, Message, Prompt, Task
 
 HERE = Path(__file__).parent
 # Of the best candidate's source, this much is shown: structure matters here, not every line.

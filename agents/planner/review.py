@@ -15,9 +15,9 @@ from math import isfinite
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from agents.planner.planner import PlannerInput
-from agents.shared.steering import speaks_of
-from tools.nouns import Idea, Value
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.tools.types import Idea, Value
 
 CATEGORIES = ("memory", "latency", "parallelism", "arithmetic", "fusion", "algebra")
 

@@ -1,10 +1,10 @@
 """The planner as a role of the search."""
 
-from agents.llm.client import LLMClient
-from agents.planner.planner import Planner
-from agents.planner.playbook import PlaybookPlanner
-from agents.planner.unplanned import unplanned
-from agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.planner.planner import Planner
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.planner.unplanned import unplanned
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 
 
 def _by_rules(setting: RoleSetting) -> Planner:
@@ -12,7 +12,7 @@ def _by_rules(setting: RoleSetting) -> Planner:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Planner:
-    from agents.planner.model import ModelPlanner
+    from kernelwright.agents.planner.model import ModelPlanner
 
     behind = _by_rules(setting)
     return ModelPlanner(client, setting.task, setting.hardware, behind, setting.repertoire)

@@ -6,11 +6,11 @@ its parts would.
 
 import random
 
-from agents.planner.planner import Planner, PlannerInput, Proposal
-from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.ideas import Option, Recipe, Repertoire
-from agents.shared.steering import speaks_of
-from tools.nouns import Idea
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.tools.codegen.library.ideas import Option, Recipe, Repertoire
+from kernelwright.tools.types import Idea
 
 WHY = "drawn by chance, as planning is switched off"
 DRAWS = 64

@@ -8,14 +8,19 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from agents.llm.answers import answer
-from agents.llm.client import LLMClient, LLMError
-from agents.profiler.profiler import Profiler, ProfileReading
-from agents.prompting.cards import candidate_card, hardware_card, symptoms_card, task_card
-from agents.prompting.templates import PromptTemplate
-from agents.shared.citations import Texts, citations, complaint, known, reading
-from profiles.load import Hardware
-from tools.nouns import Candidate, Evaluation, Evidence, Prompt, Task
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.profiler.profiler import Profiler, ProfileReading
+from kernelwright.agents.prompting.cards import (
+    candidate_card,
+    hardware_card,
+    symptoms_card,
+    task_card,
+)
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.shared.citations import Texts, citations, complaint, known, reading
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, Prompt, Task
 
 HERE = Path(__file__).parent
 WORDS = PromptTemplate(

@@ -6,11 +6,11 @@ that explain the readings; it never changes one.
 
 from typing import Protocol
 
-from profiles.load import Hardware
-from tools.nouns import Candidate, Evaluation, Evidence, Symptom, Task, Value
-from tools.profile import evidence_for, symptoms, tensor_roof
-from tools.profile.host.readings import PERF
-from tools.profile.measured import NSIGHT
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.profile import evidence_for, symptoms, tensor_roof
+from kernelwright.tools.profile.measured import NSIGHT
+from kernelwright.tools.profile.readings import PERF
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, Symptom, Task, Value
 
 
 class ProfileReading(Value):

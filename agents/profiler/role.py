@@ -1,8 +1,8 @@
 """The profiler as a role of the search."""
 
-from agents.llm.client import LLMClient
-from agents.profiler.profiler import PlaybookProfiler, Profiler
-from agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.profiler.profiler import PlaybookProfiler, Profiler
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 
 
 def _by_rules(setting: RoleSetting) -> Profiler:
@@ -10,7 +10,7 @@ def _by_rules(setting: RoleSetting) -> Profiler:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
-    from agents.profiler.model import ModelProfiler
+    from kernelwright.agents.profiler.model import ModelProfiler
 
     return ModelProfiler(client, PlaybookProfiler())
 

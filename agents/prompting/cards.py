@@ -9,11 +9,11 @@ standing words (contract, craft) in `agents.prompting.contract`.
 
 from collections.abc import Sequence
 
-from agents.prompting.tables import fenced, milliseconds, shortened
-from agents.shared.steering import Steering
-from profiles.load import Hardware
-from tools.archive import Standing
-from tools.nouns import (
+from kernelwright.agents.prompting.tables import fenced, milliseconds, shortened
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import (
     Analysis,
     Arg,
     Candidate,
@@ -30,7 +30,7 @@ from tools.nouns import (
     Task,
     TensorSpec,
 )
-from tools.nouns.task import Precision
+from kernelwright.tools.types.task import Precision
 
 GRAPH_LINES = 160
 SOURCE_CHARACTERS = 12_000

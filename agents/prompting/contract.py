@@ -7,11 +7,11 @@ contract refuses.
 from collections.abc import Iterable
 from pathlib import Path
 
-from agents.prompting.templates import section
-from tools.candidates.plan.vocabulary import HELPERS, METHODS
-from tools.evaluate.rules import Rules
-from tools.languages import language_named
-from tools.nouns import LanguageName
+from kernelwright.agents.prompting.templates import section
+from kernelwright.tools.candidates.plan.vocabulary import HELPERS, METHODS
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import language_named
+from kernelwright.tools.types import LanguageName
 
 HERE = Path(__file__).parent
 HOPPER = "sm_90a"

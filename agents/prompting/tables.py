@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from tools.archive import Standing, ranked
-from tools.nouns import Idea, LedgerEntry, Verdict
+from kernelwright.tools.archive import Standing, ranked
+from kernelwright.tools.types import Idea, LedgerEntry, Verdict
 
 LEDGER_ROWS = 40
 OLD_LEDGER_ROWS = 10

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, meta
 
-from tools.nouns import Message
+from kernelwright.tools.types import Message
 
 _MARK = re.compile(r"^<!-- (system|person|model) -->[ \t]*\n", re.MULTILINE)
 

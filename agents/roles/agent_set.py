@@ -3,17 +3,17 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
-from agents.coder.coder import Coder
-from agents.coder.role import CODER
-from agents.critic.critic import Critic
-from agents.critic.role import CRITIC
-from agents.planner.planner import Planner
-from agents.planner.role import PLANNER
-from agents.profiler.profiler import Profiler
-from agents.profiler.role import PROFILER
-from agents.role import Role
-from agents.strategist.role import STRATEGIST
-from agents.strategist.strategist import Strategist
+from kernelwright.agents.coder.coder import Coder
+from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.critic.critic import Critic
+from kernelwright.agents.critic.role import CRITIC
+from kernelwright.agents.planner.planner import Planner
+from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.profiler.profiler import Profiler
+from kernelwright.agents.profiler.role import PROFILER
+from kernelwright.agents.role import Role
+from kernelwright.agents.strategist.role import STRATEGIST
+from kernelwright.agents.strategist.strategist import Strategist
 
 Mind = TypeVar("Mind")
 

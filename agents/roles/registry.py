@@ -5,12 +5,12 @@ Adding a role is a folder beside the others and its value in `ROLES`.
 
 from collections.abc import Iterator
 
-from agents.coder.role import CODER
-from agents.critic.role import CRITIC
-from agents.planner.role import PLANNER
-from agents.profiler.role import PROFILER
-from agents.role import Appearance, Role, StepRole
-from agents.strategist.role import STRATEGIST
+from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.critic.role import CRITIC
+from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.profiler.role import PROFILER
+from kernelwright.agents.role import Appearance, Role, StepRole
+from kernelwright.agents.strategist.role import STRATEGIST
 
 
 class RoleRegistry:

@@ -4,11 +4,11 @@ It is an idea of the person's in the first round, so that the ledger says what i
 ideas may start from it.
 """
 
-from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from agents.planner.planner import Planner, PlannerInput, Proposal
-from agents.shared.start import PERSON, Start
-from tools.candidates import ContractError
-from tools.languages import new_candidate
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.shared.start import PERSON, Start
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.languages import new_candidate
 
 
 class StartingPlanner:

@@ -8,8 +8,8 @@ so another can act on it.
 
 from collections.abc import Iterable
 
-from tools.archive.behaviour import declared, outcomes
-from tools.nouns import Candidate, CompileReport, LaunchShape
+from kernelwright.tools.archive.behaviour import declared, outcomes
+from kernelwright.tools.types import Candidate, CompileReport, LaunchShape
 
 LABELS = ("memory", "compute", "parallel")
 # What a compiler reports is an outcome: it can explain a gap, but nobody can choose it.

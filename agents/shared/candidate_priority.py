@@ -17,10 +17,10 @@ Not here: who writes the candidates, and what is repaired.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from agents.playbook.ideas import FORM
-from agents.shared.attributes import choices
-from tools.archive import Standing
-from tools.nouns import Candidate, Evaluation, Value, Verdict
+from kernelwright.agents.shared.attributes import choices
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.ideas import FORM
+from kernelwright.tools.types import Candidate, Evaluation, Value, Verdict
 
 # How much faster a part may be than predicted. Of our loops the roofline knows the bytes. Of a
 # library it knows little: convolutions of 11 files took 0.66 to 1.4 times of what is predicted for

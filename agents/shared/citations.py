@@ -17,9 +17,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from profiles.load import Hardware
-from tools.nouns import Candidate, Evaluation, Evidence, Rank, Task, Value
-from tools.profile import evidence_for, reported
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.profile import evidence_for, reported
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, Rank, Task, Value
 
 
 def known(

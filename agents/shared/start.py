@@ -5,7 +5,7 @@ With its plan it is a candidate and is judged as it is, before anything else; wi
 round. Reading the file is the command line's business.
 """
 
-from tools.nouns import Idea, LanguageName, Value
+from kernelwright.tools.types import Idea, LanguageName, Value
 
 PERSON = "person"
 

@@ -3,7 +3,7 @@
 Turning a sentence into these values belongs to the conversation, not here.
 """
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 
 class Steering(Value):

@@ -5,15 +5,15 @@ the planner) or among the candidates (for the coder) that were written under it;
 tuner chose are nobody's words. Everything here is read from the archive, so a resumed run goes on
 with the version that the dead one used. Outcomes and moves between behaviours are put in words for
 the strategist, a line each. Not here: who rewrites a version (`agents.strategist.model`), and when
-(`graphs.nodes.evolving`).
+(`graphs.search.evolving`).
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from agents.prompting.tables import milliseconds, shortened
-from agents.strategist.strategist import Trial
-from tools.archive import (
+from kernelwright.agents.prompting.tables import milliseconds, shortened
+from kernelwright.agents.strategist.strategist import Trial
+from kernelwright.tools.archive import (
     UNKNOWN,
     Archive,
     Behaviour,
@@ -23,7 +23,7 @@ from tools.archive import (
     ranked,
     transitions,
 )
-from tools.nouns import EvolvingRole, Idea, LedgerEntry, StrategyVersion
+from kernelwright.tools.types import EvolvingRole, Idea, LedgerEntry, StrategyVersion
 
 HERE = Path(__file__).parent
 ROLES: tuple[EvolvingRole, ...] = ("planner", "coder")
@@ -31,9 +31,7 @@ ROLES: tuple[EvolvingRole, ...] = ("planner", "coder")
 
 def first(role: EvolvingRole) -> StrategyVersion:
     """The version that every search begins with."""
-    from agents.prompting.templates import (
-        section,  # jinja2, which the playbook's searches do not need
-    )
+    from kernelwright.agents.prompting.templates import section
 
     return StrategyVersion(
         id=f"{role}:0", role=role, text=section(HERE / f"strategy-{role}.md").strip()

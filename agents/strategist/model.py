@@ -8,15 +8,20 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from agents.llm.answers import answer
-from agents.llm.client import LLMClient, LLMError
-from agents.prompting.cards import analysis_card, hardware_card, roofline_card, task_card
-from agents.prompting.tables import milliseconds
-from agents.prompting.templates import PromptTemplate
-from agents.strategist.strategist import StrategistAnswer, StrategistInput, Trial
-from profiles.load import Hardware
-from tools.nouns import Prompt, StrategyVersion, Task, Value
-from tools.tasks import floor_ms
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.cards import (
+    analysis_card,
+    hardware_card,
+    roofline_card,
+    task_card,
+)
+from kernelwright.agents.prompting.tables import milliseconds
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.strategist.strategist import StrategistAnswer, StrategistInput, Trial
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.types import Prompt, StrategyVersion, Task, Value
 
 HERE = Path(__file__).parent
 # Versions that are shown with their words; the figures of all are shown.

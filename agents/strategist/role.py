@@ -1,8 +1,8 @@
 """The strategist as a role of the search; by rules there is none, for rules have no prompts."""
 
-from agents.llm.client import LLMClient
-from agents.role import Appearance, Role, RoleSetting
-from agents.strategist.strategist import Strategist
+from kernelwright.agents.llm.client import LLMClient
+from kernelwright.agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.strategist.strategist import Strategist
 
 
 def _by_rules(setting: RoleSetting) -> None:
@@ -10,7 +10,7 @@ def _by_rules(setting: RoleSetting) -> None:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Strategist:
-    from agents.strategist.model import ModelStrategist
+    from kernelwright.agents.strategist.model import ModelStrategist
 
     return ModelStrategist(client, setting.task, setting.hardware)
 

@@ -6,7 +6,7 @@ it: without a model nothing evolves and nothing is asked.
 
 from typing import Protocol
 
-from tools.nouns import Analysis, EvolvingRole, StrategyVersion, Value
+from kernelwright.tools.types import Analysis, EvolvingRole, StrategyVersion, Value
 
 
 class Trial(Value):

@@ -5,9 +5,9 @@
 events do not tell.
 """
 
-from graphs.run_view.candidates import CandidateView, counts_of, hardest_comparison
-from graphs.run_view.folding import completed, fold, folded
-from graphs.run_view.view import RunView
+from kernelwright.graphs.run_view.candidates import CandidateView, counts_of, hardest_comparison
+from kernelwright.graphs.run_view.folding import completed, fold, folded
+from kernelwright.graphs.run_view.view import RunView
 
 __all__ = [
     "CandidateView",

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from graphs.events import Profiled
-from tools.archive import Author, Standing
-from tools.archive.records import EFFORTS
-from tools.nouns import Candidate, Comparison, Effort, Evaluation, Verdict
-from tools.nouns.run import CandidateCounts
+from kernelwright.graphs.run_view.events import Profiled
+from kernelwright.tools.archive import Author, Standing
+from kernelwright.tools.archive.records import EFFORTS
+from kernelwright.tools.types import Candidate, Comparison, Effort, Evaluation, Verdict
+from kernelwright.tools.types.run import CandidateCounts
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from graphs.events import (
+from kernelwright.graphs.run_view.candidates import CandidateView
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -22,12 +23,11 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from graphs.run_view.candidates import CandidateView
-from graphs.run_view.view import RunView
-from graphs.words import one_line
-from tools.archive import Author, Standing, Written
-from tools.nouns import Analysis, Idea
-from tools.nouns.run import TokenCounts
+from kernelwright.graphs.run_view.view import RunView
+from kernelwright.graphs.run_view.wording import one_line
+from kernelwright.tools.archive import Author, Standing, Written
+from kernelwright.tools.types import Analysis, Idea
+from kernelwright.tools.types.run import TokenCounts
 
 _WRITING: dict[Author, str] = {
     "coder": "writing kernels",

@@ -7,11 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from graphs.events import IdeasProposed
-from graphs.run_view.candidates import CandidateView, counts_of
-from tools.archive import Standing, apart, ranked
-from tools.nouns import Analysis, Baselines, Idea, Isolation, Prediction, Verdict, WallKind
-from tools.nouns.run import CandidateCounts, Summary, TokenCounts
+from kernelwright.graphs.run_view.candidates import CandidateView, counts_of
+from kernelwright.graphs.run_view.events import IdeasProposed
+from kernelwright.tools.archive import Standing, apart, ranked
+from kernelwright.tools.types import (
+    Analysis,
+    Baselines,
+    Idea,
+    Isolation,
+    Prediction,
+    Verdict,
+    WallKind,
+)
+from kernelwright.tools.types.run import CandidateCounts, Summary, TokenCounts
 
 UNKNOWN_ISOLATION = Isolation(kind=WallKind.UNKNOWN, words="unknown")
 _CANDIDATE_ID = re.compile(r"\b[0-9a-f]{12}\b")

@@ -16,17 +16,17 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, Send
 
-from agents.role import Place, StepRole
-from graphs.context import SearchContext
-from graphs.nodes.asking import step_of
-from graphs.nodes.closing import certify, report
-from graphs.nodes.evolving import evolve
-from graphs.nodes.learning import critique, profile, select
-from graphs.nodes.measuring import evaluate, tune
-from graphs.nodes.opening import baseline, intake
-from graphs.nodes.thinking import plan, write
-from graphs.state import SearchState, Work
-from tools.evaluate.process.worker import WorkerBrokenError
+from kernelwright.agents.role import Place, StepRole
+from kernelwright.graphs.search.asking import step_of
+from kernelwright.graphs.search.closing import certify, report
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.evolving import evolve
+from kernelwright.graphs.search.learning import critique, profile, select
+from kernelwright.graphs.search.measuring import evaluate, tune
+from kernelwright.graphs.search.opening import baseline, intake
+from kernelwright.graphs.search.state import SearchState, Work
+from kernelwright.graphs.search.thinking import plan, write
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 
 # A machine short of memory may refuse a worker now and grant it in a moment. A step that is taken
 # again finds what it had measured in the archive.

@@ -4,25 +4,25 @@ import asyncio
 from math import inf
 from pathlib import Path
 
-from agents.llm.endpoint import OnPiece
-from agents.shared.start import Start
-from graphs.context import Listener, MakeAgents, SearchContext
-from graphs.control import Control
-from graphs.executors import attach, choice_of, opened
-from graphs.hearing import keep_manner
-from graphs.minds import keep_models, minds_for, models_of
-from graphs.nodes.closing import keep_rule
-from graphs.roles import keep_roles
-from graphs.rules import keep_rules
-from graphs.search.session import WENT_ON, run_session
-from graphs.starting import keep_start, refusal
-from profiles.load import Hardware, SearchProfile
-from profiles.models import Models
-from tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.executors.base.kind import ExecutorChoice
-from tools.nouns import Refusal, Task, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.shared.start import Start
+from kernelwright.graphs.run_view.rules import keep_rules
+from kernelwright.graphs.search.agent_set import keep_models, minds_for, models_of
+from kernelwright.graphs.search.closing import keep_rule
+from kernelwright.graphs.search.context import Listener, MakeAgents, SearchContext
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.executors import attach, choice_of, opened
+from kernelwright.graphs.search.hearing import keep_manner
+from kernelwright.graphs.search.roles import keep_roles
+from kernelwright.graphs.search.session import WENT_ON, run_session
+from kernelwright.graphs.search.starting import keep_start, refusal
+from kernelwright.profiles.load import Hardware, SearchProfile
+from kernelwright.profiles.models import Models
+from kernelwright.tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
+from kernelwright.tools.types import Refusal, Task, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 
 async def start_search(
@@ -169,7 +169,7 @@ def _context(
     patience_s: float,
     overhear: OnPiece | None,
 ) -> SearchContext:
-    from tools.tasks import floor_ms
+    from kernelwright.tools.tasks import floor_ms
 
     record = archive.record()
     task, hardware = record.task, record.hardware

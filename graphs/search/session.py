@@ -14,15 +14,15 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langsmith import tracing_context
 
-from graphs.context import SearchContext
-from graphs.events import Awaited, RunFinished, RunStarted
-from graphs.judging import comparable_ms
-from graphs.search.graph import SearchGraph, build_search
-from graphs.state import START_STATE, SearchState
-from graphs.summary import summarise
-from tools.awaiting import AwaitingError
-from tools.nouns import Refusal
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import Awaited, RunFinished, RunStarted
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.graph import SearchGraph, build_search
+from kernelwright.graphs.search.judging import comparable_ms
+from kernelwright.graphs.search.state import START_STATE, SearchState
+from kernelwright.graphs.search.summary import summarise
+from kernelwright.tools.types import Refusal
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
 
 CHECKPOINTS = "checkpoints.db"
 # The decision to go on after a finished search; it can be made several times.

@@ -4,14 +4,14 @@
 `contrast` holds two result files against each other.
 """
 
-from graphs.suite.contrast import Contrast, contrast
-from graphs.suite.figures import Figures, figures
-from graphs.suite.files import task_files
-from graphs.suite.one import Ground
-from graphs.suite.outcome import Against, Outcome, Terms
-from graphs.suite.pace import Pace, pace
-from graphs.suite.results import append, read, torn
-from graphs.suite.runner import run_suite
+from kernelwright.graphs.suite.contrast import Contrast, contrast
+from kernelwright.graphs.suite.figures import Figures, figures
+from kernelwright.graphs.suite.files import task_files
+from kernelwright.graphs.suite.one import Ground
+from kernelwright.graphs.suite.outcome import Against, Outcome, Terms
+from kernelwright.graphs.suite.pace import Pace, pace
+from kernelwright.graphs.suite.results import append, read, torn
+from kernelwright.graphs.suite.runner import run_suite
 
 __all__ = [
     "Against",

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import exp, log
 
-from graphs.suite.outcome import Outcome
-from tools.nouns import Value
+from kernelwright.graphs.suite.outcome import Outcome
+from kernelwright.tools.types import Value
 
 
 class Line(Value):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from math import exp, log
 from statistics import median
 
-from graphs.suite.outcome import COMPILE, EAGER, Outcome
-from tools.nouns import Value
+from kernelwright.graphs.suite.outcome import COMPILE, EAGER, Outcome
+from kernelwright.tools.types import Value
 
 BEST = "the better"
 FAST_P = (0.8, 1.0, 1.2, 1.5, 2.0, 3.0)

@@ -11,16 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphs.context import Listener, MakeAgents
-from graphs.search.run import start_search
-from graphs.suite.outcome import BESIDE, Against, Outcome, Terms
-from profiles.load import SearchProfile
-from profiles.models import Models
-from tools.archive import Archive, RunError, Standing, Target
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.rules import Rules
-from tools.nouns import Baselines, EnvironmentLacksError, Phase, Refusal, Task, TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.graphs.search.context import Listener, MakeAgents
+from kernelwright.graphs.search.run import start_search
+from kernelwright.graphs.suite.outcome import BESIDE, Against, Outcome, Terms
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import Models
+from kernelwright.tools.archive import Archive, RunError, Standing, Target
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import (
+    Baselines,
+    EnvironmentLacksError,
+    Phase,
+    Refusal,
+    Task,
+    TracePolicy,
+    Verdict,
+)
+from kernelwright.tools.types.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.
 BESIDES_S = 420.0

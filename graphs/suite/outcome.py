@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from tools.evaluate.rules import Depth
-from tools.nouns import Badge, Phase, Value
-from tools.nouns.measurement import Comparison, Conditions
-from tools.nouns.run import Summary
+from kernelwright.tools.evaluate.rules import Depth
+from kernelwright.tools.types import Badge, Phase, Value
+from kernelwright.tools.types.measurement import Comparison, Conditions
+from kernelwright.tools.types.run import Summary
 
 Ended = Literal["searched", "baselines", "refused", "timed_out", "failed"]
 

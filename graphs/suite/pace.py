@@ -8,8 +8,8 @@ work is in the account and not in the tasks' seconds.
 from collections.abc import Sequence
 from statistics import median
 
-from graphs.suite.outcome import BESIDE, Outcome
-from tools.nouns import Value
+from kernelwright.graphs.suite.outcome import BESIDE, Outcome
+from kernelwright.tools.types import Value
 
 REST = "everything else"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from graphs.suite.outcome import Outcome
+from kernelwright.graphs.suite.outcome import Outcome
 
 
 class ResultsError(Exception):

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from graphs.context import Listener
-from graphs.executors import opened
-from graphs.suite.one import Ground, OneFile
-from graphs.suite.outcome import Outcome, Terms
-from graphs.suite.turns import InOrder, Shared, Turns
-from graphs.warming import import_beforehand
-from profiles.load import SearchProfile
-from tools.evaluate.executors.base.executor import Executor
-from tools.nouns import Refusal, Task, TracePolicy
+from kernelwright.graphs.search.context import Listener
+from kernelwright.graphs.search.executors import opened
+from kernelwright.graphs.search.warming import import_beforehand
+from kernelwright.graphs.suite.one import Ground, OneFile
+from kernelwright.graphs.suite.outcome import Outcome, Terms
+from kernelwright.graphs.suite.turns import InOrder, Shared, Turns
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 Begun = Callable[[Path], Listener | None]
 

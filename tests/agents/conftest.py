@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.playbook.ideas import Draft, Option, Repertoire
-from agents.playbook.ir import Strategy
-from tools.archive import Standing
-from tools.languages import new_candidate
-from tools.nouns import (
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.ir import Strategy
+from kernelwright.tools.codegen.library.ideas import Draft, Option, Repertoire
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
     Conditions,
     Evaluation,
     LanguageName,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from agents.shared.candidate_priority import Prospect, Seen, doubted, in_turn, seen
-from tools.archive import Standing
-from tools.nouns import Verdict
+from kernelwright.agents.shared.candidate_priority import Prospect, Seen, doubted, in_turn, seen
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Verdict
 
 MakeStanding = Callable[..., Standing]
 

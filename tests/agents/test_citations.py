@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.shared.citations import citations, complaint, reading, unfounded_ratios
-from tools.nouns import Evidence, Rank
+from kernelwright.agents.shared.citations import citations, complaint, reading, unfounded_ratios
+from kernelwright.tools.types import Evidence, Rank
 
 
 def fact(name: str, value: float) -> Evidence:

@@ -11,23 +11,23 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-import graphs.minds
-from agents.prompting.templates import PromptError
-from agents.role import Place, Role, StepRole
-from agents.roles.registry import ROLES
-from graphs.ablation import parts
-from graphs.events import Event, ModelCalled, RoleAnswered
-from graphs.search.replay import replay
-from graphs.search.run import resume_search, start_search
-from graphs.story import Story, load
-from profiles.load import SearchProfile
-from profiles.models import ModelProfile, Models
-from tools.archive import Archive, RunError
-from tools.nouns import TracePolicy
-from tools.nouns.run import Summary
-from ui.chat.messages.roles import answered, asked
-from ui.model_choice import Choice, chosen_models
-from ui.terminal.trace import trace
+import kernelwright.graphs.search.agent_set
+from kernelwright.agents.prompting.templates import PromptError
+from kernelwright.agents.role import Place, Role, StepRole
+from kernelwright.agents.roles.registry import ROLES
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.run_view.events import Event, ModelCalled, RoleAnswered
+from kernelwright.graphs.run_view.story import Story, load
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.suite.ablation import parts
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.archive import Archive, RunError
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.chat.messages.roles import answered, asked
+from kernelwright.ui.model_choice import Choice, chosen_models
+from kernelwright.ui.terminal.trace import trace
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -90,7 +90,9 @@ def models() -> Iterator[Models]:
 def search(toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A real search over the toy's task; nothing of it knows the role."""
     repertoire = toy.ToyRepertoire(toy.LOOPS)
-    monkeypatch.setattr(graphs.minds, "_repertoire", lambda around: repertoire)
+    monkeypatch.setattr(
+        kernelwright.graphs.search.agent_set, "_repertoire", lambda around: repertoire
+    )
 
     async def run(
         models: Models | None = None, events: list[Event] | None = None, **profile: object

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.hardware import detect
-from tools.selftest.suite import RULES, Suite
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.selftest.suite import RULES, Suite
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.selftest.catalogue import cases
-from tools.selftest.nouns import Case, Row
-from tools.selftest.suite import Suite
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.selftest.catalogue import cases
+from kernelwright.tools.selftest.nouns import Case, Row
+from kernelwright.tools.selftest.suite import Suite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tools.candidates.errors import ContractError
-from tools.candidates.plan import validate_plan
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.languages import Built, CompileFailure, compile_candidate, parse_kernel
-from tools.nouns import Candidate, Verdict
-from tools.selftest.catalogue import cases, evil_of, twin_of
-from tools.selftest.nouns import Case, Row
-from tools.selftest.suite import RULES, Suite
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.languages import Built, CompileFailure, compile_candidate, parse_kernel
+from kernelwright.tools.selftest.catalogue import cases, evil_of, twin_of
+from kernelwright.tools.selftest.nouns import Case, Row
+from kernelwright.tools.selftest.suite import RULES, Suite
+from kernelwright.tools.types import Candidate, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

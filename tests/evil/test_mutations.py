@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.foreign.host.check import Courthouse
-from tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from tools.evaluate.process.worker import WorkerBrokenError
-from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Evaluation, Verdict
-from tools.selftest.catalogue import base, candidate_of, cases, rows
-from tools.selftest.nouns import Case
-from tools.selftest.suite import RULES, Suite
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
+from kernelwright.tools.selftest.catalogue import base, candidate_of, cases, rows
+from kernelwright.tools.selftest.nouns import Case
+from kernelwright.tools.selftest.suite import RULES, Suite
+from kernelwright.tools.types import Candidate, Evaluation, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,8 +27,8 @@ KNOWS_ITS_PROCESS = f"""{HEAD}    def __init__(self):
         return torch.softmax(x, -1) if self.known else torch.zeros_like(x)
 """
 # Works out its first inputs from the seed of its constructor, and owns up if it could.
-FORESEES = f"""from tools.evaluate.seeds import fresh_seed
-from tools.tasks.seeds import seed_everything
+FORESEES = f"""from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.tasks.seeds import seed_everything
 {HEAD}    def __init__(self):
         super().__init__()
         seed = torch.initial_seed()

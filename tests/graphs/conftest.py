@@ -6,12 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from graphs.control import Control
-from graphs.events import Event
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile
-from tools.nouns import TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import Event
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
 
 TOY = Path(__file__).with_name("toy.py")
 

@@ -4,11 +4,11 @@ from types import ModuleType
 
 import pytest
 
-from graphs.ablation import Outcome, Row, ablate, budget, rows, trials
-from graphs.events import CandidateWritten, Critiqued, Event, IdeasProposed
-from profiles.load import Part, SearchProfile
-from tools.nouns import Refusal
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import CandidateWritten, Critiqued, Event, IdeasProposed
+from kernelwright.graphs.suite.ablation import Outcome, Row, ablate, budget, rows, trials
+from kernelwright.profiles.load import Part, SearchProfile
+from kernelwright.tools.types import Refusal
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

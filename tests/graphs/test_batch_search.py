@@ -7,19 +7,19 @@ from types import ModuleType
 
 import pytest
 
-from graphs.search.replay import replay
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile
-from tools.archive import Archive
-from tools.evaluate.executors.base.errand import Errand
-from tools.evaluate.executors.batch import executor as asking_side
-from tools.evaluate.executors.batch import work as working_side
-from tools.evaluate.executors.batch.bundle import Bundle
-from tools.evaluate.executors.batch.executor import BatchExecutor
-from tools.evaluate.rules import Rules
-from tools.languages import CompileFailure
-from tools.nouns import Candidate, Task, TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.evaluate.executors.batch import executor as asking_side
+from kernelwright.tools.evaluate.executors.batch import work as working_side
+from kernelwright.tools.evaluate.executors.batch.bundle import Bundle
+from kernelwright.tools.evaluate.executors.batch.executor import BatchExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import CompileFailure
+from kernelwright.tools.types import Candidate, Task, TracePolicy, Verdict
+from kernelwright.tools.types.run import Summary
 
 Refuse = Callable[[Candidate], bool]
 

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 
-from graphs.events import Event
-from tools.nouns import Candidate, Verdict
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import Event
+from kernelwright.tools.types import Candidate, Verdict
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

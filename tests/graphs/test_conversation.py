@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from agents.assistant.rules import NEEDS_A_FILE, RulesAssistant
-from agents.assistant.types.chat import (
+from kernelwright.agents.assistant.rules import NEEDS_A_FILE, RulesAssistant
+from kernelwright.agents.assistant.types.chat import (
     Attachment,
     ChatReply,
     CommandResult,
@@ -16,7 +16,7 @@ from agents.assistant.types.chat import (
     Turn,
     Understanding,
 )
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
     Command,
@@ -28,7 +28,7 @@ from agents.assistant.types.commands import (
     StartSearch,
     Unclear,
 )
-from graphs.conversation import LOOKS, TOO_MUCH, Conversation, Visit
+from kernelwright.graphs.conversation.graph import LOOKS, TOO_MUCH, Conversation, Visit
 
 MODULE = Attachment(name="softmax.py", text="import torch\n\ndef softmax(x):\n    return x\n")
 OFFERS = (

@@ -7,13 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from graphs.control import Control
-from graphs.events import Event
-from graphs.search.run import resume_search, start_search
-from tools.archive import Archive, RunError, list_runs
-from tools.evaluate.process.worker import WorkerBrokenError
-from tools.nouns import Refusal, Task, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import Event
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.tools.archive import Archive, RunError, list_runs
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
+from kernelwright.tools.types import Refusal, Task, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

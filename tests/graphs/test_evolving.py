@@ -7,21 +7,21 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from agents.llm.client import LLMError
-from agents.planner.planner import Planner, PlannerInput, Proposal
-from agents.roles.agent_set import AgentSet
-from agents.strategist.evolution import current, trials, versions
-from agents.strategist.model import ModelStrategist
-from graphs.context import Circumstances
-from graphs.events import Event, Noted, StrategyEvolved
-from graphs.nodes.evolving import turn
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile
-from tools.archive import Archive
-from tools.awaiting import AwaitingError
-from tools.nouns import Candidate, Prompt, Reply, TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.strategist.evolution import current, trials, versions
+from kernelwright.agents.strategist.model import ModelStrategist
+from kernelwright.graphs.run_view.events import Event, Noted, StrategyEvolved
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.evolving import turn
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Candidate, Prompt, Reply, TracePolicy, Verdict
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
 
 Evolving = Callable[..., Awaitable[Summary]]
 

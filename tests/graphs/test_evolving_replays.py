@@ -9,14 +9,14 @@ from types import ModuleType
 
 import pytest
 
-import graphs.minds
-from graphs.search.replay import replay
-from graphs.search.run import start_search
-from profiles.load import SearchProfile
-from profiles.models import ModelProfile, Models
-from tools.archive import Archive
-from tools.nouns import TracePolicy
-from tools.nouns.run import Summary
+import kernelwright.graphs.search.agent_set
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.search.run import start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
 
 SERVER = Path(__file__).parents[2] / "benchmarks" / "misbehaving_server.py"
 WAYS = (
@@ -51,7 +51,9 @@ async def test_what_evolved_evolves_again_without_the_server(
         return json.dumps({"reasoning": "", "ideas": [idea]})
 
     repertoire = toy.ToyRepertoire(toy.LOOPS)
-    monkeypatch.setattr(graphs.minds, "_repertoire", lambda around: repertoire)
+    monkeypatch.setattr(
+        kernelwright.graphs.search.agent_set, "_repertoire", lambda around: repertoire
+    )
     profile = toy.PROFILE.model_dump() | {"islands": 2, "tuning_trials": 0, "ideas_per_round": 1}
     server = server_module().MisbehavingServer(say, (), stall_s=2.0)
     try:

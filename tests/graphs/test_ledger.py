@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 
-from graphs.ledger import of_idea
-from tools.archive import Standing
-from tools.nouns import Candidate, Evaluation, Idea, Verdict, Verification
+from kernelwright.graphs.search.ledger import of_idea
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Candidate, Evaluation, Idea, Verdict, Verification
 
 
 def judged(id: str, memory: str, origin: str) -> Standing:

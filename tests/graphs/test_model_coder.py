@@ -6,20 +6,29 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.model import ModelCoder
-from agents.coder.playbook import PlaybookCoder
-from agents.coder.role import CODER
-from agents.planner.planner import PlannerInput, Proposal
-from agents.planner.role import PLANNER
-from agents.roles.agent_set import AgentSet
-from agents.shared.start import Start
-from graphs.context import Circumstances, MakeAgents
-from graphs.search.replay import replay
-from graphs.search.run import resume_search, start_search
-from graphs.starting import start_of
-from tools.archive import Archive
-from tools.nouns import Candidate, Idea, LanguageName, Prompt, Refusal, Reply, TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.agents.coder.model import ModelCoder
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.planner.planner import PlannerInput, Proposal
+from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.shared.start import Start
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.search.context import Circumstances, MakeAgents
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.starting import start_of
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import (
+    Candidate,
+    Idea,
+    LanguageName,
+    Prompt,
+    Refusal,
+    Reply,
+    TracePolicy,
+    Verdict,
+)
+from kernelwright.tools.types.run import Summary
 
 KERNEL = """// memory=streamed
 // tune: THREADS in 64, 128, 256

@@ -3,16 +3,16 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from agents.critic.model import ModelCritic
-from agents.critic.role import CRITIC
-from agents.profiler.model import ModelProfiler
-from agents.profiler.role import PROFILER
-from agents.roles.agent_set import AgentSet
-from graphs.events import Critiqued, Event, Noted, Profiled
-from graphs.search.run import resume_search, start_search
-from tools.archive import Archive
-from tools.nouns import Prompt, Reply, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.agents.critic.model import ModelCritic
+from kernelwright.agents.critic.role import CRITIC
+from kernelwright.agents.profiler.model import ModelProfiler
+from kernelwright.agents.profiler.role import PROFILER
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.run_view.events import Critiqued, Event, Noted, Profiled
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Prompt, Reply, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 
 class Reader:

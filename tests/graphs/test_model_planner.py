@@ -7,16 +7,16 @@ from types import ModuleType
 
 import pytest
 
-from agents.llm.client import LLMError
-from agents.planner.model import ModelPlanner
-from agents.roles.agent_set import AgentSet
-from graphs.context import Circumstances
-from graphs.events import Event, IdeasProposed, Noted
-from graphs.search.run import start_search
-from profiles.load import SearchProfile
-from tools.archive import Archive
-from tools.nouns import Prompt, Reply, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.planner.model import ModelPlanner
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.run import start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Prompt, Reply, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 FIRST = {
     "reasoning": "One walk should do.",

@@ -10,14 +10,14 @@ from types import ModuleType
 
 import pytest
 
-import graphs.minds
-from graphs.events import Event, ModelCalled, Noted
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile
-from profiles.models import ModelProfile, Models
-from tools.archive import Archive
-from tools.nouns import TracePolicy
-from tools.nouns.run import Summary
+import kernelwright.graphs.search.agent_set
+from kernelwright.graphs.run_view.events import Event, ModelCalled, Noted
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
 
 SERVER = Path(__file__).parents[2] / "benchmarks" / "misbehaving_server.py"
 # The first idea that the playbook would have had, taken over: its coder writes it.
@@ -75,7 +75,9 @@ def search(
 ) -> Callable[..., object]:
     """A toy search in which these models think, with the toy's repertoire behind them."""
     repertoire = toy.ToyRepertoire(toy.LOOPS)
-    monkeypatch.setattr(graphs.minds, "_repertoire", lambda around: repertoire)
+    monkeypatch.setattr(
+        kernelwright.graphs.search.agent_set, "_repertoire", lambda around: repertoire
+    )
 
     async def run(
         models: Models | None, events: list[Event] | None = None, **profile: object

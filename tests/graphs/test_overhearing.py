@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-import graphs.minds
-from graphs.events import Event, ModelCalled
-from graphs.search.run import resume_search, start_search
-from graphs.speech import LONGEST, Speech, Speeches
-from profiles.load import SearchProfile
-from profiles.models import ModelProfile, Models
-from tools.archive import Archive
-from tools.nouns import Message, Prompt, TracePolicy
-from tools.nouns.run import Summary
+import kernelwright.graphs.search.agent_set
+from kernelwright.graphs.run_view.events import Event, ModelCalled
+from kernelwright.graphs.run_view.speech import LONGEST, Speech, Speeches
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Message, Prompt, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 SERVER = Path(__file__).parents[2] / "benchmarks" / "misbehaving_server.py"
 ANSWER = json.dumps({"reasoning": "the row is read once " * 20, "ideas": []})
@@ -41,7 +41,9 @@ def models() -> Iterator[Models]:
 @pytest.fixture(autouse=True)
 def _toys_repertoire(toy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     repertoire = toy.ToyRepertoire(toy.LOOPS)
-    monkeypatch.setattr(graphs.minds, "_repertoire", lambda around: repertoire)
+    monkeypatch.setattr(
+        kernelwright.graphs.search.agent_set, "_repertoire", lambda around: repertoire
+    )
 
 
 async def _search(toy: ModuleType, home: Path, models: Models, **given: object) -> Summary:

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 
-from graphs.events import Profiled
-from graphs.search.replay import replay
-from tools.archive import Archive
-from tools.nouns.run import Summary
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.run_view.events import Profiled
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import DatabaseError
 
-from tools.archive import Archive, run_folders
+from kernelwright.tools.archive import Archive, run_folders
 
 MODULE = """import torch
 from torch import nn
@@ -29,9 +29,9 @@ def get_init_inputs():
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile
-from tools.nouns import TracePolicy
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.types import TracePolicy
 
 home, run = Path(sys.argv[1]), sys.argv[2:]
 profile = SearchProfile(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphs.search.replay import replay
+from kernelwright.graphs.replay.replay import replay
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "model_runs"
 

@@ -9,18 +9,18 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from agents.coder.role import CODER
-from agents.roles.agent_set import AgentSet
-from graphs.context import Circumstances
-from graphs.control import Control
-from graphs.events import Event
-from graphs.search.replay import Replay, replay
-from graphs.search.run import start_search
-from tools.archive import Archive, RunError
-from tools.awaiting import AwaitingError
-from tools.nouns import Candidate, TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.replay.replay import Replay, replay
+from kernelwright.graphs.run_view.events import Event
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.run import start_search
+from kernelwright.tools.archive import Archive, RunError
+from kernelwright.tools.types import Candidate, TracePolicy, Verdict
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agents.assistant.types.chat import Table
-from graphs.charts import roofline, trajectory
-from graphs.desk.progress import best_words, leaders_of
-from graphs.events import (
+from kernelwright.agents.assistant.types.chat import Table
+from kernelwright.graphs.conversation.progress import best_words, leaders_of
+from kernelwright.graphs.run_view import RunView, fold, folded
+from kernelwright.graphs.run_view.charts import roofline, trajectory
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -27,13 +28,12 @@ from graphs.events import (
     RoundFinished,
     RunStarted,
 )
-from graphs.run_view import RunView, fold, folded
-from graphs.story import Story
-from graphs.words import milliseconds, ratio
-from profiles.load import hardware_profile
-from tools.archive import RunRecord
-from tools.candidates import new_candidate
-from tools.nouns import (
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import milliseconds, ratio
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.archive import RunRecord
+from kernelwright.tools.candidates import new_candidate
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,
@@ -48,12 +48,12 @@ from tools.nouns import (
     Verification,
     WallKind,
 )
-from ui.chat.messages.progress import progress
-from ui.chat.messages.roles import round_begun, round_ended
-from ui.report.facts import verdict_rows
-from ui.terminal.cards import leaderboard
-from ui.terminal.progress import counts, sentence, times
-from ui.terminal.trace import sayings
+from kernelwright.ui.chat.messages.progress import progress
+from kernelwright.ui.chat.messages.roles import round_begun, round_ended
+from kernelwright.ui.report.facts import verdict_rows
+from kernelwright.ui.terminal.cards import leaderboard
+from kernelwright.ui.terminal.progress import counts, sentence, times
+from kernelwright.ui.terminal.trace import sayings
 
 START = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
 CONDITIONS = Conditions(device="Test CPU", l2_flushed=True, input_sets=3)

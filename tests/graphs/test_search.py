@@ -7,13 +7,20 @@ from types import ModuleType
 
 import pytest
 
-from graphs.control import Control
-from graphs.events import EVENT, BaselinesMeasured, CandidateJudged, Critiqued, Event, IdeasProposed
-from profiles.load import Hardware
-from tools.archive import Archive, elites, list_runs
-from tools.evaluate.executors.base.executor import Capabilities
-from tools.nouns import Candidate, Verdict
-from tools.nouns.run import Summary
+from kernelwright.graphs.run_view.events import (
+    EVENT,
+    BaselinesMeasured,
+    CandidateJudged,
+    Critiqued,
+    Event,
+    IdeasProposed,
+)
+from kernelwright.graphs.search.control import Control
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Archive, elites, list_runs
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities
+from kernelwright.tools.types import Candidate, Verdict
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 
@@ -180,7 +187,7 @@ async def test_what_pytorch_takes_to_be_measured_is_none_of_the_searchs_time(
     search: Search, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr("tools.archive.database.monotonic", lambda: now_s)
+    monkeypatch.setattr("kernelwright.tools.archive.database.monotonic", lambda: now_s)
 
     def pass_time(what: str) -> None:
         nonlocal now_s

@@ -6,18 +6,18 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from agents.planner.planner import Planner, PlannerInput, Proposal
-from agents.roles.agent_set import AgentSet
-from agents.shared.steering import Steering
-from agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
-from graphs.context import Circumstances
-from graphs.control import Control
-from graphs.events import Event, Noted
-from graphs.search.run import start_search
-from profiles.load import SearchProfile
-from tools.nouns import TracePolicy, Verdict
-from tools.nouns.run import Summary
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
+from kernelwright.graphs.run_view.events import Event, Noted
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.run import start_search
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.types import TracePolicy, Verdict
+from kernelwright.tools.types.run import Summary
 
 
 class Silent:

@@ -8,18 +8,18 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from graphs.control import Control
-from graphs.executors import kept_choice, opened
-from graphs.search.replay import replay
-from graphs.search.run import resume_search, start_search
-from profiles.load import Hardware
-from tools.archive import Archive, RunError
-from tools.evaluate.executors.base.executor import Capabilities, Executor
-from tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Order
-from tools.evaluate.executors.probing import kernel
-from tools.evaluate.executors.registry import EXECUTORS, executor_kind
-from tools.evaluate.rules import Rules
-from tools.nouns import (
+from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.executors import kept_choice, opened
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Archive, RunError
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Order
+from kernelwright.tools.evaluate.executors.probing import kernel
+from kernelwright.tools.evaluate.executors.registry import EXECUTORS, executor_kind
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import (
     Baselines,
     Candidate,
     Effort,
@@ -32,9 +32,9 @@ from tools.nouns import (
     TracePolicy,
     Verdict,
 )
-from tools.nouns.run import Summary
-from ui.cli.work import wished
-from ui.complaints import Complaint
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.cli.work import wished
+from kernelwright.ui.complaints import Complaint
 
 TEAM = ExecutorChoice(name="team")
 FILE = """import torch

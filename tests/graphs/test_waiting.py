@@ -7,17 +7,17 @@ from types import ModuleType
 
 import pytest
 
-from agents.coder.coder import CoderAnswer, CoderRequest, Failure
-from agents.llm.manual import ManualClient
-from agents.roles.agent_set import AgentSet
-from graphs.context import Circumstances
-from graphs.events import EVENT, Awaited, Event
-from graphs.judging import first_of
-from graphs.search.run import resume_search, start_search
-from tools.archive import Archive
-from tools.awaiting import AwaitingError
-from tools.nouns import Candidate, Message, Prompt, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.llm.manual import ManualClient
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.run_view.events import EVENT, Awaited, Event
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.judging import first_of
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Candidate, Message, Prompt, TracePolicy
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs.words import amount, count, milliseconds, one_line, plain, seconds, shape
+from kernelwright.graphs.run_view.wording import (
+    amount,
+    count,
+    milliseconds,
+    one_line,
+    plain,
+    seconds,
+    shape,
+)
 
 
 @pytest.mark.parametrize(

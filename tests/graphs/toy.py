@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.coder.playbook import PlaybookCoder
-from agents.critic.playbook import PlaybookCritic
-from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.ideas import Draft, Option
-from agents.playbook.ir import Strategy
-from agents.profiler.profiler import PlaybookProfiler
-from agents.roles.agent_set import AgentSet
-from graphs.search.run import resume_search, start_search
-from profiles.load import Hardware, SearchProfile
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.rules import Rules
-from tools.nouns import (
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import Hardware, SearchProfile
+from kernelwright.tools.codegen.ir import Strategy
+from kernelwright.tools.codegen.library.ideas import Draft, Option
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,

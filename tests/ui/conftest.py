@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphs.events import (
+from kernelwright.graphs.run_view.events import (
     BaselinesMeasured,
     BestImproved,
     CandidateJudged,
@@ -20,10 +20,10 @@ from graphs.events import (
     RunFinished,
     RunStarted,
 )
-from profiles.load import Hardware, SearchProfile, hardware_profile, search_profile
-from tools.archive import Archive
-from tools.languages import new_candidate
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware, SearchProfile, hardware_profile, search_profile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
     Analysis,
     Baseline,
     Baselines,
@@ -52,7 +52,7 @@ from tools.nouns import (
     Verdict,
     Verification,
 )
-from tools.nouns.run import (
+from kernelwright.tools.types.run import (
     BaselineSummary,
     BestSummary,
     CandidateCounts,

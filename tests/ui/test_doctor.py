@@ -2,10 +2,10 @@ import sys
 
 import pytest
 
-from tools.evaluate.process import bytecode, filling
-from tools.nouns import HostCounters, Missing, Profile
-from ui import doctor
-from ui.doctor import (
+from kernelwright.tools.evaluate.sandbox import bytecode, filling
+from kernelwright.tools.types import HostCounters, Missing, Profile
+from kernelwright.ui import doctor
+from kernelwright.ui.doctor import (
     Row,
     architectures_row,
     bytecode_row,
@@ -15,7 +15,7 @@ from ui.doctor import (
     exit_status,
     gpu_rows,
 )
-from ui.model_choice import Choice
+from kernelwright.ui.model_choice import Choice
 
 
 def rows(**outcomes):

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import all_models, model_profile
-from ui.cli.app import run
-from ui.complaints import Complaint
-from ui.model_choice import Choice, chosen_models, other_models
+from kernelwright.profiles.load import all_models, model_profile
+from kernelwright.ui.cli.app import run
+from kernelwright.ui.complaints import Complaint
+from kernelwright.ui.model_choice import Choice, chosen_models, other_models
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
-from tools.archive import schema
-from tools.archive.database import Database
-from tools.archive.errors import UnknownRunError
-from tools.archive.ranking import ranked
-from tools.archive.records import EFFORTS, Author, Standing, Written
-from tools.archive.shelf import Shelf
-from tools.nouns import Candidate, Effort, Evaluation
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.database import Database
+from kernelwright.tools.archive.errors import UnknownRunError
+from kernelwright.tools.archive.ranking import ranked
+from kernelwright.tools.archive.records import EFFORTS, Author, Standing, Written
+from kernelwright.tools.archive.shelf import Shelf
+from kernelwright.tools.types import Candidate, Effort, Evaluation
 
 
 class Attempts(Database):

@@ -7,8 +7,8 @@ no such report does the declared label stand alone. Nothing here reads source te
 
 from functools import lru_cache
 
-from tools.nouns import Candidate, CompileReport, Evaluation, LaunchShape, Value
-from tools.nouns.launch import dynamic_bytes
+from kernelwright.tools.types import Candidate, CompileReport, Evaluation, LaunchShape, Value
+from kernelwright.tools.types.launch import dynamic_bytes
 
 UNKNOWN = "unknown"
 # Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.

@@ -12,8 +12,8 @@ from time import monotonic
 from sqlalchemy import Connection, Row, Select, Table, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from tools.archive import lock, schema
-from tools.archive.places import DATABASE
+from kernelwright.tools.archive import lock, schema
+from kernelwright.tools.archive.places import DATABASE
 
 
 class Database:

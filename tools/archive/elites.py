@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 import numpy
 
-from tools.archive.behaviour import Behaviour, behaviour
-from tools.archive.ranking import is_timed
-from tools.archive.records import Standing
-from tools.nouns import Value
+from kernelwright.tools.archive.behaviour import Behaviour, behaviour
+from kernelwright.tools.archive.ranking import is_timed
+from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.types import Value
 
 
 class Elite(Value):

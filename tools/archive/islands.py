@@ -7,9 +7,9 @@ neighbour joins. What was learnt (ledger, analyses) is everybody's; only the cod
 
 from collections.abc import Iterable, Sequence
 
-from tools.archive.ranking import ranked
-from tools.archive.records import Standing
-from tools.nouns import Idea
+from kernelwright.tools.archive.ranking import ranked
+from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.types import Idea
 
 # Every so many visits of an island the best of its neighbour joins the parents.
 MIGRATION = 3

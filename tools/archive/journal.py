@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from sqlalchemy import select
 from sqlalchemy.dialects.sqlite import insert
 
-from tools.archive import schema
-from tools.archive.database import Database
-from tools.archive.records import StoredEvent
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.database import Database
+from kernelwright.tools.archive.records import StoredEvent
 
 
 class Journal(Database):
-    """The events of a run; what they mean is said in `graphs.events`."""
+    """The events of a run; what they mean is said in `graphs.run_view.events`."""
 
     def append_event(
         self, kind: str, round: int, payload: str, *, key: str | None = None
@@ -19,7 +19,7 @@ class Journal(Database):
         """Add an event; None when one with that key is there already.
 
         Args:
-            kind: Which of `graphs.events` it is.
+            kind: Which of `graphs.run_view.events` it is.
             round: The round it belongs to.
             payload: Its JSON.
             key: What happened, so that a repeated step does not tell it twice.

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tools.archive.errors import RunError
-from tools.archive.lock import is_held
-from tools.archive.places import run_folders
-from tools.archive.records import RunInfo
-from tools.archive.store import Archive
-from tools.home import home as default_home
+from kernelwright.tools.archive.errors import RunError
+from kernelwright.tools.archive.lock import is_held
+from kernelwright.tools.archive.places import run_folders
+from kernelwright.tools.archive.records import RunInfo
+from kernelwright.tools.archive.store import Archive
+from kernelwright.tools.home import home as default_home
 
 
 def list_runs(home: Path | None = None) -> tuple[RunInfo, ...]:

@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from tools.archive.errors import RunBusyError
+from kernelwright.tools.archive.errors import RunBusyError
 
 # A POSIX lock is the process's own: taking it twice succeeds, and closing any descriptor of the
 # file drops it. Hence this table, consulted before the file is touched.

@@ -10,8 +10,8 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools.archive.errors import UnknownRunError
-from tools.home import home as default_home
+from kernelwright.tools.archive.errors import UnknownRunError
+from kernelwright.tools.home import home as default_home
 
 # No vowels, so that no words appear, and nothing that reads as something else.
 LETTERS = "bcdfghjkmnpqrstvwxz23456789"

@@ -7,8 +7,8 @@ were only screened, which rank by time.
 
 from collections.abc import Iterable
 
-from tools.archive.records import Standing
-from tools.nouns import Evaluation, Verdict
+from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.types import Evaluation, Verdict
 
 YARDSTICK = "eager"
 

@@ -3,9 +3,17 @@
 from datetime import datetime
 from typing import Literal
 
-from profiles.load import Hardware, SearchProfile
-from tools.nouns import Baselines, Candidate, Effort, Evaluation, Task, TracePolicy, Value
-from tools.nouns.run import Summary
+from kernelwright.profiles.load import Hardware, SearchProfile
+from kernelwright.tools.types import (
+    Baselines,
+    Candidate,
+    Effort,
+    Evaluation,
+    Task,
+    TracePolicy,
+    Value,
+)
+from kernelwright.tools.types.run import Summary
 
 Author = Literal["coder", "tuner", "repair"]
 RunStatus = Literal["running", "stopped", "finished"]
@@ -46,7 +54,7 @@ class RunInfo(Value):
 
 
 class StoredEvent(Value):
-    """An event as text: `payload` is the JSON of one of `graphs.events`."""
+    """An event as text: `payload` is the JSON of one of `graphs.run_view.events`."""
 
     seq: int
     kind: str

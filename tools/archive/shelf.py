@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, event, select
 
-from tools.archive.database import Database
+from kernelwright.tools.archive.database import Database
 
 T = TypeVar("T")
 

@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from sqlalchemy import Row, select
 from sqlalchemy.exc import DatabaseError, NoResultFound
 
-from profiles.load import Hardware, SearchProfile
-from tools.archive import schema
-from tools.archive.attempts import Attempts
-from tools.archive.errors import CorruptRunError
-from tools.archive.journal import Journal
-from tools.archive.places import find_run, new_run_folder
-from tools.archive.records import RunRecord, RunStatus, Target
-from tools.archive.talks import Talks
-from tools.archive.thoughts import Thoughts
-from tools.nouns import Baselines, Task, TracePolicy
-from tools.nouns.run import Summary
+from kernelwright.profiles.load import Hardware, SearchProfile
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.attempts import Attempts
+from kernelwright.tools.archive.errors import CorruptRunError
+from kernelwright.tools.archive.journal import Journal
+from kernelwright.tools.archive.places import find_run, new_run_folder
+from kernelwright.tools.archive.records import RunRecord, RunStatus, Target
+from kernelwright.tools.archive.talks import Talks
+from kernelwright.tools.archive.thoughts import Thoughts
+from kernelwright.tools.types import Baselines, Task, TracePolicy
+from kernelwright.tools.types.run import Summary
 
 
 class Archive(Journal, Attempts, Thoughts, Talks):

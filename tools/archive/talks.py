@@ -5,10 +5,10 @@ from pathlib import Path
 from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
-from tools.archive import schema
-from tools.archive.database import Database
-from tools.archive.shelf import Shelf
-from tools.nouns import Call, StrategyVersion
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.database import Database
+from kernelwright.tools.archive.shelf import Shelf
+from kernelwright.tools.types import Call, StrategyVersion
 
 
 class Talks(Database):

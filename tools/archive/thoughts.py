@@ -7,10 +7,10 @@ from pydantic import TypeAdapter
 from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
-from tools.archive import schema
-from tools.archive.database import Database
-from tools.archive.shelf import Shelf, Watch
-from tools.nouns import Analysis, Evidence, Idea, LedgerEntry, Profile, Symptom
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.database import Database
+from kernelwright.tools.archive.shelf import Shelf, Watch
+from kernelwright.tools.types import Analysis, Evidence, Idea, LedgerEntry, Profile, Symptom
 
 EVIDENCE = TypeAdapter(tuple[Evidence, ...])
 SYMPTOMS = TypeAdapter(tuple[Symptom, ...])

@@ -6,10 +6,10 @@ belongs to the move that its idea began. Not here: moves of candidates written f
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tools.archive.behaviour import Behaviour, behaviour
-from tools.archive.ranking import is_timed, ratio
-from tools.archive.records import Standing
-from tools.nouns import Evaluation, Value
+from kernelwright.tools.archive.behaviour import Behaviour, behaviour
+from kernelwright.tools.archive.ranking import is_timed, ratio
+from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.types import Evaluation, Value
 
 
 class Transition(Value):

@@ -6,10 +6,10 @@ language, compiles, judges or times. Carrying a plan out needs torch and is in
 `tools.candidates.run` (`PlanRunner`), for workers.
 """
 
-from tools.candidates.errors import ContractError, DeviceError, LaunchRefused
-from tools.candidates.identity import implementation_key
-from tools.candidates.settings import complete_settings, valid_settings
-from tools.candidates.source import (
+from kernelwright.tools.candidates.errors import ContractError, DeviceError, LaunchRefused
+from kernelwright.tools.candidates.identity import implementation_key
+from kernelwright.tools.candidates.settings import complete_settings, valid_settings
+from kernelwright.tools.candidates.source import (
     KernelFunction,
     KernelSource,
     Parameter,

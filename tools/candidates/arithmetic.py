@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Never
 
-from tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.errors import ContractError
 
 _LIMIT = 1 << 64
 

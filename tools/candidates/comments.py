@@ -7,9 +7,9 @@ declaration declares nothing.
 import re
 from collections.abc import Iterable
 
-from tools.candidates.arithmetic import Expression
-from tools.candidates.errors import ContractError
-from tools.candidates.source import Requirement, Tunable
+from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.source import Requirement, Tunable
 
 _TUNE = re.compile(r"([A-Za-z]\w*)\s+in\s+(.+)")
 _MAX_TUNABLES = 64

@@ -7,7 +7,7 @@ precision has no portable C type on the host, so its bits travel as `uint16_t` t
 import re
 from collections.abc import Mapping
 
-from tools.nouns import DType, Value
+from kernelwright.tools.types import DType, Value
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 

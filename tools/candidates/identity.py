@@ -6,7 +6,7 @@ Two candidates from different ideas that come to the same code are one candidate
 import hashlib
 from functools import lru_cache
 
-from tools.nouns import Candidate, LanguageName, Setting
+from kernelwright.tools.types import Candidate, LanguageName, Setting
 
 _ID_DIGITS = 12
 

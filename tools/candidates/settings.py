@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
-from tools.candidates.arithmetic import Expression
-from tools.candidates.errors import ContractError
-from tools.candidates.source import KernelSource
-from tools.nouns import Setting
+from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.types import Setting
 
 # Backtracking ends here, so that contradictory requirements over many tunables are an error
 # and not a hang.

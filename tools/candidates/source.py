@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tools.candidates.ctypes_table import POINTEES, SCALARS, ScalarType
-from tools.nouns import DType, LanguageName, Value
+from kernelwright.tools.candidates.ctypes_table import POINTEES, SCALARS, ScalarType
+from kernelwright.tools.types import DType, LanguageName, Value
 
 
 class Parameter(Value):

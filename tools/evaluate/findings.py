@@ -5,7 +5,7 @@ it is right, who did the work, under which other loads it was timed, and what no
 Verdict, reason and comparisons are not among them: every place shows those its own way.
 """
 
-from tools.nouns import Clocks, Evaluation, ModeTiming, Verdict, Verification
+from kernelwright.tools.types import Clocks, Evaluation, ModeTiming, Verdict, Verification
 
 Row = tuple[str, str]
 

@@ -1,7 +1,7 @@
 """Keeps Python code of a user's, in a worker, from starting processes.
 
 Set up before any other code runs there. This is order, not a sandbox: what keeps native code in
-is the wall around the process (`tools.evaluate.process.walls`).
+is the wall around the process (`tools.evaluate.sandbox.walls`).
 """
 
 import contextlib

@@ -7,7 +7,7 @@ phase has ended is counted in the phase that waits for it.
 import resource
 import time
 
-from tools.nouns.phase import Phase, together
+from kernelwright.tools.types.phase import Phase, together
 
 
 class Meter:

@@ -4,8 +4,8 @@ The worse of the two counts. Where the second one does not find the candidate co
 the first is kept.
 """
 
-from tools.evaluate.rules import Rules
-from tools.nouns import Comparison, Evaluation, Verdict
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Comparison, Evaluation, Verdict
 
 
 def suspicious(evaluation: Evaluation, rules: Rules) -> bool:

@@ -5,8 +5,8 @@ Durations are seconds unless a name says otherwise. Changing one changes what a 
 
 from typing import Literal
 
-from tools.evaluate.defences import Defence
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.types.value import Value
 
 # What a finalist's record holds beside correctness and the headline: everything, or what a suite
 # of many tasks can afford (no compute-sanitizer, no other loads).

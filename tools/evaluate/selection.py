@@ -6,7 +6,7 @@ asks for next is what the other has measured already.
 
 from collections.abc import Iterable, Sequence
 
-from tools.nouns import Evaluation, Verdict
+from kernelwright.tools.types import Evaluation, Verdict
 
 # Screening is short: what comes within 5 % of the best screened time is worth a precise look.
 SCREEN_MARGIN = 1.05

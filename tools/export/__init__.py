@@ -4,9 +4,9 @@
 single file for that benchmark. Nothing here runs what it writes.
 """
 
-from tools.export.folder import check_place, export_files, export_folder, export_zip
-from tools.export.kernelbench import export_kernelbench, kernelbench
-from tools.export.material import ExportRefusedError, Material, check
+from kernelwright.tools.export.folder import check_place, export_files, export_folder, export_zip
+from kernelwright.tools.export.kernelbench import export_kernelbench, kernelbench
+from kernelwright.tools.export.material import ExportRefusedError, Material, check
 
 __all__ = [
     "ExportRefusedError",

@@ -8,11 +8,19 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import BaseModel, ConfigDict
 
-from profiles.load import Hardware
-from tools.export.material import Material
-from tools.nouns import Baselines, Candidate, Evaluation, InputSpec, TensorSpec, Value, WeightSpec
-from tools.nouns.run import Summary
-from tools.version import kernelwright_version
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.export.material import Material
+from kernelwright.tools.types import (
+    Baselines,
+    Candidate,
+    Evaluation,
+    InputSpec,
+    TensorSpec,
+    Value,
+    WeightSpec,
+)
+from kernelwright.tools.types.run import Summary
+from kernelwright.tools.version import kernelwright_version
 
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
 

@@ -5,10 +5,10 @@ import os
 import zipfile
 from pathlib import Path
 
-from tools.export import parts, render
-from tools.export.evidence import evidence
-from tools.export.material import ExportRefusedError, Material, check
-from tools.export.words import verification
+from kernelwright.tools.export import parts, render
+from kernelwright.tools.export.evidence import evidence
+from kernelwright.tools.export.material import ExportRefusedError, Material, check
+from kernelwright.tools.export.words import verification
 
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"

@@ -8,7 +8,7 @@ import builtins
 import keyword
 from dataclasses import dataclass
 
-from tools.nouns import InputSpec, Task, TensorSpec, WeightSpec
+from kernelwright.tools.types import InputSpec, Task, TensorSpec, WeightSpec
 
 # Vector loads of CUDA kernels need 16 bytes; the CPU's prelude assumes nothing, but a tensor that
 # starts in the middle of an element row was not what was verified either.

@@ -8,8 +8,8 @@ a benchmark must never measure a fallback.
 import ast
 from pathlib import Path
 
-from tools.export import render
-from tools.export.material import ExportRefusedError, Material, check
+from kernelwright.tools.export import render
+from kernelwright.tools.export.material import ExportRefusedError, Material, check
 
 
 def export_kernelbench(material: Material, path: Path) -> Path:

@@ -1,8 +1,8 @@
 """What an export is made of, and when there must be none."""
 
-from profiles.load import Hardware
-from tools.nouns import Baselines, Candidate, Evaluation, Task, Value, Verdict
-from tools.nouns.run import Summary
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types import Baselines, Candidate, Evaluation, Task, Value, Verdict
+from kernelwright.tools.types.run import Summary
 
 
 class ExportRefusedError(ValueError):

@@ -8,9 +8,9 @@ rewritten. Comments of the plan are not kept.
 import ast
 from collections.abc import Mapping
 
-from tools.candidates.plan.calls import operator_path
-from tools.candidates.plan.operators import CREATORS
-from tools.nouns import DType
+from kernelwright.tools.candidates.plan.calls import operator_path
+from kernelwright.tools.candidates.plan.operators import CREATORS
+from kernelwright.tools.types import DType
 
 WIDTH = 96
 DTYPES = {dtype.value for dtype in DType}

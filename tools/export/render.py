@@ -7,13 +7,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tools.candidates.plan import Plan, validate_plan
-from tools.export import guards, plan_python
-from tools.export.guards import Argument
-from tools.export.material import ExportRefusedError, Material
-from tools.languages import language_of
-from tools.nouns import Task
-from tools.version import kernelwright_version
+from kernelwright.tools.candidates.plan import Plan, validate_plan
+from kernelwright.tools.export import guards, plan_python
+from kernelwright.tools.export.guards import Argument
+from kernelwright.tools.export.material import ExportRefusedError, Material
+from kernelwright.tools.languages import language_of
+from kernelwright.tools.types import Task
+from kernelwright.tools.version import kernelwright_version
 
 HERE = Path(__file__).parent
 # Between the reference and what is ours in a KernelBench file.

@@ -1,14 +1,14 @@
 """VERIFICATION.md: what was verified, how and on what, and what was not."""
 
-from tools.evaluate.findings import timed, verified
-from tools.export.material import Material
-from tools.languages import language_of
-from tools.nouns import Conditions
+from kernelwright.tools.evaluate.findings import timed, verified
+from kernelwright.tools.export.material import Material
+from kernelwright.tools.languages import language_of
+from kernelwright.tools.types import Conditions
 
 
 def verification(material: Material) -> str:
     """The file's text."""
-    from tools.export.render import environment
+    from kernelwright.tools.export.render import environment
 
     evaluation = material.evaluation
     comparisons = evaluation.comparisons

@@ -4,14 +4,14 @@
 `peaks` do and belong into a worker.
 """
 
-from tools.hardware.ceilings import (
+from kernelwright.tools.hardware.ceilings import (
     Ceilings,
     cached_ceilings,
     keep_ceilings,
     measure_ceilings,
     peaks,
 )
-from tools.hardware.detect import detect
+from kernelwright.tools.hardware.detect import detect
 
 __all__ = [
     "Ceilings",

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from profiles.load import Hardware
-from tools.home import home
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.home import home
 
 _TRIALS = 7
 _GPU_BUFFER_BYTES = 2 << 30

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from profiles.load import Hardware, hardware_profile
+from kernelwright.profiles.load import Hardware, hardware_profile
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

@@ -7,10 +7,10 @@ which `CUDA_VISIBLE_DEVICES` chooses. Not covered: MIG slices.
 
 from typing import Literal
 
-from profiles.load import Hardware
-from tools.hardware.cpu import detect_cpu
-from tools.hardware.gpu import detect_gpu
-from tools.nouns import EnvironmentLacksError
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.hardware.cpu import detect_cpu
+from kernelwright.tools.hardware.gpu import detect_gpu
+from kernelwright.tools.types import EnvironmentLacksError
 
 Target = Literal["auto", "cuda", "cpu"]
 

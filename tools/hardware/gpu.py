@@ -1,6 +1,6 @@
 """Describes CUDA's first GPU without creating a context on it."""
 
-from profiles.load import Hardware, hardware_profile
+from kernelwright.profiles.load import Hardware, hardware_profile
 
 # Peak bandwidth and rate of a GPU that has no profile: DDR moves two words a clock, and every
 # multiprocessor since Ampere's GA10x retires 128 fused multiply-adds a clock.

@@ -6,23 +6,29 @@ can be killed; objects are kept by the content that made them. Loading needs tor
 `tools.languages.loading` (`load_candidate`), for workers.
 """
 
-from tools.languages.candidates import (
+from kernelwright.tools.languages.base.compilers import shutdown_compilers
+from kernelwright.tools.languages.base.language import (
+    Compiled,
+    CompileJob,
+    ExportParts,
+    Language,
+    LanguageSpec,
+)
+from kernelwright.tools.languages.base.preludes import INCLUDE
+from kernelwright.tools.languages.base.results import Built, CompileFailure, CompileRefusedError
+from kernelwright.tools.languages.candidates import (
     compile_candidate,
     new_candidate,
     parse_kernel,
     with_settings,
 )
-from tools.languages.compilers import shutdown_compilers
-from tools.languages.language import Compiled, CompileJob, ExportParts, Language, LanguageSpec
-from tools.languages.preludes import INCLUDE
-from tools.languages.registry import (
+from kernelwright.tools.languages.registry import (
     default_language,
     language_named,
     language_of,
     languages,
     register,
 )
-from tools.languages.results import Built, CompileFailure, CompileRefusedError
 
 __all__ = [
     "INCLUDE",

@@ -6,13 +6,13 @@ The same as the methods of `Language`, for whoever holds a name or a candidate a
 from collections.abc import Iterable
 from typing import Literal
 
-from tools.candidates.identity import identity
-from tools.candidates.settings import complete_settings
-from tools.candidates.source import KernelSource
-from tools.languages.compile import compile_in
-from tools.languages.registry import language_named, language_of
-from tools.languages.results import Built, CompileFailure
-from tools.nouns import Candidate, LanguageName, Setting
+from kernelwright.tools.candidates.identity import identity
+from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.languages.base.compile import compile_in
+from kernelwright.tools.languages.base.results import Built, CompileFailure
+from kernelwright.tools.languages.registry import language_named, language_of
+from kernelwright.tools.types import Candidate, LanguageName, Setting
 
 
 def parse_kernel(text: str, language: LanguageName) -> KernelSource:

@@ -2,11 +2,11 @@
 
 import torch
 
-from tools.candidates.plan import ADMITTED
-from tools.candidates.run import Allocator, PlanRunner
-from tools.languages.registry import language_of
-from tools.languages.results import Built
-from tools.nouns import Candidate
+from kernelwright.tools.candidates.plan import ADMITTED
+from kernelwright.tools.candidates.run import Allocator, PlanRunner
+from kernelwright.tools.languages.base.results import Built
+from kernelwright.tools.languages.registry import language_of
+from kernelwright.tools.types import Candidate
 
 
 def load_candidate(

@@ -8,10 +8,10 @@ Ours stand below. An installed package adds one by an entry point of the group
 from importlib.metadata import entry_points
 from threading import Lock
 
-from tools.languages.cpp.language import CPP
-from tools.languages.cuda.language import CUDA
-from tools.languages.language import DeviceKind, Language
-from tools.nouns import Candidate, EnvironmentLacksError, LanguageName
+from kernelwright.tools.languages.base.language import DeviceKind, Language
+from kernelwright.tools.languages.cpp.language import CPP
+from kernelwright.tools.languages.cuda.language import CUDA
+from kernelwright.tools.types import Candidate, EnvironmentLacksError, LanguageName
 
 ENTRY_POINTS = "kernelwright.languages"
 

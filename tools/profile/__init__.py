@@ -4,10 +4,10 @@ Symptoms are worked out here, before any model reads a number: from the roofline
 reports, occupancy, telemetry, and counters where a device shows them.
 """
 
-from tools.profile.evidence import evidence_for, reported, tensor_roof
-from tools.profile.measured import measured_evidence
-from tools.profile.occupancy import Occupancy, occupancy
-from tools.profile.symptoms import symptoms
+from kernelwright.tools.profile.evidence import evidence_for, reported, tensor_roof
+from kernelwright.tools.profile.measured import measured_evidence
+from kernelwright.tools.profile.occupancy import Occupancy, occupancy
+from kernelwright.tools.profile.symptoms.table import symptoms
 
 __all__ = [
     "Occupancy",

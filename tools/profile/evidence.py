@@ -6,10 +6,10 @@ is itself a reading, with what would help.
 
 import re
 
-from profiles.load import Hardware
-from tools.nouns import Candidate, Evaluation, Evidence, LaunchShape, Rank, Task
-from tools.nouns.launch import dynamic_bytes
-from tools.profile.occupancy import occupancy
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.profile.occupancy import occupancy
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, LaunchShape, Rank, Task
+from kernelwright.tools.types.launch import dynamic_bytes
 
 _BYTES_PER_GB = 1e9
 REPORT, SHARED_UNIT = "compiler report", "bytes per block"

@@ -6,10 +6,16 @@ in `unit`. Of a kernel with several launches the longest one is read.
 
 from collections.abc import Iterator
 
-from tools.nouns.evidence import Evidence, Rank
-from tools.nouns.profile import KernelCounters, KernelTime, Missing, Profile, RuleResult
-from tools.profile.counters.metrics import LATENCY, METRICS, STALL_PREFIX
-from tools.profile.host.readings import host_evidence
+from kernelwright.tools.profile.metrics import LATENCY, METRICS, STALL_PREFIX
+from kernelwright.tools.profile.readings import host_evidence
+from kernelwright.tools.types.evidence import Evidence, Rank
+from kernelwright.tools.types.profile import (
+    KernelCounters,
+    KernelTime,
+    Missing,
+    Profile,
+    RuleResult,
+)
 
 NSIGHT = "Nsight Compute"
 CUPTI = "CUPTI activity"

@@ -5,8 +5,8 @@ out to warps in units of 256, shared memory in units of 128 bytes with 1 KiB kep
 for every block.
 """
 
-from profiles.load import Hardware
-from tools.nouns import CompileReport, Value
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types import CompileReport, Value
 
 _WARP = 32
 _REGISTER_UNIT = 256

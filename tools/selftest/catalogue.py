@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tools.evaluate.messages.foreign import Foreign
-from tools.languages import default_language, new_candidate
-from tools.nouns import Candidate
-from tools.selftest.nouns import Base, Case, Device, Edit, Row
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.languages import default_language, new_candidate
+from kernelwright.tools.selftest.nouns import Base, Case, Device, Edit, Row
+from kernelwright.tools.types import Candidate
 
 _HERE = Path(__file__).parent
 Data = TypeVar("Data", Row, Base)

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.evaluate.defences import Defence
-from tools.nouns import Value, Verdict
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.types import Value, Verdict
 
 Kind = Literal["plan", "foreign"]
 Device = Literal["cpu", "cuda"]

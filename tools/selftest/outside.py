@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.foreign import Foreign
 
 _PORT, _FILE = "OUTSIDE_PORT", "OUTSIDE_FILE"
 

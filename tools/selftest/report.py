@@ -1,7 +1,7 @@
 """What the suite found on one machine, as a value and as a table for the docs."""
 
-from tools.nouns import Isolation, Value
-from tools.selftest.nouns import Outcome
+from kernelwright.tools.selftest.nouns import Outcome
+from kernelwright.tools.types import Isolation, Value
 
 
 class Report(Value):

@@ -9,11 +9,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.messages.foreign import Foreign
-from tools.evaluate.rules import Rules
-from tools.nouns import (
+from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.selftest.catalogue import base, cases, evil_of, twin_of
+from kernelwright.tools.selftest.nouns import Case, Device, Finding, Outcome, Row
+from kernelwright.tools.selftest.outside import reachable
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,
@@ -23,9 +26,6 @@ from tools.nouns import (
     Task,
     TracePolicy,
 )
-from tools.selftest.catalogue import base, cases, evil_of, twin_of
-from tools.selftest.nouns import Case, Device, Finding, Outcome, Row
-from tools.selftest.outside import reachable
 
 RULES = Rules(
     candidate_s=30.0,

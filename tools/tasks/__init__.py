@@ -11,16 +11,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tools.tasks.distributions import DISTRIBUTIONS, PROBES, applicable
-from tools.tasks.floor import floor_ms
-from tools.tasks.refusals import RefusedError
-from tools.tasks.source import read_source
+from kernelwright.tools.tasks.distributions import DISTRIBUTIONS, PROBES, applicable
+from kernelwright.tools.tasks.floor import floor_ms
+from kernelwright.tools.tasks.refusals import RefusedError
+from kernelwright.tools.tasks.source import read_source
 
 if TYPE_CHECKING:
-    from tools.tasks.draws import draw
-    from tools.tasks.reference import Reference
-    from tools.tasks.rehearsal import import_exporter, rehearse
-    from tools.tasks.tracing import trace
+    from kernelwright.tools.tasks.draws import draw
+    from kernelwright.tools.tasks.reference import Reference
+    from kernelwright.tools.tasks.rehearsal import import_exporter, rehearse
+    from kernelwright.tools.tasks.tracing import trace
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {
-    "Reference": "tools.tasks.reference",
-    "draw": "tools.tasks.draws",
-    "import_exporter": "tools.tasks.rehearsal",
-    "rehearse": "tools.tasks.rehearsal",
-    "trace": "tools.tasks.tracing",
+    "Reference": "kernelwright.tools.tasks.reference",
+    "draw": "kernelwright.tools.tasks.draws",
+    "import_exporter": "kernelwright.tools.tasks.rehearsal",
+    "rehearse": "kernelwright.tools.tasks.rehearsal",
+    "trace": "kernelwright.tools.tasks.tracing",
 }
 
 

@@ -7,7 +7,7 @@ import keyword
 
 from torch import nn
 
-from tools.tasks.build import FunctionModule
+from kernelwright.tools.tasks.build import FunctionModule
 
 
 def argument_names(module: nn.Module, count: int) -> list[str]:

@@ -15,10 +15,10 @@ from typing import cast
 import torch
 from torch import nn
 
-from tools.tasks.load import Entry
-from tools.tasks.overrides import draw_override, parse_override
-from tools.tasks.refusals import RefusedError, refuse, user_code
-from tools.tasks.seeds import seed_everything
+from kernelwright.tools.tasks.load import Entry
+from kernelwright.tools.tasks.overrides import draw_override, parse_override
+from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.seeds import seed_everything
 
 
 class FunctionModule(nn.Module):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch.utils import _pytree as pytree
 
-from tools.tasks.refusals import refuse
-from tools.tasks.traced import structure_of
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.tasks.traced import structure_of
 
 
 def check_inputs(inputs: Sequence[object]) -> None:

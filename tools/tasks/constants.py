@@ -11,9 +11,9 @@ import base64
 
 import torch
 
-from tools.nouns import DType, DTypeArg, Graph, ListArg, Node, Scalar, TensorSpec
-from tools.tasks.checks import SUPPORTED
-from tools.tasks.refusals import refuse
+from kernelwright.tools.tasks.checks import SUPPORTED
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.types import DType, DTypeArg, Graph, ListArg, Node, Scalar, TensorSpec
 
 LARGEST_BYTES = 2**20
 

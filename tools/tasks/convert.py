@@ -14,7 +14,11 @@ from collections.abc import Iterable
 import torch
 from torch import fx
 
-from tools.nouns import (
+from kernelwright.tools.tasks.checks import SUPPORTED
+from kernelwright.tools.tasks.constants import constant_node
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.tasks.traced import Traced
+from kernelwright.tools.types import (
     Arg,
     DType,
     DTypeArg,
@@ -26,10 +30,6 @@ from tools.nouns import (
     Scalar,
     TensorSpec,
 )
-from tools.tasks.checks import SUPPORTED
-from tools.tasks.constants import constant_node
-from tools.tasks.refusals import refuse
-from tools.tasks.traced import Traced
 
 _DROPPED = frozenset(("device", "layout", "pin_memory", "non_blocking"))
 

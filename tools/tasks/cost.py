@@ -16,8 +16,8 @@ import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from tools.nouns import Graph, Node
-from tools.tasks.operators import base, refs, words
+from kernelwright.tools.types import Graph, Node
+from kernelwright.tools.types.operators import base, refs, words
 
 aten = torch.ops.aten
 

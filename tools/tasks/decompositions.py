@@ -16,7 +16,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 
-from tools.tasks.operators import words
+from kernelwright.tools.types.operators import words
 
 aten = torch.ops.aten
 Table = dict[OpOverload, Callable[..., object]]

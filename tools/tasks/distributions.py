@@ -8,7 +8,7 @@ This module only decides; `tools.tasks.draws` draws.
 
 from __future__ import annotations
 
-from tools.nouns import InputSpec, Task
+from kernelwright.tools.types import InputSpec, Task
 
 DISTRIBUTIONS: tuple[str, ...] = (
     "task",

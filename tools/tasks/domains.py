@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import torch
 
-from tools.nouns import Graph, InputSpec
-from tools.tasks.refusals import RefusedError
-from tools.tasks.signs import inputs_in_need_of_a_domain
-from tools.tasks.trial import Trial
+from kernelwright.tools.tasks.refusals import RefusedError
+from kernelwright.tools.tasks.signs import inputs_in_need_of_a_domain
+from kernelwright.tools.tasks.trial import Trial
+from kernelwright.tools.types import Graph, InputSpec
 
 
 def keep_needed_domains(

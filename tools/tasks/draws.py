@@ -14,11 +14,11 @@ from contextlib import nullcontext
 
 import torch
 
-from tools.nouns import Domain, InputSpec, Task
-from tools.tasks.build import build_inputs
-from tools.tasks.distributions import DISTRIBUTIONS, PROBES
-from tools.tasks.load import load_module
-from tools.tasks.refusals import RefusedError
+from kernelwright.tools.tasks.build import build_inputs
+from kernelwright.tools.tasks.distributions import DISTRIBUTIONS, PROBES
+from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.tasks.refusals import RefusedError
+from kernelwright.tools.types import Domain, InputSpec, Task
 
 Drawn = torch.Tensor | bool | int | float | str | None
 

@@ -14,11 +14,11 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
 
-from tools.tasks.decompositions import decompositions
-from tools.tasks.recurrent import shapes_without_unrolling
-from tools.tasks.refusals import RefusedError, message, refuse
-from tools.tasks.symbolic import trace_symbolically
-from tools.tasks.traced import Traced, input_changed, output_tensor, structure_of
+from kernelwright.tools.tasks.decompositions import decompositions
+from kernelwright.tools.tasks.recurrent import shapes_without_unrolling
+from kernelwright.tools.tasks.refusals import RefusedError, message, refuse
+from kernelwright.tools.tasks.symbolic import trace_symbolically
+from kernelwright.tools.tasks.traced import Traced, input_changed, output_tensor, structure_of
 
 
 def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode | None) -> Traced:

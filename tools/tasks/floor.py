@@ -5,7 +5,7 @@ device has, tensor cores included, so that a faster time is impossible rather th
 What is not covered: algebra that saves operations, and inputs that already lie in a cache.
 """
 
-from profiles.load import Hardware
+from kernelwright.profiles.load import Hardware
 
 
 def floor_ms(bytes_moved: int, flops: int, hardware: Hardware) -> float:

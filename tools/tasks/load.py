@@ -18,9 +18,9 @@ from typing import Literal
 
 from torch import nn
 
-from tools.tasks.refusals import RefusedError, message, refuse, user_code
-from tools.tasks.seeds import seed_everything
-from tools.tasks.source import why_unusable
+from kernelwright.tools.tasks.refusals import RefusedError, message, refuse, user_code
+from kernelwright.tools.tasks.seeds import seed_everything
+from kernelwright.tools.tasks.source import why_unusable
 
 _HELPERS = ("get_inputs", "get_init_inputs")
 _LOADED: dict[tuple[str, str], ModuleType] = {}

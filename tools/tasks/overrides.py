@@ -10,9 +10,9 @@ import re
 
 import torch
 
-from tools.nouns import DType
-from tools.nouns.value import Value
-from tools.tasks.refusals import refuse
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.types import DType
+from kernelwright.tools.types.value import Value
 
 _TENSOR = re.compile(r"^(?P<shape>scalar|\d+(x\d+)*):(?P<dtype>\w+)(<(?P<bound>\d+))?$")
 _SHAPE_ONLY = re.compile(r"^\d+(x\d+)+$")

@@ -24,12 +24,12 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from tools.tasks.audit.unreached import Ran, watched
-from tools.tasks.build import build_inputs, build_module
-from tools.tasks.checks import check_inputs, check_outputs
-from tools.tasks.load import Entry
-from tools.tasks.refusals import RefusedError, refuse, user_code
-from tools.tasks.shrink import ShrunkenFactories
+from kernelwright.tools.tasks.audit.unreached import Ran, watched
+from kernelwright.tools.tasks.build import build_inputs, build_module
+from kernelwright.tools.tasks.checks import check_inputs, check_outputs
+from kernelwright.tools.tasks.load import Entry
+from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.shrink import ShrunkenFactories
 
 REAL_INPUTS_BYTES = 2**28
 REAL_WEIGHTS_BYTES = 2**26

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from tools.nouns import Task
-from tools.tasks.build import build_module
-from tools.tasks.constants import constants_of
-from tools.tasks.load import choose_entry, load_module
-from tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.build import build_module
+from kernelwright.tools.tasks.constants import constants_of
+from kernelwright.tools.tasks.load import choose_entry, load_module
+from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.types import Task
 
 
 class Reference:

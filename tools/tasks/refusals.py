@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from tools.nouns import Refusal
-from tools.tasks.complaints import why_not_built
+from kernelwright.tools.tasks.complaints import why_not_built
+from kernelwright.tools.types import Refusal
 
 LONGEST_MESSAGE = 200
 _NO_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver", "no CUDA-capable device")

@@ -13,8 +13,8 @@ from importlib import import_module
 import torch
 from torch import nn
 
-from tools.collector import imports_out_of_sight
-from tools.tasks.export import trace_graph
+from kernelwright.tools.collector import imports_out_of_sight
+from kernelwright.tools.tasks.export import trace_graph
 
 # What torch imports when it exports for the first time; a release may lack one of them.
 _MODULES = ("_dynamo", "_export", "export._trace", "_inductor.decomposition")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tools.nouns import InputSpec, Task
+from kernelwright.tools.types import InputSpec, Task
 
 Sizes = Mapping[int, int]
 

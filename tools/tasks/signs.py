@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar
-from tools.tasks.operators import base, refs, words
+from kernelwright.tools.types import Arg, Graph, ListArg, Node, Ref, Scalar
+from kernelwright.tools.types.operators import base, refs, words
 
 _LIMITED = words("log log2 log10 log1p sqrt rsqrt acos asin atanh acosh lgamma digamma erfinv")
 _ALWAYS = words(

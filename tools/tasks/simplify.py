@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from tools.tasks.operators import words
-from tools.tasks.traced import Traced
+from kernelwright.tools.tasks.traced import Traced
+from kernelwright.tools.types.operators import words
 
 aten = torch.ops.aten
 

@@ -5,7 +5,7 @@ Nothing is executed here; see `tools.tasks.load`.
 
 from pathlib import Path
 
-from tools.nouns import Refusal
+from kernelwright.tools.types import Refusal
 
 LARGEST_SOURCE_BYTES = 4 * 1024 * 1024
 

@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from tools.nouns import Domain, InputSpec
-from tools.tasks.convert import tensor_spec
+from kernelwright.tools.tasks.convert import tensor_spec
+from kernelwright.tools.types import Domain, InputSpec
 
 _LARGEST_SAMPLE = 2**22
 

@@ -16,9 +16,15 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from tools.tasks.arguments import argument_names
-from tools.tasks.decompositions import decompositions
-from tools.tasks.traced import Structure, Traced, input_changed, output_tensor, structure_of
+from kernelwright.tools.tasks.arguments import argument_names
+from kernelwright.tools.tasks.decompositions import decompositions
+from kernelwright.tools.tasks.traced import (
+    Structure,
+    Traced,
+    input_changed,
+    output_tensor,
+    structure_of,
+)
 
 aten = torch.ops.aten
 

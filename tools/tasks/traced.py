@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from tools.tasks.refusals import RefusedError, refuse
+from kernelwright.tools.tasks.refusals import RefusedError, refuse
 
 Structure = Literal["tensor", "tuple", "list"]
 

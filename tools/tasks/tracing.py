@@ -10,19 +10,19 @@ from pathlib import Path
 
 import torch
 
-from tools.nouns import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
-from tools.tasks.arguments import argument_names
-from tools.tasks.audit.doubts import graph_badges
-from tools.tasks.convert import tensor_spec, to_graph
-from tools.tasks.cost import bytes_moved, flops
-from tools.tasks.domains import keep_needed_domains
-from tools.tasks.export import trace_graph
-from tools.tasks.load import Entry, choose_entry, load_module, sha256
-from tools.tasks.probe import Probe, probe, quiet_fake_tensors
-from tools.tasks.refusals import RefusedError, message
-from tools.tasks.simplify import random_operators, simplify
-from tools.tasks.statistics import input_spec
-from tools.tasks.trial import try_out
+from kernelwright.tools.tasks.arguments import argument_names
+from kernelwright.tools.tasks.audit.doubts import graph_badges
+from kernelwright.tools.tasks.convert import tensor_spec, to_graph
+from kernelwright.tools.tasks.cost import bytes_moved, flops
+from kernelwright.tools.tasks.domains import keep_needed_domains
+from kernelwright.tools.tasks.export import trace_graph
+from kernelwright.tools.tasks.load import Entry, choose_entry, load_module, sha256
+from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
+from kernelwright.tools.tasks.refusals import RefusedError, message
+from kernelwright.tools.tasks.simplify import random_operators, simplify
+from kernelwright.tools.tasks.statistics import input_spec
+from kernelwright.tools.tasks.trial import try_out
+from kernelwright.tools.types import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
 
 
 def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:

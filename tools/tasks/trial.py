@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from tools.nouns import Graph
-from tools.tasks.build import build_module
-from tools.tasks.checks import check_outputs
-from tools.tasks.load import Entry
-from tools.tasks.probe import Probe
-from tools.tasks.refusals import user_code
+from kernelwright.tools.tasks.build import build_module
+from kernelwright.tools.tasks.checks import check_outputs
+from kernelwright.tools.tasks.load import Entry
+from kernelwright.tools.tasks.probe import Probe
+from kernelwright.tools.tasks.refusals import user_code
+from kernelwright.tools.types import Graph
 
 # All results of a forward together, and its operations: a fraction of a second on one core.
 LARGEST_BYTES = 2**28

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from profiles.models import Models
-from tools.home import home as default_home
-from tools.nouns import Value
+from kernelwright.profiles.models import Models
+from kernelwright.tools.home import home as default_home
+from kernelwright.tools.types import Value
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

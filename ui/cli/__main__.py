@@ -1,5 +1,5 @@
-"""`python -m ui.cli.app`, where the command is not installed."""
+"""`python -m kernelwright.ui.cli.app`, where the command is not installed."""
 
-from ui.cli.app import main
+from kernelwright.ui.cli.app import main
 
 main()

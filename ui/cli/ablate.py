@@ -10,14 +10,23 @@ from typing import Literal
 from pydantic import ValidationError
 from rich.table import Table
 
-from graphs.ablation import Outcome, Row, Search, Trial, ablate, parts, rows, trials
-from graphs.search.run import start_search
-from profiles.load import Part, SearchProfile, search_profile
-from profiles.models import Models
-from tools.nouns import Refusal, TracePolicy
-from tools.nouns.run import Summary
-from ui.complaints import Complaint, existing_file, writable_file
-from ui.terminal.output import console
+from kernelwright.graphs.search.run import start_search
+from kernelwright.graphs.suite.ablation import (
+    Outcome,
+    Row,
+    Search,
+    Trial,
+    ablate,
+    parts,
+    rows,
+    trials,
+)
+from kernelwright.profiles.load import Part, SearchProfile, search_profile
+from kernelwright.profiles.models import Models
+from kernelwright.tools.types import Refusal, TracePolicy
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.complaints import Complaint, existing_file, writable_file
+from kernelwright.ui.terminal.output import console
 
 Target = Literal["auto", "cuda", "cpu"]
 

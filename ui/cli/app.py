@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from tools.evaluate.executors.registry import DEFAULT
-from ui.cli.app_runs import app as runs_app
-from ui.cli.options import (
+from kernelwright.tools.evaluate.executors.registry import DEFAULT
+from kernelwright.ui.cli.app_runs import app as runs_app
+from kernelwright.ui.cli.options import (
     Allow,
     BaseUrl,
     Bundles,
@@ -40,7 +40,7 @@ from ui.cli.options import (
     Target,
     Wait,
 )
-from ui.complaints import complaint_of
+from kernelwright.ui.complaints import complaint_of
 
 # What a shell expects of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -55,7 +55,7 @@ app = typer.Typer(
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        from tools.version import kernelwright_version
+        from kernelwright.tools.version import kernelwright_version
 
         sys.stdout.write(f"kernelwright {kernelwright_version()}\n")
         raise typer.Exit
@@ -98,9 +98,9 @@ def optimize(
     max_usd: MaxUsd = None,
 ) -> None:
     """Search for a faster implementation of a module."""
-    from ui.cli.optimize import SearchOptions, optimize
-    from ui.cli.work import wished
-    from ui.model_choice import Choice
+    from kernelwright.ui.cli.optimize import SearchOptions, optimize
+    from kernelwright.ui.cli.work import wished
+    from kernelwright.ui.model_choice import Choice
 
     options = SearchOptions(
         export=export,
@@ -134,8 +134,8 @@ def resume(
     max_usd: MaxUsd = None,
 ) -> None:
     """Go on with a run that was stopped or killed; limits count all its sessions."""
-    from ui.cli.optimize import SearchOptions, resume
-    from ui.model_choice import Choice
+    from kernelwright.ui.cli.optimize import SearchOptions, resume
+    from kernelwright.ui.model_choice import Choice
 
     options = SearchOptions(
         export=export,
@@ -169,7 +169,7 @@ def check(
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
-    from ui.cli.check import check
+    from kernelwright.ui.cli.check import check
 
     check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow, record)
 
@@ -183,7 +183,7 @@ def audit(
     json: Json = None,
 ) -> None:
     """Say what a task is, what its floor is here, and whether beating it would prove anything."""
-    from ui.cli.audit import audit
+    from kernelwright.ui.cli.audit import audit
 
     audit(file, entry, tuple(inputs or ()), target.value, json)
 
@@ -197,7 +197,7 @@ def selftest(
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
 ) -> None:
     """Prove the judge here: every known cheat must be found out, every honest twin accepted."""
-    from ui.cli.selftest import selftest
+    from kernelwright.ui.cli.selftest import selftest
 
     selftest(rows, target.value, kind, json, markdown)
 
@@ -211,7 +211,7 @@ def work(
     target: Device = Target.AUTO,
 ) -> None:
     """Fill in bundles on this machine's device; needs no network and no run."""
-    from ui.cli.work import work
+    from kernelwright.ui.cli.work import work
 
     raise typer.Exit(work(bundles, target.value))
 
@@ -246,8 +246,8 @@ def ablate(
     max_usd: Annotated[float | None, typer.Option(min=0, help="Of models, a search.")] = None,
 ) -> None:
     """Search the same files with parts of the search switched off, and say what each is worth."""
-    from ui.cli.ablate import compare, limited
-    from ui.model_choice import Choice, chosen_models
+    from kernelwright.ui.cli.ablate import compare, limited
+    from kernelwright.ui.model_choice import Choice, chosen_models
 
     choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
     limits = {"rounds": rounds, "seconds": seconds, "tokens": max_tokens, "usd": max_usd}
@@ -258,8 +258,8 @@ def ablate(
 @app.command()
 def doctor(model: Model = None, base_url: BaseUrl = None) -> None:
     """Say what works here: device, compilers, profilers, the model."""
-    from ui.doctor import doctor
-    from ui.model_choice import Choice
+    from kernelwright.ui.doctor import doctor
+    from kernelwright.ui.model_choice import Choice
 
     raise typer.Exit(doctor(Choice(model, base_url)))
 
@@ -287,8 +287,8 @@ def chat(
     model_for: ModelFor = None,
 ) -> None:
     """Open the chat: a page to watch a search, steer it, ask why, and take the result home."""
-    from ui.cli.chat import chat
-    from ui.model_choice import Choice
+    from kernelwright.ui.cli.chat import chat
+    from kernelwright.ui.model_choice import Choice
 
     choice = Choice(model, base_url, tuple(model_for or ()))
     chat(host, port, headless, run_dir, database, target.value, search, ready, choice)
@@ -300,7 +300,7 @@ people = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
 @people.command("add")
 def add_user(name: Person, run_dir: RunDir = None) -> None:
     """Let somebody log in, or change their password; it is asked for, or read from stdin."""
-    from ui.cli.chat import add_person
+    from kernelwright.ui.cli.chat import add_person
 
     add_person(name, run_dir)
 
@@ -308,7 +308,7 @@ def add_user(name: Person, run_dir: RunDir = None) -> None:
 @people.command("remove")
 def remove_user(name: Person, run_dir: RunDir = None) -> None:
     """Let somebody log in no longer; their conversations and runs stay."""
-    from ui.cli.chat import remove_person
+    from kernelwright.ui.cli.chat import remove_person
 
     remove_person(name, run_dir)
 
@@ -316,7 +316,7 @@ def remove_user(name: Person, run_dir: RunDir = None) -> None:
 @people.command("list")
 def list_users(run_dir: RunDir = None) -> None:
     """List who may log in."""
-    from ui.cli.chat import list_people
+    from kernelwright.ui.cli.chat import list_people
 
     list_people(run_dir)
 

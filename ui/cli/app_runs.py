@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ui.cli.options import (
+from kernelwright.ui.cli.options import (
     BaseUrl,
     Device,
     Force,
@@ -26,7 +26,7 @@ app = typer.Typer()
 @app.command()
 def runs(run_dir: RunDir = None) -> None:
     """List the runs there are."""
-    from ui.cli.runs import runs
+    from kernelwright.ui.cli.runs import runs
 
     runs(run_dir)
 
@@ -34,7 +34,7 @@ def runs(run_dir: RunDir = None) -> None:
 @app.command()
 def show(run: Run, run_dir: RunDir = None) -> None:
     """Show a run: the task, the result, the leaderboard, the ideas."""
-    from ui.cli.runs import show
+    from kernelwright.ui.cli.runs import show
 
     show(run, run_dir)
 
@@ -42,7 +42,7 @@ def show(run: Run, run_dir: RunDir = None) -> None:
 @app.command()
 def trace(run: Run, run_dir: RunDir = None) -> None:
     """Tell a run: who said what, when, on which evidence."""
-    from ui.cli.runs import trace
+    from kernelwright.ui.cli.runs import trace
 
     trace(run, run_dir)
 
@@ -56,7 +56,7 @@ def prompts(
     run_dir: RunDir = None,
 ) -> None:
     """List what models were asked in a run, or show one question and its answer in full."""
-    from ui.cli.runs import prompts
+    from kernelwright.ui.cli.runs import prompts
 
     prompts(run, key, run_dir)
 
@@ -64,7 +64,7 @@ def prompts(
 @app.command()
 def questions(run_dir: RunDir = None) -> None:
     """List the questions that wait for a person's answer, with --model manual."""
-    from ui.cli.runs import questions
+    from kernelwright.ui.cli.runs import questions
 
     questions(run_dir)
 
@@ -72,7 +72,7 @@ def questions(run_dir: RunDir = None) -> None:
 @app.command()
 def replay(run: Run, run_dir: RunDir = None) -> None:
     """Run a recorded search again, without model or device, and compare every decision."""
-    from ui.cli.runs import replay
+    from kernelwright.ui.cli.runs import replay
 
     raise typer.Exit(replay(run, run_dir))
 
@@ -86,7 +86,7 @@ def report(
     run_dir: RunDir = None,
 ) -> None:
     """Write a run as one HTML file."""
-    from ui.cli.runs import report
+    from kernelwright.ui.cli.runs import report
 
     report(run, output, run_dir)
 
@@ -105,7 +105,7 @@ def export(
     run_dir: RunDir = None,
 ) -> None:
     """Take the result of a run home."""
-    from ui.cli.optimize import export
+    from kernelwright.ui.cli.optimize import export
 
     export(run, output, format.value, candidate, force, run_dir)
 
@@ -161,8 +161,8 @@ def bench(
     max_usd: MaxUsd = None,
 ) -> None:
     """Search a folder of files one after the other, and sum up what came of it."""
-    from ui.cli.bench import Suite, bench
-    from ui.model_choice import Choice
+    from kernelwright.ui.cli.bench import Suite, bench
+    from kernelwright.ui.model_choice import Choice
 
     suite = Suite(
         match=tuple(match or ()),

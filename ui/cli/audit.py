@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from graphs.desk.auditing import kernel_words
-from graphs.words import amount, milliseconds, one_line, plain
-from tools.nouns import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
-from tools.nouns.run import InputSummary, TaskSummary
-from tools.tasks import floor_ms
-from ui.cli.judge import judge, traced
-from ui.complaints import existing_file
-from ui.terminal.cards import input_words
-from ui.terminal.output import STDOUT, check_json, console, write_json
+from kernelwright.graphs.conversation.auditing import kernel_words
+from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain
+from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
+from kernelwright.tools.types.run import InputSummary, TaskSummary
+from kernelwright.ui.cli.judge import judge, traced
+from kernelwright.ui.complaints import existing_file
+from kernelwright.ui.terminal.cards import input_words
+from kernelwright.ui.terminal.output import STDOUT, check_json, console, write_json
 
 if TYPE_CHECKING:
-    from tools.evaluate.messages import DispatchSeen
+    from kernelwright.tools.evaluate.messages import DispatchSeen
 
 SHOWN_KERNELS = 12
 

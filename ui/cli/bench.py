@@ -10,20 +10,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from graphs.suite import Outcome, Terms, append, contrast, read, task_files
-from graphs.suite.one import source_sha256
-from graphs.suite.results import ResultsError, begin
-from profiles.load import SearchProfile
-from tools.archive import default_home
-from tools.evaluate.rules import Depth, Rules
-from tools.version import kernelwright_version
-from ui.cli.optimize import SearchOptions, chosen_profile
-from ui.complaints import Complaint, writable_file
-from ui.model_choice import Choice, chosen_models
-from ui.suite.share import Share
-from ui.suite.spread import Gpu, chosen_gpus, spread
-from ui.terminal.output import console, remarks
-from ui.terminal.suite_tables import Board, board, contrast_table, summary_of
+from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
+from kernelwright.graphs.suite.one import source_sha256
+from kernelwright.graphs.suite.results import ResultsError, begin
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import default_home
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.version import kernelwright_version
+from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
+from kernelwright.ui.complaints import Complaint, writable_file
+from kernelwright.ui.model_choice import Choice, chosen_models
+from kernelwright.ui.suite.share import Share
+from kernelwright.ui.suite.spread import Gpu, chosen_gpus, spread
+from kernelwright.ui.terminal.output import console, remarks
+from kernelwright.ui.terminal.suite_tables import Board, board, contrast_table, summary_of
 
 INTERRUPTED = 130
 _DIGITS = 12

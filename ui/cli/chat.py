@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from ui.chat.server.people import People, PersonError
-from ui.chat.settings import ChatSettings
-from ui.complaints import Complaint
-from ui.model_choice import Choice, chosen_models
-from ui.terminal.output import console, remarks
+from kernelwright.ui.chat.server.people import People, PersonError
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.complaints import Complaint
+from kernelwright.ui.model_choice import Choice, chosen_models
+from kernelwright.ui.terminal.output import console, remarks
 
 DATABASE = "KERNELWRIGHT_DATABASE"
 
@@ -28,8 +28,8 @@ def chat(
     choice: Choice,
 ) -> None:
     """Serve the chat until somebody ends it."""
-    from profiles.load import search_profile
-    from ui.chat.server.serve import serve
+    from kernelwright.profiles.load import search_profile
+    from kernelwright.ui.chat.server.serve import serve
 
     try:
         search_profile(search)

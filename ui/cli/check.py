@@ -5,13 +5,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from graphs.run_view import hardest_comparison
-from graphs.words import VERDICT, one_line, plain
-from tools.evaluate.clock.statistics import percentile
-from tools.evaluate.findings import findings
-from tools.evaluate.foreign.intake import is_foreign, read_foreign
-from tools.evaluate.messages.foreign import Foreign
-from tools.nouns import (
+from kernelwright.graphs.run_view import hardest_comparison
+from kernelwright.graphs.run_view.wording import VERDICT, one_line, plain
+from kernelwright.tools.evaluate.findings import findings
+from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.timing.statistics import percentile
+from kernelwright.tools.tasks import read_source
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,
@@ -26,13 +27,12 @@ from tools.nouns import (
     Value,
     Verdict,
 )
-from tools.nouns.measurement import Mode, Outcome
-from tools.nouns.run import BaselineSummary
-from tools.tasks import read_source
-from ui.cli.judge import baselines_of, judge, read_candidate, traced
-from ui.complaints import Complaint, allowed_precisions, existing_file, refused
-from ui.terminal.cards import comparison_words
-from ui.terminal.output import STDOUT, check_json, console, remarks, write_json
+from kernelwright.tools.types.measurement import Mode, Outcome
+from kernelwright.tools.types.run import BaselineSummary
+from kernelwright.ui.cli.judge import baselines_of, judge, read_candidate, traced
+from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_file, refused
+from kernelwright.ui.terminal.cards import comparison_words
+from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 
 LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise", "timed by")
 

@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.shared.start import Start
-from tools.candidates.plan import validate_plan
-from tools.evaluate.executors.base.executor import Executor
-from tools.languages import languages, new_candidate, parse_kernel
-from tools.nouns import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
-from ui.complaints import Complaint, refused
+from kernelwright.agents.shared.start import Start
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.languages import languages, new_candidate, parse_kernel
+from kernelwright.tools.types import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
+from kernelwright.ui.complaints import Complaint, refused
 
 if TYPE_CHECKING:
-    from tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def judge(target: str) -> AsyncIterator["LocalExecutor"]:
     Raises:
         EnvironmentLacksError: When there is no such device.
     """
-    from tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
         executor = LocalExecutor.create(target, Path(scratch))

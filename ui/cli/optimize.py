@@ -11,16 +11,15 @@ from typing import Literal
 
 from rich.text import Text
 
-from graphs import story as stories
-from graphs.control import Control
-from graphs.events import EVENT, Event
-from graphs.material import material_of
-from graphs.search.run import resume_search, start_search
-from profiles.load import SearchProfile, search_profile
-from tools.archive import Archive, default_home
-from tools.awaiting import AwaitingError
-from tools.evaluate.executors.base.kind import ExecutorChoice
-from tools.export import (
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.events import EVENT, Event
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.material import material_of
+from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.profiles.load import SearchProfile, search_profile
+from kernelwright.tools.archive import Archive, default_home
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
+from kernelwright.tools.export import (
     ExportRefusedError,
     Material,
     check_place,
@@ -28,14 +27,21 @@ from tools.export import (
     export_kernelbench,
     export_zip,
 )
-from tools.nouns import Refusal, TracePolicy
-from tools.nouns.run import Summary
-from ui.cli.judge import read_start
-from ui.complaints import Complaint, allowed_precisions, existing_file, refused, writable_file
-from ui.model_choice import Choice, chosen_models, other_models
-from ui.terminal.cards import leaderboard, result_card
-from ui.terminal.output import STDOUT, check_json, console, remarks, write_json
-from ui.terminal.progress import watcher
+from kernelwright.tools.types import Refusal, TracePolicy
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.cli.judge import read_start
+from kernelwright.ui.complaints import (
+    Complaint,
+    allowed_precisions,
+    existing_file,
+    refused,
+    writable_file,
+)
+from kernelwright.ui.model_choice import Choice, chosen_models, other_models
+from kernelwright.ui.terminal.cards import leaderboard, result_card
+from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
+from kernelwright.ui.terminal.progress import watcher
 
 Listener = Callable[[Event], None]
 Search = Callable[[Listener, Control], Awaitable[Summary | Refusal]]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tools.evaluate.executors.registry import EXECUTORS
+from kernelwright.tools.evaluate.executors.registry import EXECUTORS
 
 
 class Target(StrEnum):

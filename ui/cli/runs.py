@@ -9,32 +9,32 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from graphs import story as stories
-from graphs.words import STATUS, count, one_line, plain, ratio
-from tools.archive import Archive
-from tools.nouns import Call
-from ui.complaints import Complaint, writable_file
-from ui.terminal.model_calls import answered_by, by_role, spending
-from ui.terminal.output import console
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.wording import STATUS, count, one_line, plain, ratio
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Call
+from kernelwright.ui.complaints import Complaint, writable_file
+from kernelwright.ui.terminal.model_calls import answered_by, by_role, spending
+from kernelwright.ui.terminal.output import console
 
 
 def show(run: str, home: Path | None) -> None:
     """Print a run's cards."""
-    from ui.terminal.cards import show
+    from kernelwright.ui.terminal.cards import show
 
     show(stories.load(run, home), console())
 
 
 def trace(run: str, home: Path | None) -> None:
     """Print a run's tale."""
-    from ui.terminal.trace import trace
+    from kernelwright.ui.terminal.trace import trace
 
     trace(stories.load(run, home), console())
 
 
 def report(run: str, output: Path | None, home: Path | None) -> None:
     """Write a run's page and say where."""
-    from ui.report import write
+    from kernelwright.ui.report import write
 
     story = stories.load(run, home)
     path = write(story, writable_file(output or story.folder / "report.html"))
@@ -43,7 +43,7 @@ def report(run: str, output: Path | None, home: Path | None) -> None:
 
 def runs(home: Path | None) -> None:
     """Print what runs there are, the newest first."""
-    from tools.archive import list_runs
+    from kernelwright.tools.archive import list_runs
 
     found = list_runs(home)
     if not found:
@@ -128,9 +128,9 @@ def _part(title: str, text: str, out: Console) -> None:
 
 def questions(home: Path | None) -> None:
     """Print every open question of the runs that go on or wait, and where its answer goes."""
-    from agents.llm.manual import Mailbox
-    from graphs.minds import QUESTIONS
-    from tools.archive import list_runs
+    from kernelwright.agents.llm.manual import Mailbox
+    from kernelwright.graphs.search.agent_set import QUESTIONS
+    from kernelwright.tools.archive import list_runs
 
     out, found = console(), 0
     for run in reversed(list_runs(home)):
@@ -151,7 +151,7 @@ AROUND = 60
 
 def replay(run: str, home: Path | None) -> int:
     """Replay a run and say what came of it; the exit status is 1 where a decision differs."""
-    from graphs.search.replay import replay
+    from kernelwright.graphs.replay.replay import replay
 
     told = asyncio.run(replay(run, home=home))
     if told.reworded:

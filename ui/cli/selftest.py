@@ -15,20 +15,20 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from graphs.words import one_line
-from ui.complaints import Complaint, writable_file
-from ui.terminal.output import STDOUT, check_json, console, remarks, write_json
+from kernelwright.graphs.run_view.wording import one_line
+from kernelwright.ui.complaints import Complaint, writable_file
+from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 
 if TYPE_CHECKING:
-    from tools.selftest.nouns import Device, Outcome
-    from tools.selftest.report import Report
+    from kernelwright.tools.selftest.nouns import Device, Outcome
+    from kernelwright.tools.selftest.report import Report
 
 LET_PASS = 1
 
 
 def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path | None) -> None:
     """Judge the catalogue and print what was found."""
-    from tools.selftest.report import markdown_table
+    from kernelwright.tools.selftest.report import markdown_table
 
     check_json(json)
     if markdown is not None:
@@ -53,9 +53,9 @@ def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path
 async def _judged(
     rows: tuple[int, ...], target: str, kind: str, keep: Callable[["Report"], None]
 ) -> "Report":
-    from tools.evaluate.executors.local.executor import LocalExecutor
-    from tools.selftest.report import Report
-    from tools.selftest.suite import RULES, Suite
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.selftest.report import Report
+    from kernelwright.tools.selftest.suite import RULES, Suite
 
     say, found = remarks(), list["Outcome"]()
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
@@ -86,7 +86,7 @@ async def _judged(
 
 def _numbers(rows: str) -> tuple[int, ...]:
     """`1,4,19` as numbers; Complaint for what is no row."""
-    from tools.selftest.catalogue import rows as known
+    from kernelwright.tools.selftest.catalogue import rows as known
 
     numbers = tuple(row.row for row in known())
     wanted = [part.strip() for part in rows.split(",") if part.strip()]

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ui.complaints import UNUSABLE, Complaint
+from kernelwright.ui.complaints import UNUSABLE, Complaint
 
 if TYPE_CHECKING:
-    from tools.evaluate.executors.base.kind import ExecutorChoice
-    from tools.evaluate.executors.batch.bundle import Bundle
+    from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
+    from kernelwright.tools.evaluate.executors.batch.bundle import Bundle
 
 LOCK = ".working"
 
@@ -26,8 +26,8 @@ def wished(executor: str, bundles: Path | None, gpu: str | None, target: str) ->
     Raises:
         Complaint: When they contradict each other, or there is no such executor or GPU.
     """
-    from tools.evaluate.executors.base.kind import Options
-    from tools.evaluate.executors.registry import executor_kind
+    from kernelwright.tools.evaluate.executors.base.kind import Options
+    from kernelwright.tools.evaluate.executors.registry import executor_kind
 
     try:
         return executor_kind(executor).chosen(executor, Options(target, gpu, bundles))
@@ -40,7 +40,7 @@ def work(folders: list[Path], target: str) -> int:
 
     A bundle that cannot be used is said, and the others are worked off all the same.
     """
-    from tools.evaluate.executors.batch.bundle import Bundle, BundleError
+    from kernelwright.tools.evaluate.executors.batch.bundle import Bundle, BundleError
 
     bundles: list[Bundle] = []
     status = 0
@@ -58,10 +58,10 @@ def work(folders: list[Path], target: str) -> int:
 
 
 async def _all(bundles: "list[Bundle]", target: str) -> int:
-    from tools.evaluate.executors.batch.bundle import BundleError
-    from tools.evaluate.executors.batch.work import work_bundle
-    from tools.evaluate.executors.local.executor import LocalExecutor
-    from tools.home import home
+    from kernelwright.tools.evaluate.executors.batch.bundle import BundleError
+    from kernelwright.tools.evaluate.executors.batch.work import work_bundle
+    from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+    from kernelwright.tools.home import home
 
     # What torch.compile made is kept from one call to the next, as it takes most of the time.
     scratch = home() / "work"
@@ -91,7 +91,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         BundleError: When somebody works on it.
     """
-    from tools.evaluate.executors.batch.bundle import BundleError
+    from kernelwright.tools.evaluate.executors.batch.bundle import BundleError
 
     with ExitStack() as stack:
         try:

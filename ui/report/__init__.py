@@ -4,6 +4,6 @@
 itself is `report.html.j2` with `report.css`.
 """
 
-from ui.report.page import render, write
+from kernelwright.ui.report.page import render, write
 
 __all__ = ["render", "write"]

@@ -11,8 +11,16 @@ from math import ceil, floor, log10
 
 from markupsafe import Markup, escape
 
-from graphs.charts import Axis, Kind, Level, RatePoint, Roof, Roofline, Trajectory
-from graphs.words import amount, milliseconds
+from kernelwright.graphs.run_view.charts import (
+    Axis,
+    Kind,
+    Level,
+    RatePoint,
+    Roof,
+    Roofline,
+    Trajectory,
+)
+from kernelwright.graphs.run_view.wording import amount, milliseconds
 
 
 @dataclass(frozen=True)

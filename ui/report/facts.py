@@ -2,15 +2,23 @@
 
 from markupsafe import Markup
 
-from graphs.charts import around, roofline, trajectory
-from graphs.story import Story
-from graphs.words import VERDICT
-from tools.archive import Standing, elites
-from tools.evaluate.rules import Rules
-from tools.nouns import Candidate, Conditions, Evidence, OutputError, Rank, StrategyVersion, Verdict
-from ui.report import charts
-from ui.report.charts import Scale
-from ui.terminal.model_calls import Spending, by_role, changes, spending
+from kernelwright.graphs.run_view.charts import around, roofline, trajectory
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import VERDICT
+from kernelwright.tools.archive import Standing, elites
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import (
+    Candidate,
+    Conditions,
+    Evidence,
+    OutputError,
+    Rank,
+    StrategyVersion,
+    Verdict,
+)
+from kernelwright.ui.report import charts
+from kernelwright.ui.report.charts import Scale
+from kernelwright.ui.terminal.model_calls import Spending, by_role, changes, spending
 
 
 def trajectory_chart(story: Story) -> Markup:

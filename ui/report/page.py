@@ -11,14 +11,14 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
 from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
-from graphs import words
-from graphs.story import Story
-from graphs.words import plain
-from tools.evaluate.findings import Row, timed, verified
-from tools.languages import language_of
-from tools.nouns import Candidate
-from ui.report import facts
-from ui.terminal import cards, model_calls
+from kernelwright.graphs.run_view import wording as words
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import plain
+from kernelwright.tools.evaluate.findings import Row, timed, verified
+from kernelwright.tools.languages import language_of
+from kernelwright.tools.types import Candidate
+from kernelwright.ui.report import facts
+from kernelwright.ui.terminal import cards, model_calls
 
 HERE = Path(__file__).parent
 

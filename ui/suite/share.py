@@ -1,6 +1,6 @@
 """A suite in a process of one GPU, which takes its share of the files: lines go out.
 
-`python -m ui.suite.share` reads a `Share` from its input and writes a `Line` for every file that
+`python -m kernelwright.ui.suite.share` reads a `Share` from its input and writes a `Line` for every file that
 begins or ends. It ends with whoever began it.
 """
 
@@ -14,12 +14,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Literal, TextIO
 
-from graphs.suite import Ground, Outcome, Terms, run_suite
-from graphs.suite.runner import Begun
-from profiles.load import SearchProfile
-from profiles.models import Models
-from tools.evaluate.rules import Depth, Rules
-from tools.nouns import EnvironmentLacksError, Value
+from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
+from kernelwright.graphs.suite.runner import Begun
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.profiles.models import Models
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.types import EnvironmentLacksError, Value
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from graphs.suite import Outcome
-from graphs.suite.one import source_sha256
-from tools.hardware.visible import visible_gpus
-from tools.nouns import EnvironmentLacksError, Value
-from ui.complaints import LACKING, Complaint
-from ui.suite.share import Line, Share
+from kernelwright.graphs.suite import Outcome
+from kernelwright.graphs.suite.one import source_sha256
+from kernelwright.tools.hardware.visible import visible_gpus
+from kernelwright.tools.types import EnvironmentLacksError, Value
+from kernelwright.ui.complaints import LACKING, Complaint
+from kernelwright.ui.suite.share import Line, Share
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ALL = "all"
@@ -174,7 +174,7 @@ async def _process(
     paths = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", "")))
     told = {VISIBLE: gpu.visible, "PYTHONPATH": os.pathsep.join(paths)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ui.suite.share",
+        sys.executable, "-m", "kernelwright.ui.suite.share",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
         env={**os.environ, **told}, limit=_LONGEST_LINE_BYTES,
         # Ctrl-C is for us, who end it.

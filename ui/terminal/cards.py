@@ -5,8 +5,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from graphs.story import Story
-from graphs.words import (
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import (
     STATUS,
     amount,
     count,
@@ -18,11 +18,11 @@ from graphs.words import (
     seconds,
     shape,
 )
-from tools.archive import Standing
-from tools.evaluate.findings import timed, verified
-from tools.nouns import Comparison, Effort, LedgerEntry, Rank, Task
-from tools.nouns.run import BestSummary, Summary
-from ui.terminal.model_calls import by_role, spending
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.evaluate.findings import timed, verified
+from kernelwright.tools.types import Comparison, Effort, LedgerEntry, Rank, Task
+from kernelwright.tools.types.run import BestSummary, Summary
+from kernelwright.ui.terminal.model_calls import by_role, spending
 
 LEADERS = 10
 JUDGED: dict[Effort, str] = {"screen": "briefly", "precise": "precisely", "certify": "certified"}

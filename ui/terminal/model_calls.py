@@ -7,11 +7,18 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from graphs.events import ModelCalled, StrategyEvolved
-from graphs.story import Story
-from graphs.words import count, dollars, milliseconds, one_line, seconds, tokens
-from tools.nouns import Call, Prediction, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.graphs.run_view.events import ModelCalled, StrategyEvolved
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import (
+    count,
+    dollars,
+    milliseconds,
+    one_line,
+    seconds,
+    tokens,
+)
+from kernelwright.tools.types import Call, Prediction, Reply
+from kernelwright.tools.types.run import TokenCounts
 
 # Of a model's reasoning, this much stands in a trace; `prompts` shows all of it.
 REASONING = 240

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from rich.console import Console
 
-from ui.complaints import Complaint, writable_file
+from kernelwright.ui.complaints import Complaint, writable_file
 
 STDOUT = "-"
 

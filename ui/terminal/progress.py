@@ -18,7 +18,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from graphs.events import (
+from kernelwright.graphs.run_view import RunView, fold, folded
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -33,8 +34,7 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from graphs.run_view import RunView, fold, folded
-from graphs.words import (
+from kernelwright.graphs.run_view.wording import (
     VERDICT,
     count,
     dollars,
@@ -45,8 +45,8 @@ from graphs.words import (
     seconds,
     tokens,
 )
-from tools.nouns import Verdict
-from ui.terminal.model_calls import asked_words, evolved_words
+from kernelwright.tools.types import Verdict
+from kernelwright.ui.terminal.model_calls import asked_words, evolved_words
 
 
 class Watcher(Protocol):

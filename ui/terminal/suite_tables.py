@@ -15,12 +15,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from graphs.events import CandidateWritten, Event
-from graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
-from graphs.suite.figures import sound
-from graphs.suite.outcome import BESIDE
-from graphs.words import STATUS, milliseconds, one_line, percent, plain, ratio, seconds
-from ui.terminal.output import remarks
+from kernelwright.graphs.run_view.events import CandidateWritten, Event
+from kernelwright.graphs.run_view.wording import (
+    STATUS,
+    milliseconds,
+    one_line,
+    percent,
+    plain,
+    ratio,
+    seconds,
+)
+from kernelwright.graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
+from kernelwright.graphs.suite.figures import sound
+from kernelwright.graphs.suite.outcome import BESIDE
+from kernelwright.ui.terminal.output import remarks
 
 NOTHING = "-"
 _WORDS = ("task", "end", "against", "")

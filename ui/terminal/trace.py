@@ -6,8 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.roles.registry import ROLES
-from graphs.events import (
+from kernelwright.agents.roles.registry import ROLES
+from kernelwright.graphs.run_view import RunView, fold
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -25,11 +26,19 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from graphs.run_view import RunView, fold
-from graphs.story import Story
-from graphs.words import STATUS, VERDICT, amount, milliseconds, one_line, plain, ratio, seconds
-from tools.nouns import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
-from ui.terminal.model_calls import (
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import (
+    STATUS,
+    VERDICT,
+    amount,
+    milliseconds,
+    one_line,
+    plain,
+    ratio,
+    seconds,
+)
+from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
+from kernelwright.ui.terminal.model_calls import (
     asked_lines,
     asked_words,
     evolved_lines,

@@ -2,9 +2,15 @@
 
 import re
 
-from agents.assistant.parsing.shapes import PRECISION, TYPE, precisions_in, shapes_in, sizes_in
-from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import ChangeTask, Command, Steer
+from kernelwright.agents.assistant.parsing.shapes import (
+    PRECISION,
+    TYPE,
+    precisions_in,
+    shapes_in,
+    sizes_in,
+)
+from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.commands import ChangeTask, Command, Steer
 
 _AGAINST = re.compile(
     r"\b(?:no|not|never|without|avoid|ban|forbid|exclude|stop|disallow|un-?ban|forget|"

@@ -8,13 +8,13 @@ task too.
 import re
 from collections.abc import Callable, Sequence
 
-from agents.assistant.parsing.changes import change_in, resizing_in
-from agents.assistant.parsing.commands import command_in
-from agents.assistant.parsing.questions import name_in, question_in
-from agents.assistant.parsing.steering import steering_in
-from agents.assistant.parsing.text import bare, is_question, plain, translated
-from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import ChangeTask, Command, RenameRun, Steer
+from kernelwright.agents.assistant.parsing.changes import change_in, resizing_in
+from kernelwright.agents.assistant.parsing.commands import command_in
+from kernelwright.agents.assistant.parsing.questions import name_in, question_in
+from kernelwright.agents.assistant.parsing.steering import steering_in
+from kernelwright.agents.assistant.parsing.text import bare, is_question, plain, translated
+from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.commands import ChangeTask, Command, RenameRun, Steer
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240

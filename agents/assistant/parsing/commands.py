@@ -6,10 +6,10 @@ A clause has to be an order as a whole: `stop trying shared memory` is none of t
 import re
 from collections.abc import Callable
 
-from agents.assistant.parsing.limits import limits_in, without_limits
-from agents.assistant.parsing.names import candidate_in, run_in
-from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.parsing.limits import limits_in, without_limits
+from kernelwright.agents.assistant.parsing.names import candidate_in, run_in
+from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.commands import (
     AuditTask,
     CancelTask,
     Command,

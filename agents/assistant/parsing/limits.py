@@ -3,8 +3,8 @@
 import re
 from typing import Literal
 
-from agents.assistant.parsing.names import number
-from tools.nouns import Value
+from kernelwright.agents.assistant.parsing.names import number
+from kernelwright.tools.types import Value
 
 Search = Literal["quick", "standard", "deep"]
 

@@ -2,7 +2,7 @@
 
 import re
 
-from agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.chat import Turn
 
 _ORDINALS = [
     "zeroth",

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from agents.assistant.parsing.names import number
-from agents.assistant.types.chat import Offer, Turn
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.parsing.names import number
+from kernelwright.agents.assistant.types.chat import Offer, Turn
+from kernelwright.agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

@@ -7,9 +7,9 @@ import ast
 import re
 from collections.abc import Sequence
 
-from agents.assistant.types.chat import Attachment
-from agents.llm.json_text import blocks
-from tools.nouns import Value
+from kernelwright.agents.assistant.types.chat import Attachment
+from kernelwright.agents.llm.json_text import blocks
+from kernelwright.tools.types import Value
 
 _PYTHON = frozenset({"", "python", "py", "python3", "pytorch", "torch"})
 _BEGINS = re.compile(r"^(?:import |from \S+ import |class |def |async def |@|\"\"\"|#!|# )")

@@ -7,11 +7,16 @@ mean several.
 import re
 from collections.abc import Callable
 
-from agents.assistant.parsing import subjects
-from agents.assistant.parsing.names import candidate_in, candidates_in, round_in, run_in
-from agents.assistant.parsing.text import is_question
-from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.parsing import subjects
+from kernelwright.agents.assistant.parsing.names import (
+    candidate_in,
+    candidates_in,
+    round_in,
+    run_in,
+)
+from kernelwright.agents.assistant.parsing.text import is_question
+from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

@@ -1,14 +1,14 @@
 """Understands where a person wants a search to look: hints, pins, bans, and taking them back.
 
 What is named stays in the person's words, ideas apart (`idea 3`). What those words mean to the
-playbook stands in `agents.assistant.synonyms`.
+playbook stands in `agents.assistant.parsing.synonyms`.
 """
 
 import re
 from collections.abc import Callable
 
-from agents.assistant.parsing.names import ideas_in
-from agents.assistant.types.commands import ShowSteering, Steer
+from kernelwright.agents.assistant.parsing.names import ideas_in
+from kernelwright.agents.assistant.types.commands import ShowSteering, Steer
 
 # Stands for all hints, pins and bans when they are taken back.
 EVERYTHING = "everything"

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from agents.assistant.types.commands import Command
-from tools.nouns import Value
+from kernelwright.agents.assistant.types.commands import Command
+from kernelwright.tools.types import Value
 
 
 class Words(Value):

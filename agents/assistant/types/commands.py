@@ -1,7 +1,7 @@
 """What a person may want of Kernelwright in a conversation, as typed values.
 
 The same wishes come from the rules, from a model's tool calls (where a class's docstring is what
-the model reads of it) and from buttons. What is done about them stands in `graphs.desk`.
+the model reads of it) and from buttons. What is done about them stands in `graphs.conversation`.
 Candidates are named by id, by the beginning of one, as `v17` for the seventeenth that was
 written, as `best`, or as `best 2` for the second best.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 
 class LoadTask(Value):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.chat import Turn
 
 _RUN = {
     "task": "softmax",

@@ -1,7 +1,7 @@
-from agents.assistant.choice import assistant_for
-from agents.assistant.model import ModelAssistant
-from agents.assistant.rules import RulesAssistant
-from profiles.models import ModelProfile
+from kernelwright.agents.assistant.choice import assistant_for
+from kernelwright.agents.assistant.model import ModelAssistant
+from kernelwright.agents.assistant.rules import RulesAssistant
+from kernelwright.profiles.models import ModelProfile
 
 
 def test_rules_talk_where_there_is_no_model_that_could() -> None:

@@ -8,11 +8,18 @@ from types import ModuleType
 
 import pytest
 
-from agents.assistant.model import ModelAssistant, result, situation
-from agents.assistant.model_tools import Answer, Call, as_call, as_functions, offered, wishes_of
-from agents.assistant.rules import NEEDS_A_FILE
-from agents.assistant.sanitize_markdown import sanitize_markdown
-from agents.assistant.types.chat import (
+from kernelwright.agents.assistant.model import ModelAssistant, result, situation
+from kernelwright.agents.assistant.model_tools import (
+    Answer,
+    Call,
+    as_call,
+    as_functions,
+    offered,
+    wishes_of,
+)
+from kernelwright.agents.assistant.rules import NEEDS_A_FILE
+from kernelwright.agents.assistant.sanitize_markdown import sanitize_markdown
+from kernelwright.agents.assistant.types.chat import (
     Attachment,
     ChatReply,
     Code,
@@ -22,7 +29,7 @@ from agents.assistant.types.chat import (
     Turn,
     Words,
 )
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types.commands import (
     COMMAND,
     CompareCandidates,
     ExplainCandidate,
@@ -35,10 +42,10 @@ from agents.assistant.types.commands import (
     Steer,
     Unclear,
 )
-from agents.llm.client import LLMError
-from agents.llm.clients import endpoint_client
-from profiles.models import ModelProfile
-from tools.nouns import Prompt, Reply, ToolCall
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.llm.clients import endpoint_client
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Prompt, Reply, ToolCall
 
 ROOT = Path(__file__).parents[3]
 HARD = "which of them has the nicest access pattern, in your opinion"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.assistant.rules import read
-from agents.assistant.types.chat import Turn
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.rules import read
+from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types.commands import (
     AskDoctor,
     AskForHelp,
     AuditTask,

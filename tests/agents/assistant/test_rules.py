@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agents.assistant.rules import (
+from kernelwright.agents.assistant.rules import (
     ALL_RIGHT,
     AS_IT_IS,
     NEEDS_A_FILE,
@@ -15,8 +15,14 @@ from agents.assistant.rules import (
     RulesAssistant,
     read,
 )
-from agents.assistant.types.chat import Attachment, ChatReply, CommandResult, Offer, Turn
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types.chat import (
+    Attachment,
+    ChatReply,
+    CommandResult,
+    Offer,
+    Turn,
+)
+from kernelwright.agents.assistant.types.commands import (
     AskForHelp,
     CancelTask,
     ChangeTask,

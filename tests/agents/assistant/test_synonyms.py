@@ -2,11 +2,11 @@
 
 import pytest
 
-from agents.assistant.synonyms import in_playbook_words, widened
-from agents.playbook.repertoire import repertoire_for
-from agents.shared.steering import Steering, speaks_of
-from profiles.load import all_hardware
-from tools.nouns import DType, Graph, InputSpec, Node, Ref, Scalar, Task, TensorSpec
+from kernelwright.agents.assistant.parsing.synonyms import in_playbook_words, widened
+from kernelwright.agents.shared.steering import Steering, speaks_of
+from kernelwright.profiles.load import all_hardware
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.types import DType, Graph, InputSpec, Node, Ref, Scalar, Task, TensorSpec
 
 SPEC = TensorSpec(shape=(4096, 1024), dtype=DType.FLOAT32)
 

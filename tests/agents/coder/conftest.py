@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.coder.coder import CoderRequest
-from agents.coder.model import ModelCoder
-from agents.coder.playbook import PlaybookCoder
-from agents.llm.client import LLMError
-from agents.playbook.repertoire import repertoire_for
-from agents.shared.start import Start
-from profiles.load import Hardware, all_hardware
-from tools.nouns import (
+from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.coder.model import ModelCoder
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.shared.start import Start
+from kernelwright.profiles.load import Hardware, all_hardware
+from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.types import (
     DType,
     Graph,
     Idea,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.coder.answers import Source, read_answer, read_labels
+from kernelwright.agents.coder.answers import Source, read_answer, read_labels
 
 KERNEL = '// memory=on chip\nextern "C" void f(const float* x) {}\n'
 PLAN = "def forward(x):\n    return x\n"

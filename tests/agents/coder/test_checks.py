@@ -1,8 +1,8 @@
 import pytest
 
-from agents.coder.answers import Draft
-from agents.coder.repairs import problems
-from tools.nouns import Task
+from kernelwright.agents.coder.answers import Draft
+from kernelwright.agents.coder.repairs import problems
+from kernelwright.tools.types import Task
 
 KERNEL = """// tune: GRAIN in 8, 16
 extern "C" void shift(const float* x, float* y, int64_t n) {}

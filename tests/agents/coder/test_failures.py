@@ -1,6 +1,13 @@
-from agents.coder.repairs import compiler_errors, excerpt, findings
-from tools.languages import new_candidate
-from tools.nouns import Candidate, CompileReport, Evaluation, OutputError, Verdict, Verification
+from kernelwright.agents.coder.repairs import compiler_errors, excerpt, findings
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
+    Candidate,
+    CompileReport,
+    Evaluation,
+    OutputError,
+    Verdict,
+    Verification,
+)
 
 KERNEL = 'int unused;\nextern "C" void f(const float* x) {\n    y = 1;\n}\n'
 PLAN = "def forward(x):\n    y = x.view(3)\n    return y\n"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.coder.coder import CoderRequest, Failure
-from profiles.load import Hardware
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
-from tools.nouns import Task, TracePolicy, Verdict
+from kernelwright.agents.coder.coder import CoderRequest, Failure
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 MakeCoder = Callable[..., tuple]  # type: ignore[type-arg]
 MODULE = """import torch

@@ -2,13 +2,13 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.coder.coder import CoderRequest, Failure
-from agents.llm.client import LLMError
-from agents.roles.starting import StartingCoder
-from agents.shared.start import Start
-from agents.shared.steering import Steering
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Evaluation, StrategyVersion, Verdict, Verification
+from kernelwright.agents.coder.coder import CoderRequest, Failure
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.roles.starting import StartingCoder
+from kernelwright.agents.shared.start import Start
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Candidate, Evaluation, StrategyVersion, Verdict, Verification
 
 MakeCoder = Callable[..., tuple]  # type: ignore[type-arg]
 EDIT = """The bound was wrong.

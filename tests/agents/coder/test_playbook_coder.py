@@ -1,15 +1,15 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from agents.coder.coder import CoderRequest, Failure
-from agents.coder.playbook import PlaybookCoder, spread
-from agents.planner.planner import PlannerInput
-from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.ideas import Repertoire
-from tools.archive import Standing
-from tools.candidates import valid_settings
-from tools.languages import parse_kernel
-from tools.nouns import Analysis, Idea, Verdict
+from kernelwright.agents.coder.coder import CoderRequest, Failure
+from kernelwright.agents.coder.playbook import PlaybookCoder, spread
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.types import Analysis, Idea, Verdict
 
 MakeStanding = Callable[..., Standing]
 

@@ -1,8 +1,8 @@
 from collections.abc import Callable
 
-from agents.coder.tuner import Tuning
-from tools.archive import Standing
-from tools.nouns import Analysis, Candidate
+from kernelwright.agents.coder.tuner import Tuning
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Candidate
 
 MakeStanding = Callable[..., Standing]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.critic.contrast import Sample, buckets, exemplars
-from agents.critic.critic import CriticInput
-from agents.critic.playbook import PlaybookCritic
-from tools.archive import Standing
-from tools.nouns import Analysis, Prediction
+from kernelwright.agents.critic.contrast import Sample, buckets, exemplars
+from kernelwright.agents.critic.critic import CriticInput
+from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Prediction
 
 MakeStanding = Callable[..., Standing]
 

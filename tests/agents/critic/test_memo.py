@@ -2,7 +2,7 @@
 
 import gc
 
-from agents.critic.contrast import ByIdentity
+from kernelwright.agents.critic.contrast import ByIdentity
 
 
 class Thing:

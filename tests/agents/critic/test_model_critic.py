@@ -3,14 +3,14 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.critic.critic import CriticInput, Manner
-from agents.critic.exhibits import contrast
-from agents.critic.model import ModelCritic
-from agents.critic.playbook import PlaybookCritic
-from agents.llm.client import LLMError
-from tools.archive import Standing
-from tools.awaiting import AwaitingError
-from tools.nouns import Analysis, Idea, Prediction, Prompt, Reply
+from kernelwright.agents.critic.critic import CriticInput, Manner
+from kernelwright.agents.critic.exhibits import contrast
+from kernelwright.agents.critic.model import ModelCritic
+from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, Idea, Prediction, Prompt, Reply
+from kernelwright.tools.types.awaiting import AwaitingError
 
 MakeStanding = Callable[..., Standing]
 

@@ -2,10 +2,10 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.critic.contrast import Sample
-from agents.critic.predictions import answers, score
-from tools.archive import Standing
-from tools.nouns import Analysis, CompileReport, Prediction
+from kernelwright.agents.critic.contrast import Sample
+from kernelwright.agents.critic.predictions import answers, score
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import Analysis, CompileReport, Prediction
 
 MakeStanding = Callable[..., Standing]
 

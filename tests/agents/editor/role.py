@@ -7,11 +7,18 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agents.llm.answers import answer
-from agents.llm.client import LLMClient, LLMError
-from agents.prompting.templates import PromptTemplate
-from agents.role import Appearance, RoleAnswer, RoleMind, RoleSetting, RoundView, step_role
-from tools.nouns import Prompt, Value
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.role import (
+    Appearance,
+    RoleAnswer,
+    RoleMind,
+    RoleSetting,
+    RoundView,
+    step_role,
+)
+from kernelwright.tools.types import Prompt, Value
 
 
 class Draft(Value):

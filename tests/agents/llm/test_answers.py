@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from agents.llm.answers import Answered, answer
-from agents.llm.client import LLMError
-from tools.nouns import Message, Prompt, Reply
+from kernelwright.agents.llm.answers import Answered, answer
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.tools.types import Message, Prompt, Reply
 
 PROMPT = Prompt(
     key="planner:1", role="planner", messages=(Message(author="person", text="Which ideas?"),)

@@ -3,12 +3,12 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.llm.budget import BudgetedClient, TokenBudget, spent_by, spent_words
-from agents.llm.client import BudgetSpentError, LLMError
-from agents.llm.clients import endpoint_client
-from profiles.models import ModelProfile
-from tools.nouns import Call, Message, Prompt, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.agents.llm.budget import BudgetedClient, TokenBudget, spent_by, spent_words
+from kernelwright.agents.llm.client import BudgetSpentError, LLMError
+from kernelwright.agents.llm.clients import endpoint_client
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Call, Message, Prompt, Reply
+from kernelwright.tools.types.run import TokenCounts
 
 PROFILE = ModelProfile(
     name="p", reply_tokens=100, usd_per_million_input=1e6, usd_per_million_output=1e6

@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 from pydantic import BaseModel
 
-from agents.llm.answers import answer
-from agents.llm.chat_model import ReasoningChat, retry_after_s
-from agents.llm.client import LLMError, ServerFaultError
-from agents.llm.clients import endpoint_client
-from agents.llm.endpoint import EndpointClient
-from profiles.models import ModelProfile
-from tools.nouns import Message, Prompt
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.chat_model import ReasoningChat, retry_after_s
+from kernelwright.agents.llm.client import LLMError, ServerFaultError
+from kernelwright.agents.llm.clients import endpoint_client
+from kernelwright.agents.llm.endpoint import EndpointClient
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Message, Prompt
 
 PROMPT = Prompt(
     key="critic:1",

@@ -1,4 +1,4 @@
-from agents.llm.json_text import Block, blocks, without_thinking
+from kernelwright.agents.llm.json_text import Block, blocks, without_thinking
 
 KERNEL = '// tune: N in 1, 2\nextern "C" __global__ void f(float* x) { x[0] = 1; }'
 PLAN = 'def forward(x):\n    launch("f", grid=1, block=1, args=(x,))\n    return x'

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.llm.client import LLMError
-from agents.llm.manual import ManualClient
-from tools.awaiting import AwaitingError
-from tools.nouns import Message, Prompt, Reply
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.llm.manual import ManualClient
+from kernelwright.tools.types import Message, Prompt, Reply
+from kernelwright.tools.types.awaiting import AwaitingError
 
 QUICK = {"poll_s": 0.02, "grace_s": 0.1}
 

@@ -5,11 +5,11 @@ import os
 import pytest
 from pydantic import BaseModel, Field
 
-from agents.llm.answers import answer
-from agents.llm.clients import endpoint_client
-from agents.llm.json_text import blocks
-from profiles.models import ModelProfile
-from tools.nouns import Message, Prompt
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.clients import endpoint_client
+from kernelwright.agents.llm.json_text import blocks
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Message, Prompt
 
 BASE_URL = os.environ.get("KERNELWRIGHT_TEST_BASE_URL", "")
 PROFILE = ModelProfile(

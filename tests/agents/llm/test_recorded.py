@@ -1,14 +1,14 @@
 import pytest
 
-from agents.llm.budget import TokenBudget
-from agents.llm.client import LLMError
-from agents.llm.clients import ClientContext, clients_for
-from agents.llm.recording import RecordingClient
-from agents.roles.registry import ROLES
-from profiles.models import ModelProfile, Models
-from tools.awaiting import AwaitingError
-from tools.nouns import Call, Message, Prompt, Reply
-from tools.nouns.run import TokenCounts
+from kernelwright.agents.llm.budget import TokenBudget
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.llm.clients import ClientContext, clients_for
+from kernelwright.agents.llm.recording import RecordingClient
+from kernelwright.agents.roles.registry import ROLES
+from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.tools.types import Call, Message, Prompt, Reply
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import TokenCounts
 
 PROMPT = Prompt(
     key="planner:1", role="planner", messages=(Message(author="person", text="Which?"),)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agents.llm.client import LLMError
-from agents.llm.recording import ReplayingClient
-from tools.archive import NotRecordedError
-from tools.nouns import Call, Message, Prompt, Reply
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.llm.recording import ReplayingClient
+from kernelwright.tools.archive import NotRecordedError
+from kernelwright.tools.types import Call, Message, Prompt, Reply
 
 
 def prompt(key: str, text: str = "words", round: int = 2) -> Prompt:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.planner.model import ModelPlanner
-from agents.planner.planner import PlannerInput
-from agents.planner.playbook import PlaybookPlanner
-from profiles.load import Hardware, hardware_profile
-from tools.nouns import (
+from kernelwright.agents.planner.model import ModelPlanner
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.types import (
     DType,
     Graph,
     InputSpec,

@@ -1,4 +1,4 @@
-from agents.prompting.cards import (
+from kernelwright.agents.prompting.cards import (
     analysis_card,
     candidate_card,
     graph_lines,
@@ -8,7 +8,7 @@ from agents.prompting.cards import (
     steering_card,
     task_card,
 )
-from agents.prompting.tables import (
+from kernelwright.agents.prompting.tables import (
     LEDGER_ROWS,
     OLD_LEDGER_ROWS,
     STANDING_ROWS,
@@ -17,9 +17,9 @@ from agents.prompting.tables import (
     row,
     standings_table,
 )
-from agents.shared.steering import Steering
-from profiles.load import hardware_profile
-from tools.nouns import Analysis, Graph, Idea, LedgerEntry, Node, Prediction
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.types import Analysis, Graph, Idea, LedgerEntry, Node, Prediction
 
 
 def test_a_task_shows_inputs_weights_the_graph_and_the_source(task) -> None:

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.planner.idea_ranking import Forecast
-from agents.playbook.ideas import Recipe
-from tools.nouns import Idea, LedgerEntry
+from kernelwright.agents.planner.idea_ranking import Forecast
+from kernelwright.tools.codegen.library.ideas import Recipe
+from kernelwright.tools.types import Idea, LedgerEntry
 
 
 def idea(number: int, roofline_ms: float, category: str = "memory") -> Idea:

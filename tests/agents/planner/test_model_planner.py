@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from agents.llm.client import BudgetSpentError, LLMError
-from agents.planner.model import ModelPlanner
-from agents.planner.playbook import PlaybookPlanner
-from agents.shared.steering import Steering
-from tools.awaiting import AwaitingError
-from tools.nouns import Idea, LedgerEntry, StrategyVersion
+from kernelwright.agents.llm.client import BudgetSpentError, LLMError
+from kernelwright.agents.planner.model import ModelPlanner
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.types import Idea, LedgerEntry, StrategyVersion
+from kernelwright.tools.types.awaiting import AwaitingError
 
 TILES = {
     "title": "Tiles through shared memory",

@@ -1,11 +1,11 @@
 from collections.abc import Callable
 
-from agents.planner.planner import PlannerInput
-from agents.planner.playbook import PlaybookPlanner
-from agents.playbook.ideas import Recipe, Repertoire
-from agents.shared.steering import Steering
-from tools.archive import Standing
-from tools.nouns import Analysis, Idea, LedgerEntry
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire
+from kernelwright.tools.types import Analysis, Idea, LedgerEntry
 
 MakeStanding = Callable[..., Standing]
 

@@ -1,16 +1,16 @@
 from collections.abc import Callable
 
-from agents.coder.coder import CoderRequest
-from agents.coder.playbook import PlaybookCoder
-from agents.critic.critic import CriticInput
-from agents.critic.playbook import SilentCritic
-from agents.planner.planner import PlannerInput
-from agents.planner.playbook import PlaybookPlanner
-from agents.planner.unplanned import DrawingPlanner, FreeHand, unplanned
-from agents.playbook.ideas import Recipe, Repertoire
-from agents.shared.steering import Steering
-from tools.archive import Standing
-from tools.nouns import Idea
+from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.critic.critic import CriticInput
+from kernelwright.agents.critic.playbook import SilentCritic
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.agents.planner.unplanned import DrawingPlanner, FreeHand, unplanned
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire
+from kernelwright.tools.types import Idea
 
 
 def situation(

@@ -3,20 +3,12 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.llm.client import LLMError
-from agents.profiler.model import ModelProfiler
-from agents.profiler.profiler import PlaybookProfiler
-from profiles.load import Hardware
-from tools.archive import Standing
-from tools.nouns import (
-    DType,
-    Graph,
-    InputSpec,
-    Prompt,
-    Reply,
-    Task,
-    TensorSpec,
-)
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.profiler.model import ModelProfiler
+from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import DType, Graph, InputSpec, Prompt, Reply, Task, TensorSpec
 
 SPEC = TensorSpec(shape=(1024, 1024), dtype=DType.FLOAT32)
 TASK = Task(

@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.llm.json_text import blocks
-from agents.prompting.contract import contract, contract_summary, craft
-from tools.candidates import valid_settings
-from tools.candidates.plan import validate_plan
-from tools.candidates.plan.vocabulary import HELPERS
-from tools.languages import INCLUDE, Built, compile_candidate, new_candidate, parse_kernel
-from tools.languages.loading import load_candidate
-from tools.nouns import Candidate, LanguageName
+from kernelwright.agents.llm.json_text import blocks
+from kernelwright.agents.prompting.contract import contract, contract_summary, craft
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.candidates.plan.vocabulary import HELPERS
+from kernelwright.tools.languages import (
+    INCLUDE,
+    Built,
+    compile_candidate,
+    new_candidate,
+    parse_kernel,
+)
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Candidate, LanguageName
 
 WEIGHTS = {"weight": (8,), "linear.weight": (8, 16), "linear.bias": (8,), "scale": (8,)}
 PRELUDES = {"cuda": "kernelwright.cuh", "cpp": "kernelwright.hpp"}
@@ -227,7 +233,7 @@ async def test_the_tensor_core_instructions_that_are_named_compile() -> None:
 
 @pytest.mark.gpu
 async def test_the_tensor_core_layout_that_is_described_is_the_devices() -> None:
-    from tools.hardware import detect
+    from kernelwright.tools.hardware import detect
 
     architecture = detect("cuda").architecture
     candidate = new_candidate("cuda", FRAGMENT, FRAGMENT_PLAN)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from agents.prompting.contract import craft
-from tools.languages import Built, compile_candidate, new_candidate
-from tools.languages.cuda.inspection import cubin_evidence
+from kernelwright.agents.prompting.contract import craft
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate
+from kernelwright.tools.languages.cuda.inspection import cubin_evidence
 
 KERNEL = """
 extern "C" __global__ void __launch_bounds__(128) all(const float* x, float* y, int steps) {

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.prompting import templates as prompts
-from agents.prompting.templates import PromptError, PromptTemplate, section
+from kernelwright.agents.prompting import templates as prompts
+from kernelwright.agents.prompting.templates import PromptError, PromptTemplate, section
 
 AGENTS = Path(prompts.__file__).parents[1]
 

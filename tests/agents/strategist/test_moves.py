@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 
-from agents.strategist.evolution import moves
-from tools.archive import Standing
-from tools.nouns import (
+from kernelwright.agents.strategist.evolution import moves
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import (
     Candidate,
     Conditions,
     Evaluation,

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from agents.llm.client import LLMError
-from agents.strategist.evolution import first, fittest
-from agents.strategist.model import LONGEST, ModelStrategist
-from agents.strategist.strategist import StrategistInput, Trial
-from profiles.load import Hardware
-from tools.nouns import (
+from kernelwright.agents.llm.client import LLMError
+from kernelwright.agents.strategist.evolution import first, fittest
+from kernelwright.agents.strategist.model import LONGEST, ModelStrategist
+from kernelwright.agents.strategist.strategist import StrategistInput, Trial
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types import (
     DType,
     Graph,
     InputSpec,

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from graphs.suite import Against, Outcome, Terms
-from tools.nouns import Badge, Conditions
-from tools.nouns.run import (
+from kernelwright.graphs.suite import Against, Outcome, Terms
+from kernelwright.tools.types import Badge, Conditions
+from kernelwright.tools.types.run import (
     BaselineSummary,
     BestSummary,
     CandidateCounts,

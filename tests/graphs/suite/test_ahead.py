@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 import pytest_asyncio
 
-from graphs.suite import Ground, Outcome, Terms, run_suite
-from tools.evaluate.executors.base.executor import Capabilities
-from tools.evaluate.executors.local import baselines
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
-from tools.nouns import Refusal, Task, TracePolicy
+from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities
+from kernelwright.tools.evaluate.executors.local import baselines
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 RULES = Rules(
     precise_s=0.02, calibrate_s=0.02, pairs_min=3, pairs_max=5, warm_up_s=0.0, audit_s=0.2

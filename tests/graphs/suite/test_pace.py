@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from graphs.suite import Outcome, pace
-from graphs.suite.pace import REST
-from tools.nouns import Phase
+from kernelwright.graphs.suite import Outcome, pace
+from kernelwright.graphs.suite.pace import REST
+from kernelwright.tools.types import Phase
 
 
 def test_a_step_counts_in_every_task_and_the_rest_is_what_no_account_has(

@@ -6,12 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from graphs.suite import Ground, Outcome, Terms, run_suite, runner
-from profiles.load import SearchProfile
-from tools.archive import Archive
-from tools.evaluate.executors.base.executor import Capabilities, Executor
-from tools.evaluate.rules import Depth, Rules
-from tools.nouns import (
+from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite, runner
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.types import (
     Comparison,
     EnvironmentLacksError,
     Phase,

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from graphs.suite import Outcome, append, contrast, figures, read, task_files
-from graphs.suite.figures import sound
-from graphs.suite.results import ResultsError, begin
-from tools.nouns import Badge, Doubt
+from kernelwright.graphs.suite import Outcome, append, contrast, figures, read, task_files
+from kernelwright.graphs.suite.figures import sound
+from kernelwright.graphs.suite.results import ResultsError, begin
+from kernelwright.tools.types import Badge, Doubt
 
 Make = Callable[..., Outcome]
 

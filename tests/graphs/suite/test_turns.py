@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from graphs.suite import Ground, Outcome, Terms, run_suite
-from graphs.suite.turns import InOrder, Shared
-from tools.evaluate.executors.base.executor import Capabilities
-from tools.nouns import Refusal, Task, TracePolicy
+from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
+from kernelwright.graphs.suite.turns import InOrder, Shared
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 FILES = tuple(Path(f"{number}.py") for number in range(4))
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import Hardware, SearchProfile
-from tools.archive import Archive
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware, SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import (
     Candidate,
     Conditions,
     DType,

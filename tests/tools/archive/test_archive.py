@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.archive import (
+from kernelwright.tools.archive import (
     Archive,
     CorruptRunError,
     RunBusyError,
@@ -14,7 +14,15 @@ from tools.archive import (
     default_home,
     list_runs,
 )
-from tools.nouns import Analysis, Candidate, Evaluation, Idea, LedgerEntry, Task, Verdict
+from kernelwright.tools.types import (
+    Analysis,
+    Candidate,
+    Evaluation,
+    Idea,
+    LedgerEntry,
+    Task,
+    Verdict,
+)
 
 MakeArchive = Callable[[], Archive]
 MakeCandidate = Callable[[str], Candidate]
@@ -140,7 +148,9 @@ def test_a_run_is_searched_by_one_process_at_a_time(
     archive.claim()
     with pytest.raises(RunBusyError, match="this process"):
         Archive.open(archive.folder).claim()
-    claim = f"from tools.archive import *; Archive.open({str(archive.folder)!r}).claim()"
+    claim = (
+        f"from kernelwright.tools.archive import *; Archive.open({str(archive.folder)!r}).claim()"
+    )
     other = subprocess.run([sys.executable, "-c", claim], capture_output=True, text=True)
     assert "RunBusyError" in other.stderr
     assert "another process" in other.stderr

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from tools.archive import Standing, behaviour, elites, parents
-from tools.nouns import Candidate, CompileReport, Evaluation, Verdict
+from kernelwright.tools.archive import Standing, behaviour, elites, parents
+from kernelwright.tools.types import Candidate, CompileReport, Evaluation, Verdict
 
 MakeCandidate = Callable[..., Candidate]
 MakeEvaluation = Callable[..., Evaluation]

@@ -1,8 +1,8 @@
 from collections.abc import Callable
 
-from tools.archive import Standing, island, population
-from tools.archive.islands import MIGRATION
-from tools.nouns import Candidate, Evaluation, Idea
+from kernelwright.tools.archive import Standing, island, population
+from kernelwright.tools.archive.islands import MIGRATION
+from kernelwright.tools.types import Candidate, Evaluation, Idea
 
 MakeCandidate = Callable[..., Candidate]
 MakeEvaluation = Callable[..., Evaluation]

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 from sqlalchemy import event
 
-from tools.archive import Archive
-from tools.nouns import Idea, LedgerEntry
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Idea, LedgerEntry
 
 
 def idea(number: int) -> Idea:

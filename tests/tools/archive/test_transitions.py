@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from tools.archive import Behaviour, Standing, gain, improvements, transitions
-from tools.nouns import Candidate, Comparison, Conditions, Evaluation, Verdict
+from kernelwright.tools.archive import Behaviour, Standing, gain, improvements, transitions
+from kernelwright.tools.types import Candidate, Comparison, Conditions, Evaluation, Verdict
 
 MakeCandidate = Callable[..., Candidate]
 MakeEvaluation = Callable[..., Evaluation]

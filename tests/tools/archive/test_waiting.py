@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.archive import Archive, database
+from kernelwright.tools.archive import Archive, database
 
 
 class Clock:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tools.candidates import KernelSource
-from tools.candidates.run import Allocator, PlanRunner
-from tools.languages import Built, compile_candidate, new_candidate, parse_kernel
-from tools.languages.loading import load_candidate
-from tools.nouns import Setting
+from kernelwright.tools.candidates import KernelSource
+from kernelwright.tools.candidates.run import Allocator, PlanRunner
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Setting
 
 SCALE = """#include "kernelwright.hpp"
 // tune: BLOCK in 16, 4

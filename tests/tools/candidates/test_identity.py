@@ -1,8 +1,8 @@
 import pytest
 
-from tools.candidates import ContractError, implementation_key
-from tools.languages import new_candidate, with_settings
-from tools.nouns import Candidate, Setting
+from kernelwright.tools.candidates import ContractError, implementation_key
+from kernelwright.tools.languages import new_candidate, with_settings
+from kernelwright.tools.types import Candidate, Setting
 
 KERNEL = '// tune: A in 1, 2\n// tune: B in 1, 2\nextern "C" void f(int n) {}\n'
 PLAN = "def forward(x):\n    return x\n"

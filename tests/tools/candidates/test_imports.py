@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from tools.candidates.run.imports import BUILTINS
+from kernelwright.tools.candidates.run.imports import BUILTINS
 
 FIRST_VIEW = """
 import torch
-from tools.candidates.run.imports import BUILTINS
-from tools.evaluate.judge.coverage import LibraryClock
+from kernelwright.tools.candidates.run.imports import BUILTINS
+from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
 
 plan = {"__builtins__": dict(BUILTINS) if KEPT else {}}
 exec("def forward(x):\\n    return x.reshape((6,))", plan)

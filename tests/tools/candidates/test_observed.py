@@ -2,9 +2,9 @@
 
 import torch
 
-from tools.candidates.run import PlanRunner
-from tools.languages import new_candidate, parse_kernel
-from tools.nouns import LaunchShape, Setting
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.types import LaunchShape, Setting
 
 KERNEL = """
 // tune: THREADS in 256, 128

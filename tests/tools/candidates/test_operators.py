@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from tools.candidates import LaunchRefused
-from tools.candidates.plan import ADMITTED
-from tools.candidates.plan.operators import CREATORS, DROPOUT
-from tools.candidates.run.operators import resolve
+from kernelwright.tools.candidates import LaunchRefused
+from kernelwright.tools.candidates.plan import ADMITTED
+from kernelwright.tools.candidates.plan.operators import CREATORS, DROPOUT
+from kernelwright.tools.candidates.run.operators import resolve
 
 CPU = torch.device("cpu")
 

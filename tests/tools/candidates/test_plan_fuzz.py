@@ -5,9 +5,9 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.candidates import ContractError, KernelSource
-from tools.candidates.plan import Plan, validate_plan
-from tools.candidates.plan.vocabulary import METHODS, PROPERTIES, RESERVED
+from kernelwright.tools.candidates import ContractError, KernelSource
+from kernelwright.tools.candidates.plan import Plan, validate_plan
+from kernelwright.tools.candidates.plan.vocabulary import METHODS, PROPERTIES, RESERVED
 
 _WORDS = (
     "x y z rows THREADS weights prepared aten launch update empty empty_like zeros full ceil_div "

@@ -1,7 +1,7 @@
 import pytest
 
-from tools.candidates import ContractError, KernelSource
-from tools.candidates.plan import ADMITTED, validate_plan
+from kernelwright.tools.candidates import ContractError, KernelSource
+from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
 
 GOOD = """\"\"\"Softmax over rows.\"\"\"
 def prepare(weights):

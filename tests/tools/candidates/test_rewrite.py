@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.candidates import LaunchRefused
-from tools.candidates.run.guards import GUARDS
-from tools.candidates.run.rewrite import Rewriter
+from kernelwright.tools.candidates import LaunchRefused
+from kernelwright.tools.candidates.run.guards import GUARDS
+from kernelwright.tools.candidates.run.rewrite import Rewriter
 
 
 def run(text: str, *args: object) -> object:

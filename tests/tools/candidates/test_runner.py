@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from tools.candidates import ContractError, LaunchRefused
-from tools.candidates.run import PlanRunner
-from tools.nouns import Setting
+from kernelwright.tools.candidates import ContractError, LaunchRefused
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.types import Setting
 
 SCALE = """def forward(x):
     y = empty_like(x)

@@ -2,10 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.candidates import ContractError, KernelSource, complete_settings, valid_settings
-from tools.candidates.arithmetic import Expression
-from tools.languages import parse_kernel
-from tools.nouns import Setting
+from kernelwright.tools.candidates import (
+    ContractError,
+    KernelSource,
+    complete_settings,
+    valid_settings,
+)
+from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.types import Setting
 
 BODY = 'extern "C" void f(int n) {}\n'
 

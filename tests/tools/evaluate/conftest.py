@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from profiles.load import Hardware
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
-from tools.languages import new_candidate
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, TracePolicy
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Evaluation,
+    Refusal,
+    Task,
+    TracePolicy,
+)
 
 # Short where nothing is claimed of times; a first run may take as long as a busy machine needs.
 SHORT = Rules(

@@ -4,15 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import Hardware, hardware_profile
-from tools.evaluate.executors.local.baselines import KnownBaselines
-from tools.evaluate.executors.local.builder import Builder
-from tools.evaluate.executors.local.reading import Reading
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.evaluate.messages import Audited, AuditRequest, BaselineMeasured, Reply, Request
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.rules import Rules
-from tools.nouns import Baseline, Refusal, Task
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
+from kernelwright.tools.evaluate.executors.local.builder import Builder
+from kernelwright.tools.evaluate.executors.local.reading import Reading
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.evaluate.messages import (
+    Audited,
+    AuditRequest,
+    BaselineMeasured,
+    Reply,
+    Request,
+)
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.types import Baseline, Refusal, Task
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from profiles.load import Hardware
-from tools.evaluate.judge.audit.findings import find
-from tools.evaluate.judge.bench import Bench
-from tools.evaluate.judge.dispatch import dispatched
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
-from tools.nouns import Refusal, Task, TracePolicy
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.profiling.dispatch import dispatched
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.audit.findings import find
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 ROWS = """
 import torch

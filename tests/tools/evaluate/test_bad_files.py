@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from profiles.load import Hardware
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.nouns import Doubt, Refusal, Task, TracePolicy
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Doubt, Refusal, Task, TracePolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

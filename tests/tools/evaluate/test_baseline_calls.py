@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tools.evaluate.clock import baselines
-from tools.evaluate.clock.baselines import BaselineCalls, BaselineFailedError
+from kernelwright.tools.evaluate.timing import baselines
+from kernelwright.tools.evaluate.timing.baselines import BaselineCalls, BaselineFailedError
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 

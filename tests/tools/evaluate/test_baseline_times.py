@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from profiles.load import Hardware
-from tools.evaluate.clock.baselines import BaselineCalls
-from tools.evaluate.metering import Meter
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.baselines import timed_baseline
-from tools.evaluate.worker.station import Station
-from tools.nouns import Task, TracePolicy
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.baselines import BaselineCalls
+from kernelwright.tools.evaluate.worker.baselines import timed_baseline
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
 
 SOURCE = """
 import torch

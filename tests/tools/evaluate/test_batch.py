@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tools.awaiting import AwaitingError
-from tools.evaluate.executors.base.errand import Errand, Variants
-from tools.evaluate.executors.batch.bundle import (
+from kernelwright.tools.evaluate.executors.base.errand import Errand, Variants
+from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     MANIFEST,
     Bundle,
@@ -24,12 +23,13 @@ from tools.evaluate.executors.batch.bundle import (
     Done,
     job_name,
 )
-from tools.evaluate.executors.batch.executor import BatchExecutor
-from tools.evaluate.executors.batch.work import work_bundle
-from tools.evaluate.executors.local import baselines
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.languages import new_candidate
-from tools.nouns import Baselines, Candidate, Evaluation, Setting, Task, Verdict
+from kernelwright.tools.evaluate.executors.batch.executor import BatchExecutor
+from kernelwright.tools.evaluate.executors.batch.work import work_bundle
+from kernelwright.tools.evaluate.executors.local import baselines
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Baselines, Candidate, Evaluation, Setting, Task, Verdict
+from kernelwright.tools.types.awaiting import AwaitingError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -229,7 +229,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "ui.cli", "work", str(folder)]
+    return [sys.executable, "-m", "kernelwright.ui.cli", "work", str(folder)]
 
 
 def killed_after_a_result(folder: Path) -> dict[Path, bytes]:

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import Hardware, hardware_profile
-from tools.evaluate.executors.local.baselines import KnownBaselines
-from tools.evaluate.executors.local.builder import Builder, Making, _digest
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.evaluate.messages import (
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
+from kernelwright.tools.evaluate.executors.local.builder import Builder, Making, _digest
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.evaluate.messages import (
     BaselineMeasured,
     BaselineRequest,
     CeilingsRequest,
     RehearseRequest,
     Reply,
 )
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.keeper import Keeper
-from tools.evaluate.process.spares import Spares
-from tools.evaluate.process.walls import wall
-from tools.evaluate.rules import Depth, Rules
-from tools.nouns import (
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.walls import wall
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,

@@ -15,10 +15,10 @@ from subprocess import PIPE
 
 import pytest
 
-from tools.evaluate.process import bubblewrap, bytecode, filling
-from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.process.walled import Enclosure, start_walled
-from tools.evaluate.process.walls import (
+from kernelwright.tools.evaluate.sandbox import bubblewrap, bytecode, filling
+from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
+from kernelwright.tools.evaluate.sandbox.walls import (
     Wall,
     _tried_bubblewrap,
     _tried_namespaces,
@@ -112,7 +112,7 @@ async def test_a_prefix_of_the_persons_own_stays_theirs(
 
 
 def test_looking_imports_nothing() -> None:
-    code = "import sys\nfrom tools.evaluate.process import bytecode\nbytecode.pycache_prefix()\n"
+    code = "import sys\nfrom kernelwright.tools.evaluate.sandbox import bytecode\nbytecode.pycache_prefix()\n"
     code += "sys.exit('torch' in sys.modules or bytecode.torch_folder() is None)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

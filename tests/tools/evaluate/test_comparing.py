@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.comparing import Comparing
-from tools.nouns import Measurement
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.worker.comparing import Comparing
+from kernelwright.tools.types import Measurement
 
 
 def comparing(eager: Callable[[object], object], compiled: Callable[[object], object]):

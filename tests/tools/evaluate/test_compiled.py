@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch._inductor.fx_passes.pad_mm import get_alignment_size_dtype
 
-from tools.evaluate.executors.local.builder import _ALIGNED, _compiles_on_the_host
-from tools.evaluate.worker.compiled import compile_only, place
-from tools.nouns import Task, TracePolicy
-from tools.tasks import trace
+from kernelwright.tools.evaluate.executors.local.builder import _ALIGNED, _compiles_on_the_host
+from kernelwright.tools.evaluate.worker.compiled import compile_only, place
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
 
 SOURCE = """
 import torch

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import hardware_profile
-from tools.evaluate.executors.local import compiling
-from tools.evaluate.executors.local.compiling import Compiling
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.evaluate.rules import Rules
-from tools.languages import CompileFailure
-from tools.nouns import Candidate, Verdict
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.evaluate.executors.local import compiling
+from kernelwright.tools.evaluate.executors.local.compiling import Compiling
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import CompileFailure
+from kernelwright.tools.types import Candidate, Verdict
 
 
 class Compiler:

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.evaluate.judge import reasons
-from tools.evaluate.judge.errors import (
+from kernelwright.tools.evaluate.verify import reasons
+from kernelwright.tools.evaluate.verify.errors import (
     allclose,
     apart,
     distance,
@@ -14,7 +14,7 @@ from tools.evaluate.judge.errors import (
     finite,
     wrong_elements,
 )
-from tools.evaluate.judge.reasons import placement, wrong_values
+from kernelwright.tools.evaluate.verify.reasons import placement, wrong_values
 
 CHUNK = 64
 

@@ -7,16 +7,16 @@ from typing import Any, cast
 import pytest
 import torch
 
-from profiles.load import Hardware
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Bench
-from tools.evaluate.judge.exactness import times_eager
-from tools.evaluate.judge.truth import Argument, UnverifiableError
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.comparing import Comparing
-from tools.evaluate.worker.station import Station
-from tools.nouns import Task, TracePolicy
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.verify.exactness import times_eager
+from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.evaluate.worker.comparing import Comparing
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
 
 SOURCE = """
 import torch
@@ -89,7 +89,7 @@ def test_without_room_for_the_truth_nothing_is_said(bench: Bench, monkeypatch: p
 def test_it_is_said_where_the_library_decides_and_the_answers_are_coarser(
     task: Task, cpu: Hardware, monkeypatch: pytest.MonkeyPatch, bits: int, may: bool, said: bool
 ):
-    monkeypatch.setattr("tools.evaluate.worker.station.may_be_coarser", lambda *_: may)
+    monkeypatch.setattr("kernelwright.tools.evaluate.worker.station.may_be_coarser", lambda *_: may)
     station = Station(task, cpu, Rules(), 3)
     way = Way(station.bench, bits)
     station.__dict__["baselines"] = SimpleNamespace(get=lambda name: way)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.evaluate.findings import NOT_TRIED, findings
-from tools.nouns import (
+from kernelwright.tools.evaluate.findings import NOT_TRIED, findings
+from kernelwright.tools.types import (
     Clocks,
     Comparison,
     Conditions,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.nouns import Candidate, Refusal, Task, TracePolicy, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

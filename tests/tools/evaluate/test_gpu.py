@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Evaluation, Refusal, Task, TracePolicy, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Candidate, Evaluation, Refusal, Task, TracePolicy, Verdict
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
 

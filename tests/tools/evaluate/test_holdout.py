@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.nouns import Candidate, InputSpec, Task, TensorSpec, Verdict
-from tools.tasks.resized import changeable, odd, variants
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.tasks.resized import changeable, odd, variants
+from kernelwright.tools.types import Candidate, InputSpec, Task, TensorSpec, Verdict
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

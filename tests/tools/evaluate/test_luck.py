@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from profiles.load import Hardware
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Trials
-from tools.evaluate.rules import Rules
-from tools.nouns import Task, TracePolicy
-from tools.tasks import DISTRIBUTIONS, applicable, trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.tasks import DISTRIBUTIONS, applicable, trace
+from kernelwright.tools.types import Task, TracePolicy
 
 SOURCE = """
 import torch

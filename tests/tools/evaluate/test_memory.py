@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.evaluate.judge.bits import first_difference, flat_memory, same_bits
-from tools.evaluate.judge.memory import GuardedMemory, SpoiltMemory, refill, unwritten
+from kernelwright.tools.evaluate.verify.bits import first_difference, flat_memory, same_bits
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory, SpoiltMemory, refill, unwritten
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32,
          torch.bool]  # fmt: skip

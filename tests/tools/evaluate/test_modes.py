@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.nouns import Candidate, Task, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.types import Candidate, Task, Verdict
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

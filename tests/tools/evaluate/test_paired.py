@@ -6,13 +6,13 @@ from math import inf
 import numpy as np
 import pytest
 
-from tools.evaluate.clock import paired
-from tools.evaluate.clock.cold import input_sets
-from tools.evaluate.clock.paired import Pairs, take_pairs
-from tools.evaluate.clock.sequential import LEVEL, looks
-from tools.evaluate.clock.telemetry import Company, Reading, telemetry, unsteady
-from tools.evaluate.rules import Rules
-from tools.nouns import Comparison, Conditions
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing import paired
+from kernelwright.tools.evaluate.timing.cold import input_sets
+from kernelwright.tools.evaluate.timing.paired import Pairs, take_pairs
+from kernelwright.tools.evaluate.timing.sequential import LEVEL, looks
+from kernelwright.tools.evaluate.timing.telemetry import Company, Reading, telemetry, unsteady
+from kernelwright.tools.types import Comparison, Conditions
 
 RULES = Rules()
 FOREVER_S = 1e9

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from profiles.load import Hardware
-from tools.archive import apart, ranked
-from tools.archive.records import Standing
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.judge.digits import resolve
-from tools.evaluate.judge.precision import candidate_precision
-from tools.evaluate.rules import Rules
-from tools.languages import new_candidate
-from tools.nouns import Candidate, Evaluation, LanguageName, Task, TracePolicy, Verdict
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import apart, ranked
+from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.digits import resolve
+from kernelwright.tools.evaluate.verify.precision import candidate_precision
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Candidate, Evaluation, LanguageName, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import hardware_profile
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.executors.local.profiles import Profiles
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.keeper import Keeper
-from tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
-from tools.evaluate.profiling.standby import Standby
-from tools.evaluate.rules import Rules
-from tools.languages import compile_candidate, new_candidate
-from tools.nouns import Missing, Task, TracePolicy
-from tools.profile import measured_evidence
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.executors.local.profiles import Profiles
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
+from kernelwright.tools.evaluate.profiling.standby import Standby
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.languages import compile_candidate, new_candidate
+from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.types import Missing, Task, TracePolicy
 
 RECORDED = Path(__file__).parents[1] / "profile" / "recorded"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "softmax.py"
@@ -157,7 +157,7 @@ async def test_ncu_runs_the_candidate_and_nothing_else_is_profiled(ncu, request_
     assert "--profile-from-start off" in collected
     assert "--clock-control none" in collected
     assert "--launch-count 8" in collected
-    assert "-m tools.evaluate.profiling.child" in collected
+    assert "-m kernelwright.tools.evaluate.profiling.child" in collected
     asked = ProfileRequest.model_validate_json((tmp_path / "request.json").read_text())
     assert asked == request_
 

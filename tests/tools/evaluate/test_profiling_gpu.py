@@ -5,11 +5,11 @@ import subprocess
 import pytest
 import pytest_asyncio
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.profiling.nsight import VARIABLE, trial_command
-from tools.languages import new_candidate
-from tools.nouns import Task, TracePolicy
-from tools.profile import measured_evidence
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.profiling.nsight import VARIABLE, trial_command
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.types import Task, TracePolicy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
 

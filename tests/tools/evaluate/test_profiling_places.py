@@ -16,25 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import hardware_profile
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.walls import CHOICE, wall
-from tools.evaluate.profiling.nsight import VARIABLE, child_command, count
-from tools.evaluate.profiling.standby import Standby
-from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing.device import look
-from tools.languages import Built, new_candidate
-from tools.languages.cache import cache_folder
-from tools.nouns import (
-    DType,
-    Graph,
-    InputSpec,
-    Profile,
-    Task,
-    TensorSpec,
-    WallKind,
-)
-from tools.profile import measured_evidence
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.device import look
+from kernelwright.tools.evaluate.profiling.nsight import VARIABLE, child_command, count
+from kernelwright.tools.evaluate.profiling.standby import Standby
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.walls import CHOICE, wall
+from kernelwright.tools.languages import Built, new_candidate
+from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.types import DType, Graph, InputSpec, Profile, Task, TensorSpec, WallKind
 
 RECORDED = Path(__file__).parents[1] / "profile" / "recorded"
 KERNEL = 'extern "C" __global__ void row_sums(const float* x) { }'
@@ -65,12 +57,12 @@ if "--import" in words:
     sys.stdout.write((here / ("ncu_" + page + ".csv")).read_text())
     sys.exit()
 watched = words[words.index(sys.executable):]
-candidate = "tools.evaluate.profiling.child" in watched
+candidate = "kernelwright.tools.evaluate.profiling.child" in watched
 free = reached(outside)
 if {fails}:
     sys.exit("==ERROR== it does not work here")
 ran = subprocess.run(
-    [sys.executable, "-P", "-m", "tools.evaluate.profiling.trial", "30"],
+    [sys.executable, "-P", "-m", "kernelwright.tools.evaluate.profiling.trial", "30"],
     capture_output=True, text=True,
 )
 told = dict(
@@ -120,7 +112,9 @@ def tool(tmp_path, monkeypatch, door):
         pytest.skip(wall().isolation.words)
     # Without a device no wall lets its driver start; the one for the CPU is the same otherwise.
     for module in ("profiling.nsight", "profiling.standby", "sanitizing.device"):
-        monkeypatch.setattr(f"tools.evaluate.{module}.standing", lambda rules, device: wall())
+        monkeypatch.setattr(
+            f"kernelwright.tools.evaluate.{module}.standing", lambda rules, device: wall()
+        )
     folder = tmp_path / "toolkit"
     folder.mkdir()
     (tmp_path / "marker").touch()

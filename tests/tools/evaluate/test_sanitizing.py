@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing.device import reading
-from tools.languages import new_candidate
-from tools.nouns import Baseline, Baselines, Task, TracePolicy, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.profiling.device import reading
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Baseline, Baselines, Task, TracePolicy, Verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 INVALID = """========= COMPUTE-SANITIZER

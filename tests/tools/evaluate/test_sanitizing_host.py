@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.messages import JudgeRequest
-from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing.host import reading, sanitized_here
-from tools.hardware import detect
-from tools.languages import Built, compile_candidate, language_of, new_candidate
-from tools.nouns import Candidate, Evaluation, Task, TracePolicy, Verdict, Verification
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages import JudgeRequest
+from kernelwright.tools.evaluate.profiling.host import reading, sanitized_here
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import Built, compile_candidate, language_of, new_candidate
+from kernelwright.tools.types import Candidate, Evaluation, Task, TracePolicy, Verdict, Verification
 
 FILE = """
 import torch

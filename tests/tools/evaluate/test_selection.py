@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.evaluate.selection import rivals, settles
-from tools.nouns import (
+from kernelwright.tools.evaluate.selection import rivals, settles
+from kernelwright.tools.types import (
     Comparison,
     Conditions,
     Evaluation,

@@ -9,24 +9,31 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from profiles.load import Hardware
-from tools.evaluate.clock.cold import input_sets
-from tools.evaluate.clock.conditions import conditions, reasons
-from tools.evaluate.judge.coverage import coverage
-from tools.evaluate.judge.indices import evaluate, tied
-from tools.evaluate.judge.nulls import passing_nulls
-from tools.evaluate.judge.precision import candidate_precision
-from tools.evaluate.judge.room import peak_double_bytes
-from tools.evaluate.judge.speed_of_light import reads_partly
-from tools.evaluate.messages import JudgeRequest, Stage
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.endings import evaluation_of, verdict_of
-from tools.evaluate.quarantine import cautious, suspicious
-from tools.evaluate.rules import Rules
-from tools.evaluate.seeds import fresh_seed
-from tools.evaluate.wire import TOKEN_BYTES, ForgedError, frame, opened, receive, receive_blocking
-from tools.languages import Built, new_candidate
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
+from kernelwright.tools.evaluate.messages.wire import (
+    TOKEN_BYTES,
+    ForgedError,
+    frame,
+    opened,
+    receive,
+    receive_blocking,
+)
+from kernelwright.tools.evaluate.profiling.coverage import coverage
+from kernelwright.tools.evaluate.quarantine import cautious, suspicious
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.endings import evaluation_of, verdict_of
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.timing.cold import input_sets
+from kernelwright.tools.evaluate.timing.conditions import conditions, reasons
+from kernelwright.tools.evaluate.timing.speed_of_light import reads_partly
+from kernelwright.tools.evaluate.verify.indices import evaluate, tied
+from kernelwright.tools.evaluate.verify.nulls import passing_nulls
+from kernelwright.tools.evaluate.verify.precision import candidate_precision
+from kernelwright.tools.evaluate.verify.room import peak_double_bytes
+from kernelwright.tools.languages import Built, new_candidate
+from kernelwright.tools.types import (
     Comparison,
     Conditions,
     DType,

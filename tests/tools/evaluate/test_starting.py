@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.messages import Rehearsed, Reply
-from tools.evaluate.process import spares
-from tools.evaluate.process.starts import Starts
-from tools.evaluate.process.walled import Enclosure, start_walled
-from tools.evaluate.process.walls import standing, wall
-from tools.evaluate.rules import Rules
-from tools.nouns import WallKind
-from tools.priority import NICENESS, give_way, session_niceness
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.messages import Rehearsed, Reply
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox import spares
+from kernelwright.tools.evaluate.sandbox.starts import Starts
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
+from kernelwright.tools.evaluate.sandbox.walls import standing, wall
+from kernelwright.tools.priority import NICENESS, give_way, session_niceness
+from kernelwright.tools.types import WallKind
 
 
 def niceness(pid: int) -> int:
@@ -53,7 +53,7 @@ def told_by(code: str, lower: int) -> int:
 def test_what_starts_low_needs_no_lowering(lower: int) -> None:
     """Also what forks before anybody could lower it; a program that is low itself adds nothing."""
     code = (
-        "from tools.priority import lowered\n"
+        "from kernelwright.tools.priority import lowered\n"
         "told = 'import os; print(os.getpriority(os.PRIO_PROCESS, 0))'\n"
         "subprocess.run(lowered((sys.executable, '-c', told)), check=True)\n"
     )
@@ -72,7 +72,7 @@ def test_what_lowers_itself_is_not_lowered_by_others_before_it_does() -> None:
 def test_nobody_gives_way_twice_and_nobody_is_raised(lower: int) -> None:
     """A program that was itself started low starts others as low as itself, not lower."""
     code = (
-        "from tools.priority import give_way\n"
+        "from kernelwright.tools.priority import give_way\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "for _ in range(2):\n"
         "    give_way(child.pid)\n"

@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.evaluate.clock.statistics import independent, median, percentile, ratio_interval
+from kernelwright.tools.evaluate.timing.statistics import (
+    independent,
+    median,
+    percentile,
+    ratio_interval,
+)
 
 TIMES = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40)
 

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from tools.evaluate.judge.errors import allclose, apart, distance, finite
-from tools.evaluate.judge.fingerprints import Fingerprints
-from tools.evaluate.judge.nulls import Nulls
+from kernelwright.tools.evaluate.verify.errors import allclose, apart, distance, finite
+from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints
+from kernelwright.tools.evaluate.verify.nulls import Nulls
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "judge_traffic.py"
 ELEMENTS = 1 << 22

@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from profiles.load import Hardware
-from tools.evaluate.defences import Defence
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.fingerprints import Fingerprints
-from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Runner, Trials
-from tools.evaluate.rules import Rules
-from tools.nouns import Task, TracePolicy, Verdict
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Runner, Trials
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 SOURCE = """
 import torch
@@ -104,7 +104,9 @@ def test_a_change_after_the_return_is_named(judge: Judge, monkeypatch: pytest.Mo
         return kept[-1]
 
     # Something works on while the judge waits for things to come to rest.
-    monkeypatch.setattr("tools.evaluate.judge.trials.time.sleep", lambda _: kept[-1][0].zero_())
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.verify.trials.time.sleep", lambda _: kept[-1][0].zero_()
+    )
     with pytest.raises(RejectedError, match="changed after it was returned") as found:
         judge(remembered)
     assert found.value.verdict is Verdict.CHEATING
@@ -123,7 +125,7 @@ def test_what_is_finished_late_is_judged_as_it_was_returned(
     def finish(_: float) -> None:
         unfinished[-1][0].copy_(unfinished[-1][1])
 
-    monkeypatch.setattr("tools.evaluate.judge.trials.time.sleep", finish)
+    monkeypatch.setattr("kernelwright.tools.evaluate.verify.trials.time.sleep", finish)
     with pytest.raises(RejectedError):
         judge(early)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.evaluate.judge import truth as truth_module
-from tools.evaluate.judge.truth import Truth, UnverifiableError
-from tools.evaluate.rules import Rules
-from tools.nouns import Task, TracePolicy
-from tools.tasks import Reference, draw, trace
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify import truth as truth_module
+from kernelwright.tools.evaluate.verify.truth import Truth, UnverifiableError
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.types import Task, TracePolicy
 
 NO_ROOM = Rules(memory_fraction=0.0)
 FILE = """

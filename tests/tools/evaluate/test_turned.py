@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from profiles.load import Hardware
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.digits import probed, resolve
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.repeats import ORDER_CHANGED
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Trials
-from tools.evaluate.judge.turned import may_be_coarser, with_channels_last
-from tools.evaluate.rules import Rules
-from tools.nouns import Task, TracePolicy, Verdict
-from tools.tasks import trace
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.digits import probed, resolve
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.repeats import ORDER_CHANGED
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.evaluate.verify.turned import may_be_coarser, with_channels_last
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 # What a library does on a GPU: with channels last a product's factors lose their last digits.
 SOURCE = """
@@ -122,7 +122,9 @@ def judge(task: Task, cpu: Hardware) -> Judge:
 
 @pytest.fixture
 def coarser_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.evaluate.judge.bench.may_be_coarser", lambda task, device: True)
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.verify.bench.may_be_coarser", lambda task, device: True
+    )
 
 
 def test_digits_that_the_library_keeps_must_be_kept(judge: Judge):
@@ -193,7 +195,7 @@ def test_it_is_asked_only_where_a_library_decides_and_may(
 ):
     assert not may_be_coarser(task, "cpu")
     assert may_be_coarser(task, "cuda")
-    monkeypatch.setattr("tools.evaluate.judge.turned._allowed", lambda: False)
+    monkeypatch.setattr("kernelwright.tools.evaluate.verify.turned._allowed", lambda: False)
     assert not may_be_coarser(task, "cuda")
 
 
@@ -204,7 +206,9 @@ def test_a_library_that_adds_in_changing_order_is_no_race(
     with pytest.raises(RejectedError) as found:
         judge(restless)
     assert found.value.verdict is Verdict.NONDETERMINISTIC
-    monkeypatch.setattr("tools.evaluate.judge.trials.order_may_change", lambda task, device: True)
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.verify.trials.order_may_change", lambda task, device: True
+    )
     _, trials, _ = judge(Convolution(0, off_by=(0.0, 1e-7)))
     assert trials.skipped == [ORDER_CHANGED]
     assert not torch.backends.cudnn.deterministic
@@ -213,7 +217,9 @@ def test_a_library_that_adds_in_changing_order_is_no_race(
 def test_each_of_two_answers_that_are_excused_has_to_be_right(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("tools.evaluate.judge.trials.order_may_change", lambda task, device: True)
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.verify.trials.order_may_change", lambda task, device: True
+    )
     with pytest.raises(RejectedError) as found:
         judge(Convolution(0, off_by=(1e-2, 0.0)))  # the second one is off
     assert found.value.verdict is Verdict.WRONG_RESULT
@@ -227,7 +233,9 @@ def test_a_race_beside_the_library_is_still_one(judge: Judge, monkeypatch: pytes
             (y,) = super().__call__(arguments, weights)
             return (y + 1e-7 * self.calls,)
 
-    monkeypatch.setattr("tools.evaluate.judge.trials.order_may_change", lambda task, device: True)
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.verify.trials.order_may_change", lambda task, device: True
+    )
     with pytest.raises(RejectedError) as found:
         judge(Racing(0))
     assert found.value.verdict is Verdict.NONDETERMINISTIC

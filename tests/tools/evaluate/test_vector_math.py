@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tools.evaluate.foreign.guest import serve as guest
-from tools.evaluate.vector_math import FUNCTIONS
-from tools.evaluate.worker import serve as worker
+from kernelwright.tools.evaluate.foreign.guest import serve as guest
+from kernelwright.tools.evaluate.vector_math import FUNCTIONS
+from kernelwright.tools.evaluate.worker import serve as worker
 
 
 class _Single(TorchDispatchMode):

@@ -4,10 +4,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.process.walls import wall
-from tools.evaluate.rules import Rules
-from tools.nouns import Baseline, Baselines, Candidate, Evaluation, Refusal, Task, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.walls import wall
+from kernelwright.tools.types import (
+    Baseline,
+    Baselines,
+    Candidate,
+    Evaluation,
+    Refusal,
+    Task,
+    Verdict,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.process import bubblewrap, walls
-from tools.evaluate.process import keeper as keeping
-from tools.evaluate.process.beside import beside
-from tools.evaluate.process.device import strangers
-from tools.evaluate.process.keeper import Keeper
-from tools.evaluate.process.walled import Enclosure, start_walled
-from tools.evaluate.process.walls import Wall, plain_wall, wall
-from tools.evaluate.process.watch import Excess, Limits, until_over
-from tools.evaluate.rules import Rules
-from tools.nouns import EnvironmentLacksError, Isolation, Verification, WallKind
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox import bubblewrap, walls
+from kernelwright.tools.evaluate.sandbox import keeper as keeping
+from kernelwright.tools.evaluate.sandbox.beside import beside
+from kernelwright.tools.evaluate.sandbox.device import strangers
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
+from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
+from kernelwright.tools.evaluate.sandbox.watch import Excess, Limits, until_over
+from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[3]
 PLAIN = plain_wall("for a test")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from profiles.load import Hardware
-from tools.evaluate.messages import Judged, JudgeRequest
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.desk import Desk
-from tools.languages import Built, compile_candidate
-from tools.nouns import Candidate, Task, Verdict
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages import Judged, JudgeRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.worker.desk import Desk
+from kernelwright.tools.languages import Built, compile_candidate
+from kernelwright.tools.types import Candidate, Task, Verdict
 
 
 @pytest.fixture

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.messages import TraceRequest
-from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.process.memory import machine_bytes, resident_bytes
-from tools.evaluate.process.worker import WorkerProcess
-from tools.evaluate.rules import Rules
-from tools.nouns import TracePolicy
+from kernelwright.tools.evaluate.messages import TraceRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.memory import machine_bytes, resident_bytes
+from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
+from kernelwright.tools.types import TracePolicy
 
 HANG = TraceRequest(source="while True: pass", path="hang.py", policy=TracePolicy())
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from tools.evaluate.messages import TraceRequest
-from tools.evaluate.process.worker import WorkerProcess
-from tools.evaluate.rules import Rules
-from tools.nouns import TracePolicy
+from kernelwright.tools.evaluate.messages import TraceRequest
+from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import TracePolicy
 
 async def main():
     worker = await WorkerProcess.start(Path(sys.argv[1]), Rules())

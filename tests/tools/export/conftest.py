@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import hardware_profile
-from tools.export import Material
-from tools.languages import new_candidate
-from tools.nouns import (
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.export import Material
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Comparison,
@@ -206,7 +206,7 @@ def material() -> Callable[..., Material]:
         forced: bool = False,
         low: float = 1.6,
     ) -> Material:
-        from tools.tasks import trace
+        from kernelwright.tools.tasks import trace
 
         task = trace(source, "model.py", TracePolicy(entry=entry, inputs=inputs))
         assert isinstance(task, Task), task

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tools.export import export_folder, export_kernelbench
-from tools.languages import INCLUDE
-from tools.languages.cuda import build, launcher
+from kernelwright.tools.export import export_folder, export_kernelbench
+from kernelwright.tools.languages import INCLUDE
+from kernelwright.tools.languages.cuda import build, launcher
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What was a function is exported as one, and what was a ready module stays ready."""
 
-from tools.export import export_folder
+from kernelwright.tools.export import export_folder
 
 FUNCTION = """
 import torch

@@ -3,9 +3,9 @@
 import ast
 import re
 
-from tools.export import export_kernelbench
-from tools.export.kernelbench import literal, names
-from tools.export.render import SEPARATOR
+from kernelwright.tools.export import export_kernelbench
+from kernelwright.tools.export.kernelbench import literal, names
+from kernelwright.tools.export.render import SEPARATOR
 
 # The reference runs in a namespace, then the submission's text in the same one.
 BEGIN = """

@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from tools.export import export_folder, export_zip
+from kernelwright.tools.export import export_folder, export_zip
 
 # What every script below begins with: both modules with the same weights.
 BEGIN = """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.export.plan_python import prepare_reads, print_plan
+from kernelwright.tools.export.plan_python import prepare_reads, print_plan
 
 POINTERS = {"rows": (True, True, False)}
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from tools.export import ExportRefusedError, check_place, export_folder, kernelbench
-from tools.nouns import Verdict
+from kernelwright.tools.export import ExportRefusedError, check_place, export_folder, kernelbench
+from kernelwright.tools.types import Verdict
 
 
 def test_what_is_not_faster_is_not_exported_unless_forced(material, tmp_path):

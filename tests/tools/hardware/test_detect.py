@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import all_hardware, hardware_profile, search_profile
-from tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceilings
-from tools.hardware.ceilings import Ceilings
-from tools.hardware.cpu import simd_width_bits
-from tools.hardware.gpu import architecture_of, detect_gpu
-from tools.nouns import EnvironmentLacksError
+from kernelwright.profiles.load import all_hardware, hardware_profile, search_profile
+from kernelwright.tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceilings
+from kernelwright.tools.hardware.ceilings import Ceilings
+from kernelwright.tools.hardware.cpu import simd_width_bits
+from kernelwright.tools.hardware.gpu import architecture_of, detect_gpu
+from kernelwright.tools.types import EnvironmentLacksError
 
 
 def test_the_cpu_is_described_from_what_the_system_says():

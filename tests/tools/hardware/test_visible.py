@@ -6,9 +6,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tools.evaluate.process.device import company
-from tools.hardware.gpu import detect_gpu
-from tools.hardware.visible import visible_gpu
+from kernelwright.tools.evaluate.sandbox.device import company
+from kernelwright.tools.hardware.gpu import detect_gpu
+from kernelwright.tools.hardware.visible import visible_gpu
 
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 

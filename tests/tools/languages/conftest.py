@@ -5,9 +5,9 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from tools.languages import Built, CompileFailure, compile_candidate, new_candidate
-from tools.languages.cuda.inspection import cubin_evidence
-from tools.nouns import LanguageName, Setting
+from kernelwright.tools.languages import Built, CompileFailure, compile_candidate, new_candidate
+from kernelwright.tools.languages.cuda.inspection import cubin_evidence
+from kernelwright.tools.types import LanguageName, Setting
 
 PLAN = "def forward(x):\n    return x\n"
 Compile = Callable[..., Coroutine[None, None, Built | CompileFailure]]

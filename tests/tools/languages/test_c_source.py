@@ -1,8 +1,8 @@
 import pytest
 
-from tools.candidates import ContractError
-from tools.languages import parse_kernel
-from tools.nouns import DType, LanguageName
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.types import DType, LanguageName
 
 CUDA = """#include "kernelwright.cuh"
 // tune: THREADS in 128, 256

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.languages import Built
-from tools.languages.cache import cache_folder, look_up
-from tools.languages.cpp import compile as cpp
+from kernelwright.tools.languages import Built
+from kernelwright.tools.languages.base.cache import cache_folder, look_up
+from kernelwright.tools.languages.cpp import compile as cpp
 
 KERNEL = 'extern "C" void f(int* x) {{ x[0] = {}; }}'
 
@@ -64,9 +64,9 @@ async def test_a_failure_is_not_kept(compiled, home: Path) -> None:
 async def test_processes_share_what_they_made(compiled, home: Path) -> None:
     script = f"""
 import asyncio
-from tools.candidates import new_candidate
-from tools.languages import compile_candidate
-from tools.nouns import LanguageName
+from kernelwright.tools.candidates import new_candidate
+from kernelwright.tools.languages import compile_candidate
+from kernelwright.tools.types import LanguageName
 candidate = new_candidate("cpp", {KERNEL.format(5)!r}, "")
 print(asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120)).artifact)
 """

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.languages import Built, CompileFailure
-from tools.languages.cpp import compile as cpp
-from tools.languages.cpp.compile import cpp_compiler
-from tools.languages.cpp.elf import read_shared_object
-from tools.nouns import EnvironmentLacksError, Verdict
+from kernelwright.tools.languages import Built, CompileFailure
+from kernelwright.tools.languages.cpp import compile as cpp
+from kernelwright.tools.languages.cpp.compile import cpp_compiler
+from kernelwright.tools.languages.cpp.elf import read_shared_object
+from kernelwright.tools.types import EnvironmentLacksError, Verdict
 
 SUM = """#include "kernelwright.hpp"
 // tune: N in 1, 2

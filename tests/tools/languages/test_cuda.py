@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.languages import Built, CompileFailure, shutdown_compilers
-from tools.languages.cuda.compile import parse_reports
-from tools.nouns import Verdict
+from kernelwright.tools.languages import Built, CompileFailure, shutdown_compilers
+from kernelwright.tools.languages.cuda.compile import parse_reports
+from kernelwright.tools.types import Verdict
 
 KERNEL = """#include "kernelwright.cuh"
 // tune: THREADS in 128, 256

@@ -5,9 +5,9 @@ import ctypes
 import pytest
 import torch
 
-from tools.candidates import DeviceError, LaunchRefused
-from tools.languages import parse_kernel
-from tools.languages.cuda.loading import CheckedKernel, CudaFunction, _extent
+from kernelwright.tools.candidates import DeviceError, LaunchRefused
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.languages.cuda.loading import CheckedKernel, CudaFunction, _extent
 
 KERNEL = """extern "C" __global__ void f(
     int a, unsigned int b, long long c, size_t d, float e, double g, bool h) {}

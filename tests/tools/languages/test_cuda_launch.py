@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 import pytest
 import torch
 
-from tools.candidates import DeviceError, LaunchRefused
-from tools.candidates.run import PlanRunner
-from tools.languages import Built, compile_candidate, new_candidate
-from tools.languages.loading import load_candidate
-from tools.nouns import Setting
+from kernelwright.tools.candidates import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Setting
 
 pytestmark = pytest.mark.gpu
 

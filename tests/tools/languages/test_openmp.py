@@ -8,8 +8,8 @@ from pathlib import Path
 SCRIPT = """
 import asyncio, ctypes, json, re
 import torch
-from tools.languages import compile_candidate, new_candidate
-from tools.languages.loading import load_candidate
+from kernelwright.tools.languages import compile_candidate, new_candidate
+from kernelwright.tools.languages.loading import load_candidate
 
 KERNEL = '''#include "kernelwright.hpp"
 #include <omp.h>

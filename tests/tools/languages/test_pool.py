@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.languages import Built, CompileFailure, shutdown_compilers
-from tools.nouns import Verdict
+from kernelwright.tools.languages import Built, CompileFailure, shutdown_compilers
+from kernelwright.tools.types import Verdict
 
 BOMB = """
 template <int A, int B> struct F {
@@ -99,9 +99,9 @@ async def test_shutdown_leaves_nothing_and_can_be_followed_by_more(compiled, our
 def test_a_killed_process_takes_its_compilers_along(home_of_tests: Path, ours) -> None:
     script = f"""
 import asyncio
-from tools.candidates import new_candidate
-from tools.languages import compile_candidate
-from tools.nouns import LanguageName
+from kernelwright.tools.candidates import new_candidate
+from kernelwright.tools.languages import compile_candidate
+from kernelwright.tools.types import LanguageName
 candidate = new_candidate("cpp", {CPP_BOMB + "   "!r}, "")
 asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120))
 """

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import torch
 
-from tools.languages import INCLUDE
-from tools.languages.cpp.compile import cpp_compiler, cpp_flags, openmp_library
+from kernelwright.tools.languages import INCLUDE
+from kernelwright.tools.languages.cpp.compile import cpp_compiler, cpp_flags, openmp_library
 
 # Function: the error that its comment in the prelude states, in ulp.
 STATED = {

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tools.languages.cuda import disassembler
-from tools.languages.cuda.inspection import cubin_evidence
+from kernelwright.tools.languages.cuda import disassembler
+from kernelwright.tools.languages.cuda.inspection import cubin_evidence
 
 COPY = """
 extern "C" __global__ void copy(const void* x, void* y, int n) {{

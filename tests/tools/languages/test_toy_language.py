@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.coder import answers
-from agents.prompting.contract import contract, craft
-from tools.candidates import ContractError
-from tools.candidates.plan import validate_plan
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.rules import Rules
-from tools.export import Material, export_folder, kernelbench
-from tools.hardware import detect
-from tools.languages import (
+from kernelwright.agents.coder import answers
+from kernelwright.agents.prompting.contract import contract, craft
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.export import Material, export_folder, kernelbench
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import (
     Built,
     CompileFailure,
     Language,
@@ -34,14 +34,8 @@ from tools.languages import (
     register,
     registry,
 )
-from tools.languages.loading import load_candidate
-from tools.nouns import (
-    Candidate,
-    EnvironmentLacksError,
-    Task,
-    TracePolicy,
-    Verdict,
-)
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Candidate, EnvironmentLacksError, Task, TracePolicy, Verdict
 
 KERNEL = """
 // tune: STEP in 4, 1

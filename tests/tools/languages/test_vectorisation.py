@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tools.languages import language_of, new_candidate
+from kernelwright.tools.languages import language_of, new_candidate
 
 PLAN = "def forward(x):\n    return x\n"
 INDEPENDENT = """

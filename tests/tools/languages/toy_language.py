@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tools.candidates import KernelSource
-from tools.languages.c_source import read_c_source, with_macros
-from tools.languages.cpp.language import CppLanguage
-from tools.nouns import Setting
+from kernelwright.tools.candidates import KernelSource
+from kernelwright.tools.languages.base.c_source import read_c_source, with_macros
+from kernelwright.tools.languages.cpp.language import CppLanguage
+from kernelwright.tools.types import Setting
 
 _PROBE = """kernel void probe(global const float* x, global float* y, int n) {
     for (int i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;

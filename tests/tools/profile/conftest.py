@@ -1,7 +1,7 @@
 import pytest
 
-from profiles.load import hardware_profile
-from tools.nouns import (
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.types import (
     Candidate,
     CompileReport,
     Conditions,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.nouns import Missing, Profile, Rank
-from tools.profile.activity.spans import Span, kernel_times
-from tools.profile.activity.trace import device_spans
-from tools.profile.measured import measured_evidence
+from kernelwright.tools.profile.measured import measured_evidence
+from kernelwright.tools.profile.spans import Span, kernel_times
+from kernelwright.tools.profile.trace import device_spans
+from kernelwright.tools.types import Missing, Profile, Rank
 
 TRACE = (Path(__file__).parent / "recorded" / "kineto_trace.json").read_text()
 OWN = ("transposed_copy", "row_sums")

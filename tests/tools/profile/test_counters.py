@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.nouns import KernelCounters, Profile, Rank
-from tools.profile.counters.failures import failure
-from tools.profile.counters.metrics import METRICS, selection
-from tools.profile.counters.names import plain_name
-from tools.profile.counters.reading import number, read_counters
-from tools.profile.counters.rules import read_rules
-from tools.profile.measured import measured_evidence, reading_name
+from kernelwright.tools.profile.failures import failure
+from kernelwright.tools.profile.measured import measured_evidence, reading_name
+from kernelwright.tools.profile.metrics import METRICS, selection
+from kernelwright.tools.profile.names import plain_name
+from kernelwright.tools.profile.reading import number, read_counters
+from kernelwright.tools.profile.rules import read_rules
+from kernelwright.tools.types import KernelCounters, Profile, Rank
 
 RECORDED = Path(__file__).parent / "recorded"
 OWN = ("transposed_copy", "row_sums")

@@ -1,9 +1,9 @@
 import pytest
 
-from tools.archive.behaviour import behaviour
-from tools.nouns import CompileReport, LaunchShape, Rank
-from tools.profile import evidence_for, occupancy, symptoms
-from tools.profile.evidence import block_threads
+from kernelwright.tools.archive.behaviour import behaviour
+from kernelwright.tools.profile import evidence_for, occupancy, symptoms
+from kernelwright.tools.profile.evidence import block_threads
+from kernelwright.tools.types import CompileReport, LaunchShape, Rank
 
 
 def named(values, name):

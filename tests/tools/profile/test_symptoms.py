@@ -2,9 +2,9 @@
 
 import pytest
 
-from profiles.load import hardware_profile
-from tools.nouns import Evidence, Rank
-from tools.profile import symptoms, tensor_roof
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.profile import symptoms, tensor_roof
+from kernelwright.tools.types import Evidence, Rank
 
 SLOW = {"bandwidth_fraction": 0.6, "rate_fraction": 0.01}
 

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.nouns import Arg, DTypeArg, Graph, ListArg, Ref, Refusal, Scalar, Task, TracePolicy
-from tools.tasks import trace
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import (
+    Arg,
+    DTypeArg,
+    Graph,
+    ListArg,
+    Ref,
+    Refusal,
+    Scalar,
+    Task,
+    TracePolicy,
+)
 
 HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.nouns import Refusal, TracePolicy
-from tools.tasks import read_source, trace
+from kernelwright.tools.tasks import read_source, trace
+from kernelwright.tools.types import Refusal, TracePolicy
 
 Sentence = Callable[..., str]
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tools.evaluate.foreign.link import GuestFailedError
-from tools.evaluate.foreign.messages import Failed
-from tools.evaluate.foreign.verdicts import rejected
-from tools.nouns import Verdict
-from tools.tasks import RefusedError
-from tools.tasks.complaints import complaints, why_not_built
-from tools.tasks.load import load_module
+from kernelwright.tools.evaluate.foreign.link import GuestFailedError
+from kernelwright.tools.evaluate.foreign.messages import Failed
+from kernelwright.tools.evaluate.foreign.verdicts import rejected
+from kernelwright.tools.tasks import RefusedError
+from kernelwright.tools.tasks.complaints import complaints, why_not_built
+from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.types import Verdict
 
 BROKEN = """
 import subprocess

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from profiles.load import Hardware
-from tools.nouns import Task
-from tools.tasks import floor_ms
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.types import Task
 
 Model = Callable[..., Task]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.nouns import Task
+from kernelwright.tools.types import Task
 
 
 def names(task: Task) -> set[str]:

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.nouns import InputSpec, Task, TensorSpec
-from tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
-from tools.tasks.draws import _fresh
+from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
+from kernelwright.tools.tasks.draws import _fresh
+from kernelwright.tools.types import InputSpec, Task, TensorSpec
 
 Model = Callable[..., Task]
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.nouns import Task, TracePolicy
-from tools.tasks import Reference, draw, trace
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.types import Task, TracePolicy
 
 Traced = Callable[..., Task]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tools.nouns import Graph, Task
-from tools.tasks import Reference, draw
+from kernelwright.tools.tasks import Reference, draw
+from kernelwright.tools.types import Graph, Task
 
 Model = Callable[..., Task]
 RunGraph = Callable[..., tuple[list[torch.Tensor], dict[str, torch.Tensor]]]

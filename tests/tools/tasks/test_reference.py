@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tools.nouns import Task
-from tools.tasks import Reference, RefusedError, draw
+from kernelwright.tools.tasks import Reference, RefusedError, draw
+from kernelwright.tools.types import Task
 
 Model = Callable[..., Task]
 
@@ -107,7 +107,7 @@ def test_a_forward_that_raises_later_is_refused_with_a_sentence(task: Task) -> N
 
 
 def test_the_package_is_light_until_it_is_used() -> None:
-    code = "import sys, tools.tasks; sys.exit('torch' in sys.modules)"
+    code = "import sys, kernelwright.tools.tasks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from graphs.ablation import Outcome, Row
-from profiles.load import search_profile
-from ui.cli.ablate import append_outcome, chosen_parts, read_outcomes, table_of
-from ui.cli.app import run
-from ui.complaints import Complaint
+from kernelwright.graphs.suite.ablation import Outcome, Row
+from kernelwright.profiles.load import search_profile
+from kernelwright.ui.cli.ablate import append_outcome, chosen_parts, read_outcomes, table_of
+from kernelwright.ui.cli.app import run
+from kernelwright.ui.complaints import Complaint
 
 
 def outcome(task: str) -> Outcome:

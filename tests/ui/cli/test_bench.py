@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from graphs.suite import Outcome
-from ui.cli.app import run
-from ui.terminal.suite_tables import row_cells
+from kernelwright.graphs.suite import Outcome
+from kernelwright.ui.cli.app import run
+from kernelwright.ui.terminal.suite_tables import row_cells
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tools.nouns import (
+from kernelwright.tools.types import (
     Baselines,
     Comparison,
     Conditions,
@@ -11,7 +11,7 @@ from tools.nouns import (
     Verdict,
     Verification,
 )
-from ui.cli.check import result_of, tell
+from kernelwright.ui.cli.check import result_of, tell
 
 COMPARED = Comparison(
     baseline="eager", candidate_ms=1.0, baseline_ms=1.02, ratio=1.02, ci95_low=1.01,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.version import kernelwright_version
-from ui.cli import app as cli
+from kernelwright.tools.version import kernelwright_version
+from kernelwright.ui.cli import app as cli
 
 EXAMPLE = "examples/softmax.py"
 ROOT = Path(__file__).parents[3]
@@ -116,8 +116,8 @@ def test_a_wrong_candidate_is_not_exported_even_by_force(said, recording, tmp_pa
 
 
 def test_what_lacks_is_status_3(said, monkeypatch):
-    from tools.nouns import EnvironmentLacksError
-    from ui.cli import audit
+    from kernelwright.tools.types import EnvironmentLacksError
+    from kernelwright.ui.cli import audit
 
     def lacking(*_):
         raise EnvironmentLacksError("there is no NVIDIA GPU here; use --target cpu")
@@ -129,7 +129,7 @@ def test_what_lacks_is_status_3(said, monkeypatch):
 
 
 def test_our_own_faults_keep_their_traceback(monkeypatch):
-    from ui.cli import runs as reading
+    from kernelwright.ui.cli import runs as reading
 
     def broken(*_):
         raise ZeroDivisionError
@@ -141,7 +141,7 @@ def test_our_own_faults_keep_their_traceback(monkeypatch):
 
 def audited(file, home):
     """The whole program over a file, as a process of its own."""
-    code = "from ui.cli.app import main; main()"
+    code = "from kernelwright.ui.cli.app import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, "audit", str(file), "--target", "cpu"],
         env={"KERNELWRIGHT_HOME": str(home), "PATH": "/usr/bin:/bin", "HOME": str(home)},
@@ -181,7 +181,7 @@ def test_the_program_says_which_it_is(capsys):
 
 def test_help_needs_none_of_the_heavy_libraries():
     code = (
-        "import sys\nfrom ui.cli import app as cli\nassert cli.run(['--help']) == 0\n"
+        "import sys\nfrom kernelwright.ui.cli import app as cli\nassert cli.run(['--help']) == 0\n"
         "heavy = {'torch', 'langgraph', 'chainlit', 'pydantic', 'sqlalchemy', 'numpy'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )

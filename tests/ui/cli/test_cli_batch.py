@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ui.cli import app as cli
+from kernelwright.ui.cli import app as cli
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "examples/softmax.py"
@@ -52,7 +52,7 @@ def test_what_makes_no_sense_is_said_in_a_sentence(said, arguments, words):
 
 def test_a_gpu_that_is_not_here_is_searched_for_and_a_killed_search_asks_the_same(tmp_path):
     home = {**os.environ, "KERNELWRIGHT_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "ui.cli"]
+    command = [sys.executable, "-m", "kernelwright.ui.cli"]
     begun = [*command, *BATCH, "--gpu", "H200", "--wait"]
     process = subprocess.Popen(begun, cwd=ROOT, env=home, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 240

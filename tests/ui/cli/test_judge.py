@@ -2,9 +2,9 @@
 
 import pytest
 
-from tools.candidates import ContractError
-from ui.cli.judge import read_candidate, read_start
-from ui.complaints import Complaint
+from kernelwright.tools.candidates import ContractError
+from kernelwright.ui.cli.judge import read_candidate, read_start
+from kernelwright.ui.complaints import Complaint
 
 KERNEL = 'extern "C" void twice(const float* x, float* y, int n) {}\n'
 PLAN = 'def forward(x):\n    y = empty_like(x)\n    launch("twice", args=(x, y, 3))\n    return y\n'

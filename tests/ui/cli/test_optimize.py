@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tools.archive import Archive
-from tools.awaiting import AwaitingError
-from tools.nouns import Refusal
-from tools.nouns.run import Summary
-from ui.cli import app as cli
-from ui.cli import optimize as search
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Refusal
+from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.cli import app as cli
+from kernelwright.ui.cli import optimize as search
 
 
 @pytest.fixture

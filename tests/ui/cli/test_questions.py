@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.archive import Archive
-from ui.cli import app as cli
+from kernelwright.tools.archive import Archive
+from kernelwright.ui.cli import app as cli
 
 
 @pytest.fixture

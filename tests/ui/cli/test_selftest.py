@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from profiles.load import Hardware, hardware_profile
-from tools.evaluate.executors.local import executor
-from tools.nouns import Isolation, Verdict, WallKind
-from tools.selftest import suite
-from tools.selftest.nouns import Finding, Outcome
-from tools.selftest.report import Report
-from ui.cli.selftest import selftest
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.evaluate.executors.local import executor
+from kernelwright.tools.selftest import suite
+from kernelwright.tools.selftest.nouns import Finding, Outcome
+from kernelwright.tools.selftest.report import Report
+from kernelwright.tools.types import Isolation, Verdict, WallKind
+from kernelwright.ui.cli.selftest import selftest
 
 RIGHT = Finding(verdict=Verdict.CORRECT, said="", seconds=1.0)
 FOUND_OUT = Outcome(

@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs import story as stories
-from graphs.charts import Axis, Level, RatePoint, Roof, Roofline, TimedDot, Trajectory, around
-from tools.evaluate.defences import Defence
-from tools.evaluate.rules import Rules
-from tools.nouns import Badge, Doubt
-from ui.report import render, write
-from ui.report.charts import Scale, roofline, trajectory
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.charts import (
+    Axis,
+    Level,
+    RatePoint,
+    Roof,
+    Roofline,
+    TimedDot,
+    Trajectory,
+    around,
+)
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Badge, Doubt
+from kernelwright.ui.report import render, write
+from kernelwright.ui.report.charts import Scale, roofline, trajectory
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from graphs.suite import Outcome, Terms
-from ui.cli.app import run
-from ui.complaints import Complaint
-from ui.suite import spread as gpus
-from ui.suite.share import Share
-from ui.suite.spread import Gpu, chosen_gpus, spread
+from kernelwright.graphs.suite import Outcome, Terms
+from kernelwright.ui.cli.app import run
+from kernelwright.ui.complaints import Complaint
+from kernelwright.ui.suite import spread as gpus
+from kernelwright.ui.suite.share import Share
+from kernelwright.ui.suite.spread import Gpu, chosen_gpus, spread
 
 # Says which GPU its worker sees, and is no task.
 TELLING = 'import os\nraise ValueError("sees " + os.environ["CUDA_VISIBLE_DEVICES"])\n'
@@ -86,7 +86,7 @@ async def test_what_no_process_is_left_for_is_an_outcome_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = share_of(tmp_path, (("0.py", TELLING), ("1.py", TELLING)))
-    monkeypatch.setattr("ui.suite.spread.sys.executable", "/bin/false")
+    monkeypatch.setattr("kernelwright.ui.suite.spread.sys.executable", "/bin/false")
     found = [item async for item in spread(share, GPUS[:1], lambda path: None)]
     words = "no process was left for it: the process of GPU 5 ended with status 1"
     assert [(item.file, item.ended, item.words) for item in found] == [
@@ -105,7 +105,7 @@ def children() -> dict[str, int]:
             environment = (entry / "environ").read_text()
         except OSError:
             continue
-        if parent == os.getpid() and "ui.suite.share" in words:
+        if parent == os.getpid() and "kernelwright.ui.suite.share" in words:
             settings = dict(item.partition("=")[::2] for item in environment.split("\0"))
             found[settings["CUDA_VISIBLE_DEVICES"]] = int(entry.name)
     return found

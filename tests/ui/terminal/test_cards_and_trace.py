@@ -6,10 +6,10 @@ import re
 import pytest
 from rich.console import Console
 
-from graphs import story as stories
-from tools.archive import UnknownRunError
-from ui.terminal.cards import show
-from ui.terminal.trace import trace
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.tools.archive import UnknownRunError
+from kernelwright.ui.terminal.cards import show
+from kernelwright.ui.terminal.trace import trace
 
 
 def text_of(printer, story, width=140):

@@ -5,17 +5,17 @@ import io
 import pytest
 from rich.console import Console
 
-from graphs import story as stories
-from graphs.events import ModelCalled, Profiled, StrategyEvolved
-from tools.archive import Archive
-from tools.nouns import Call, Message, Prompt, Reply, StrategyVersion
-from tools.nouns.run import TokenCounts
-from ui.cli.app import run as command
-from ui.report import render
-from ui.terminal.cards import show
-from ui.terminal.model_calls import by_role, spending
-from ui.terminal.progress import PlainProgress
-from ui.terminal.trace import trace
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.events import ModelCalled, Profiled, StrategyEvolved
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Call, Message, Prompt, Reply, StrategyVersion
+from kernelwright.tools.types.run import TokenCounts
+from kernelwright.ui.cli.app import run as command
+from kernelwright.ui.report import render
+from kernelwright.ui.terminal.cards import show
+from kernelwright.ui.terminal.model_calls import by_role, spending
+from kernelwright.ui.terminal.progress import PlainProgress
+from kernelwright.ui.terminal.trace import trace
 
 THOUGHT = "the rows fit into shared memory, so " * 20
 HOSTILE = "```\x1b[31m<script>alert(1)</script>"

@@ -4,10 +4,10 @@ import io
 
 from rich.console import Console
 
-from graphs.events import CandidateJudged, RunStarted
-from graphs.run_view import RunView, fold, folded
-from tools.nouns import Verdict
-from ui.terminal.progress import LiveProgress, PlainProgress, watcher
+from kernelwright.graphs.run_view import RunView, fold, folded
+from kernelwright.graphs.run_view.events import CandidateJudged, RunStarted
+from kernelwright.tools.types import Verdict
+from kernelwright.ui.terminal.progress import LiveProgress, PlainProgress, watcher
 
 
 def whole(recording):

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Sequence
 
-from tools.candidates.errors import ContractError
-from tools.candidates.plan.operators import DROPOUT
-from tools.candidates.plan.vocabulary import (
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.plan.operators import DROPOUT
+from kernelwright.tools.candidates.plan.vocabulary import (
     FORBIDDEN_KEYWORDS,
     GRID_LAUNCH,
     HELPERS,
@@ -13,7 +13,7 @@ from tools.candidates.plan.vocabulary import (
     METHODS,
     PLAIN_LAUNCH,
 )
-from tools.candidates.source import KernelFunction, KernelSource
+from kernelwright.tools.candidates.source import KernelFunction, KernelSource
 
 
 class Calls:

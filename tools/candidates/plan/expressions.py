@@ -3,9 +3,9 @@
 import ast
 from typing import Never
 
-from tools.candidates.errors import ContractError
-from tools.candidates.plan.calls import Calls, operator_path
-from tools.candidates.plan.vocabulary import (
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.plan.calls import Calls, operator_path
+from kernelwright.tools.candidates.plan.vocabulary import (
     CONSTANTS,
     EXPRESSIONS,
     METHODS,

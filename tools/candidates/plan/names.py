@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterable
 
-from tools.candidates.errors import ContractError
-from tools.candidates.plan.vocabulary import RESERVED
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.plan.vocabulary import RESERVED
 
 
 class Names:

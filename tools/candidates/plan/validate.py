@@ -8,14 +8,14 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from tools.candidates.errors import ContractError
-from tools.candidates.plan.calls import Calls
-from tools.candidates.plan.expressions import Expressions, check_word, kind, refuse
-from tools.candidates.plan.names import Names
-from tools.candidates.plan.operators import ADMITTED
-from tools.candidates.plan.vocabulary import RESERVED, STATEMENTS
-from tools.candidates.source import KernelSource
-from tools.nouns import Value
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.plan.calls import Calls
+from kernelwright.tools.candidates.plan.expressions import Expressions, check_word, kind, refuse
+from kernelwright.tools.candidates.plan.names import Names
+from kernelwright.tools.candidates.plan.operators import ADMITTED
+from kernelwright.tools.candidates.plan.vocabulary import RESERVED, STATEMENTS
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.types import Value
 
 _MAX_CHARACTERS = 200_000
 _MAX_NODES = 50_000

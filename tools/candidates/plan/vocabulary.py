@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping
 
-from tools.nouns import DType
+from kernelwright.tools.types import DType
 
 DTYPES = frozenset(item.value for item in DType)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tools.candidates.ctypes_table import ScalarType
-from tools.candidates.errors import LaunchRefused
-from tools.candidates.source import KernelFunction, Parameter
+from kernelwright.tools.candidates.ctypes_table import ScalarType
+from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.candidates.source import KernelFunction, Parameter
 
 Number = int | float
 _NUMBERS = (int, float)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import torch
 
-from tools.candidates.errors import LaunchRefused
-from tools.candidates.run.guards import GUARDS, dtype_named, shape_of
+from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.candidates.run.guards import GUARDS, dtype_named, shape_of
 
 # What may be called here: it depends on its arguments alone, and bounds what it makes of them.
 _PURE = GUARDS.keys() - {"__range", "__item", "__dtype", "__to"}

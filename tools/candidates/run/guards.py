@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tools.candidates.errors import LaunchRefused
-from tools.nouns import DType
+from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.types import DType
 
 Number = int | float
 _MAX_BITS = 64

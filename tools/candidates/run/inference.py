@@ -5,8 +5,8 @@ Conservative: what cannot be told is not a number. Nothing is evaluated.
 
 import ast
 
-from tools.candidates.plan.calls import operator_path
-from tools.candidates.plan.vocabulary import NUMERIC_HELPERS, NUMERIC_METHODS
+from kernelwright.tools.candidates.plan.calls import operator_path
+from kernelwright.tools.candidates.plan.vocabulary import NUMERIC_HELPERS, NUMERIC_METHODS
 
 
 def is_number(node: ast.expr, names: frozenset[str]) -> bool:

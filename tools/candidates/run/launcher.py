@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from tools.candidates.source import KernelSource
+from kernelwright.tools.candidates.source import KernelSource
 
 Extent = int | tuple[int, ...]
 

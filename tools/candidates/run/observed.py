@@ -6,8 +6,8 @@ For one call, not for timed ones: every launch goes through a note-taker.
 from collections import Counter
 from collections.abc import Sequence
 
-from tools.candidates.run.launcher import Extent, Launcher
-from tools.nouns.launch import Extents, LaunchShape
+from kernelwright.tools.candidates.run.launcher import Extent, Launcher
+from kernelwright.tools.types.launch import Extents, LaunchShape
 
 
 class Notes:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from tools.candidates.errors import LaunchRefused
-from tools.candidates.plan.operators import CREATORS
+from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.candidates.plan.operators import CREATORS
 
 Operator = Callable[..., object]
 

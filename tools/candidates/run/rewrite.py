@@ -7,8 +7,8 @@ stay as they are: a plan runs on every timed call, and a guard costs a function 
 import ast
 from collections.abc import Mapping
 
-from tools.candidates.plan.calls import operator_path
-from tools.candidates.run.inference import is_extent, is_number, numeric_names
+from kernelwright.tools.candidates.plan.calls import operator_path
+from kernelwright.tools.candidates.run.inference import is_extent, is_number, numeric_names
 
 _LAUNCH_ORDER = ("args", "grid", "block", "shared", "cluster")
 _LAUNCH_DEFAULTS = {"grid": 1, "block": 1, "shared": 0, "cluster": 1}

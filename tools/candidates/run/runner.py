@@ -12,13 +12,13 @@ from types import TracebackType
 
 import torch
 
-from tools.candidates.errors import DeviceError, LaunchRefused
-from tools.candidates.plan import ADMITTED, validate_plan
-from tools.candidates.plan.validate import parse_plan
-from tools.candidates.run.allocator import Allocator, TorchAllocator
-from tools.candidates.run.folding import ALLOCATE, Folder
-from tools.candidates.run.gradients import without_gradients
-from tools.candidates.run.guards import (
+from kernelwright.tools.candidates.errors import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
+from kernelwright.tools.candidates.plan.validate import parse_plan
+from kernelwright.tools.candidates.run.allocator import Allocator, TorchAllocator
+from kernelwright.tools.candidates.run.folding import ALLOCATE, Folder
+from kernelwright.tools.candidates.run.gradients import without_gradients
+from kernelwright.tools.candidates.run.guards import (
     GUARDS,
     dtype_named,
     dtype_or_value,
@@ -27,14 +27,14 @@ from tools.candidates.run.guards import (
     shown,
     tensor,
 )
-from tools.candidates.run.imports import BUILTINS
-from tools.candidates.run.launcher import Loader
-from tools.candidates.run.observed import Notes
-from tools.candidates.run.operators import resolve
-from tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
-from tools.candidates.settings import complete_settings
-from tools.candidates.source import KernelSource
-from tools.nouns import Candidate, LaunchShape
+from kernelwright.tools.candidates.run.imports import BUILTINS
+from kernelwright.tools.candidates.run.launcher import Loader
+from kernelwright.tools.candidates.run.observed import Notes
+from kernelwright.tools.candidates.run.operators import resolve
+from kernelwright.tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
+from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.types import Candidate, LaunchShape
 
 Around = Callable[[str, Callable[..., object]], Callable[..., object]]
 

@@ -8,14 +8,14 @@ import asyncio
 from pathlib import Path
 from typing import Literal
 
-from profiles.load import Hardware
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.rules import Rules
-from tools.evaluate.sanitizing.device import find_sanitizer, look
-from tools.evaluate.sanitizing.findings import Finding
-from tools.languages import Built, compile_candidate, default_language, new_candidate
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.device import find_sanitizer, look
+from kernelwright.tools.evaluate.profiling.findings import Finding
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import Built, compile_candidate, default_language, new_candidate
+from kernelwright.tools.types import (
     Candidate,
     Evaluation,
     Isolation,

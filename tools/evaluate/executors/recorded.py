@@ -5,11 +5,11 @@ For replays. Not here: making the calls in the same order, which is the graph's 
 
 from pathlib import Path
 
-from profiles.load import Hardware
-from tools.archive import Archive, NotRecordedError
-from tools.evaluate.executors.base.executor import Capabilities, Executor
-from tools.evaluate.profiling.absent import not_asked
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Archive, NotRecordedError
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.profiling.absent import not_asked
+from kernelwright.tools.types import (
     UNBUILT,
     Baselines,
     Candidate,

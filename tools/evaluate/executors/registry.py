@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tools.evaluate.executors.base.kind import ExecutorKind
+    from kernelwright.tools.evaluate.executors.base.kind import ExecutorKind
 
 DEFAULT = "local"
 EXECUTORS = {
-    "local": "tools.evaluate.executors.local.kind",
-    "batch": "tools.evaluate.executors.batch.kind",
+    "local": "kernelwright.tools.evaluate.executors.local.kind",
+    "batch": "kernelwright.tools.evaluate.executors.batch.kind",
 }
 
 
@@ -23,7 +23,7 @@ def executor_kind(name: str) -> "ExecutorKind":
     Raises:
         ValueError: When there is none; the message lists those there are.
     """
-    from tools.evaluate.executors.base.kind import ExecutorKind
+    from kernelwright.tools.evaluate.executors.base.kind import ExecutorKind
 
     if name not in EXECUTORS:
         raise ValueError(f"executor {name!r} is not one of {', '.join(map(repr, EXECUTORS))}")

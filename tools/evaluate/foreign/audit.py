@@ -7,15 +7,15 @@ look better is measured by the clock like any other.
 
 from torch import Tensor
 
-from tools.evaluate.foreign.messages import Arrange, Call, Go
-from tools.evaluate.foreign.places import place_of, slots_of
-from tools.evaluate.foreign.reading import Reading
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.coverage import label as share_label
-from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Task
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.foreign.messages import Arrange, Call, Go
+from kernelwright.tools.evaluate.foreign.places import place_of, slots_of
+from kernelwright.tools.evaluate.foreign.reading import Reading
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.profiling.coverage import label as share_label
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.types import Task
+from kernelwright.tools.types.value import Value
 
 _RUNS = 5
 _REPORTED = "reported by the guest"

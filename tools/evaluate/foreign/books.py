@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.nouns.value import Value
+from kernelwright.tools.types.value import Value
 
 _PROC = Path("/proc")
 

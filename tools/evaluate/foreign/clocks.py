@@ -5,10 +5,10 @@ or processor time by the kernel's books) must tell the same story as the judge's
 they do not, something hid from one of them, and that is a verdict.
 """
 
-from tools.evaluate.clock.statistics import median, percentile
-from tools.evaluate.rules import Rules
-from tools.nouns import Clocks
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.statistics import median, percentile
+from kernelwright.tools.types import Clocks
+from kernelwright.tools.types.value import Value
 
 _LEAST_SHARE = 0.1
 _LATE = 0.02  # a span within another cannot be longer, but for the clocks' own grain

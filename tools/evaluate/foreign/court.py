@@ -4,11 +4,11 @@ A candidate's guest is always a fresh one. The reference's runs our own code and
 it serves as long as task and rules are the same, and goes when anything odd happened near it.
 """
 
-from tools.evaluate.foreign.link import Usher
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.judge.bench import Bench
-from tools.evaluate.rules import Rules
-from tools.nouns import Task
+from kernelwright.tools.evaluate.foreign.link import Usher
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.types import Task
 
 
 class Court:

@@ -7,15 +7,15 @@ Not covered: sizes above the task's own, other element types and layouts.
 
 from collections.abc import Callable
 
-from tools.evaluate.foreign.messages import Make
-from tools.evaluate.foreign.runner import GuestRunner
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Trials
-from tools.evaluate.judge.truth import UnverifiableError
-from tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.foreign.messages import Make
+from kernelwright.tools.evaluate.foreign.runner import GuestRunner
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 
 
 class Elsewhere:

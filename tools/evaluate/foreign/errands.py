@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from tools.evaluate.foreign.books import Books
-from tools.evaluate.process.ended import Ended
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.foreign.books import Books
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.types.value import Value
 
 
 class Inquiry(Value):

@@ -8,11 +8,11 @@ import ast
 import re
 from pathlib import Path
 
-from tools.evaluate.foreign.reach import bound
-from tools.evaluate.foreign.records import chosen, read_records
-from tools.evaluate.messages.foreign import Foreign
-from tools.nouns import Refusal
-from tools.tasks.source import read_source
+from kernelwright.tools.evaluate.foreign.reach import bound
+from kernelwright.tools.evaluate.foreign.records import chosen, read_records
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.tasks.source import read_source
+from kernelwright.tools.types import Refusal
 
 RECORDS = (".json", ".jsonl")
 _PREFERRED = ("ModelNew", "Model")

@@ -6,8 +6,8 @@ Only what the forward reaches counts. A name is a hint that says what to measure
 import ast
 from collections.abc import Iterator, Sequence
 
-from tools.evaluate.foreign.syntax import Names
-from tools.evaluate.judge.precision import words_of
+from kernelwright.tools.evaluate.foreign.syntax import Names
+from kernelwright.tools.evaluate.verify.precision import words_of
 
 _BUILDS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load")
 _GPU = (

@@ -11,34 +11,38 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.audit import Findings, audited
-from tools.evaluate.foreign.court import Court
-from tools.evaluate.foreign.elsewhere import Elsewhere
-from tools.evaluate.foreign.lacking import LackingError, lacking
-from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, GuestLostError
-from tools.evaluate.foreign.messages import Make
-from tools.evaluate.foreign.precision import label, named
-from tools.evaluate.foreign.reading import Reading, read
-from tools.evaluate.foreign.runner import GuestRunner
-from tools.evaluate.foreign.timing import Timing
-from tools.evaluate.foreign.trials import ForeignTrials, redraw
-from tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Bench, Draw, Result
-from tools.evaluate.judge.digits import Digits, probed
-from tools.evaluate.judge.errors import finite
-from tools.evaluate.judge.failures import RejectedError, rejection
-from tools.evaluate.judge.harsh import harshest_first
-from tools.evaluate.judge.holdout import tried_on_others
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.truth import Argument, UnverifiableError
-from tools.evaluate.messages import Stage
-from tools.evaluate.messages.foreign import ForeignRequest
-from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Evaluation, StageTimes, Verdict, Verification
-from tools.tasks import RefusedError
-from tools.tasks.load import load_module
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.audit import Findings, audited
+from kernelwright.tools.evaluate.foreign.court import Court
+from kernelwright.tools.evaluate.foreign.elsewhere import Elsewhere
+from kernelwright.tools.evaluate.foreign.lacking import LackingError, lacking
+from kernelwright.tools.evaluate.foreign.link import (
+    BaselineTroubleError,
+    GuestFailedError,
+    GuestLostError,
+)
+from kernelwright.tools.evaluate.foreign.messages import Make
+from kernelwright.tools.evaluate.foreign.precision import label, named
+from kernelwright.tools.evaluate.foreign.reading import Reading, read
+from kernelwright.tools.evaluate.foreign.runner import GuestRunner
+from kernelwright.tools.evaluate.foreign.timing import Timing
+from kernelwright.tools.evaluate.foreign.trials import ForeignTrials, redraw
+from kernelwright.tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.messages import Stage
+from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw, Result
+from kernelwright.tools.evaluate.verify.digits import Digits, probed
+from kernelwright.tools.evaluate.verify.errors import finite
+from kernelwright.tools.evaluate.verify.failures import RejectedError, rejection
+from kernelwright.tools.evaluate.verify.harsh import harshest_first
+from kernelwright.tools.evaluate.verify.holdout import tried_on_others
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.tasks import RefusedError
+from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.types import Evaluation, StageTimes, Verdict, Verification
 
 _LONG_S = 3600.0  # every order has its own limit; the program's is a last resort
 _ONLY_ON_A_GPU = (

@@ -9,13 +9,13 @@ import socket
 import time
 from typing import Literal
 
-from tools.evaluate.foreign.arena import Memory
-from tools.evaluate.foreign.books import Books
-from tools.evaluate.foreign.errands import FINDING, Finding, Inquiry
-from tools.evaluate.foreign.messages import REPORT, Done, Failed, Go, Order
-from tools.evaluate.foreign.messages import Memory as MemoryOrder
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.wire import frame, receive_blocking
+from kernelwright.tools.evaluate.foreign.arena import Memory
+from kernelwright.tools.evaluate.foreign.books import Books
+from kernelwright.tools.evaluate.foreign.errands import FINDING, Finding, Inquiry
+from kernelwright.tools.evaluate.foreign.messages import REPORT, Done, Failed, Go, Order
+from kernelwright.tools.evaluate.foreign.messages import Memory as MemoryOrder
+from kernelwright.tools.evaluate.messages.wire import frame, receive_blocking
+from kernelwright.tools.evaluate.sandbox.ended import Ended
 
 Guest = Literal["candidate", "reference"]
 

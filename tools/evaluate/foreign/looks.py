@@ -12,7 +12,7 @@ import os
 import torch
 from torch import Tensor
 
-from tools.evaluate.judge.bits import same_bits
+from kernelwright.tools.evaluate.verify.bits import same_bits
 
 PLACES = 4096
 WHOLE = 16 * PLACES  # elements up to which a copy costs no more than a look

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.nouns import Task
-from tools.nouns.value import Value
+from kernelwright.tools.types import Task
+from kernelwright.tools.types.value import Value
 
 Constant = bool | int | float | str | None
 Way = Literal["call", "null", "audit", "profile"]

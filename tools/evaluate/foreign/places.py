@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tools.evaluate.foreign.arena import Arena
-from tools.evaluate.foreign.messages import Constant, Place, Slot
-from tools.evaluate.judge.bits import extent
+from kernelwright.tools.evaluate.foreign.arena import Arena
+from kernelwright.tools.evaluate.foreign.messages import Constant, Place, Slot
+from kernelwright.tools.evaluate.verify.bits import extent
 
 
 def place_of(arena: Arena, tensor: Tensor) -> Place:

@@ -7,10 +7,14 @@ taken at its word. A branch that names a type and loses nothing costs no label.
 
 from collections.abc import Mapping, Sequence
 
-from tools.evaluate.foreign.reading import Reading
-from tools.evaluate.judge.digits import Digits, Precision, ranked, resolve
-from tools.evaluate.judge.precision import SIGNIFICANT_BITS, lower_among, task_precision
-from tools.nouns import Task
+from kernelwright.tools.evaluate.foreign.reading import Reading
+from kernelwright.tools.evaluate.verify.digits import Digits, Precision, ranked, resolve
+from kernelwright.tools.evaluate.verify.precision import (
+    SIGNIFICANT_BITS,
+    lower_among,
+    task_precision,
+)
+from kernelwright.tools.types import Task
 
 # What is this near to single precision lost digits to another order of adding, not to a type.
 _NEARLY_ALL_BITS = 20.0

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from tools.evaluate.foreign.copying import only_copies
-from tools.evaluate.foreign.syntax import alive
+from kernelwright.tools.evaluate.foreign.copying import only_copies
+from kernelwright.tools.evaluate.foreign.syntax import alive
 
 
 class Reach:

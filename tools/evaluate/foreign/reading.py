@@ -9,11 +9,11 @@ Not covered: what is hidden in strings that code executes, which is why executin
 import ast
 import re
 
-from tools.evaluate.foreign.kernels import for_gpu, named_words
-from tools.evaluate.foreign.reach import Reach
-from tools.evaluate.foreign.sources import computes
-from tools.evaluate.foreign.syntax import Names, alive
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.foreign.kernels import for_gpu, named_words
+from kernelwright.tools.evaluate.foreign.reach import Reach
+from kernelwright.tools.evaluate.foreign.sources import computes
+from kernelwright.tools.evaluate.foreign.syntax import Names, alive
+from kernelwright.tools.types.value import Value
 
 # Ways to kernels of one's own, by the beginning of the dotted name.
 OWN = (

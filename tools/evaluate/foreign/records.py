@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from tools.nouns import Refusal
+from kernelwright.tools.types import Refusal
 
 _LARGEST_BYTES = 256 * 1024 * 1024
 

@@ -12,18 +12,26 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.books import Books
-from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
-from tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Make, Store, Weights
-from tools.evaluate.foreign.places import place_of, slots_of
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.foreign.verdicts import rejected
-from tools.evaluate.judge.aftermath import at_rest
-from tools.evaluate.judge.bench import Bench
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.truth import Argument
-from tools.nouns import Verdict
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.books import Books
+from kernelwright.tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from kernelwright.tools.evaluate.foreign.messages import (
+    Arrange,
+    Call,
+    Done,
+    Go,
+    Make,
+    Store,
+    Weights,
+)
+from kernelwright.tools.evaluate.foreign.places import place_of, slots_of
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.foreign.verdicts import rejected
+from kernelwright.tools.evaluate.verify.aftermath import at_rest
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.types import Verdict
 
 _PAUSE_S = 0.04
 _IDLE_SHARE = 0.6  # of the pause: threads of OpenMP spin a little before they sleep

@@ -6,13 +6,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tools.evaluate.foreign.arena import Arena, HostMemory, Memory
-from tools.evaluate.foreign.link import Link
-from tools.evaluate.foreign.messages import Named
-from tools.evaluate.foreign.places import place_of
-from tools.evaluate.judge.bench import Bench
-from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.room import available_bytes, io_bytes
+from kernelwright.tools.evaluate.foreign.arena import Arena, HostMemory, Memory
+from kernelwright.tools.evaluate.foreign.link import Link
+from kernelwright.tools.evaluate.foreign.messages import Named
+from kernelwright.tools.evaluate.foreign.places import place_of
+from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.room import available_bytes, io_bytes
 
 _ROOM_SHARE = {"cpu": 0.3, "cuda": 0.2}
 _LEAST_BYTES = 64 << 20
@@ -87,6 +87,6 @@ def wanted_bytes(bench: Bench) -> int:
 def _memory(device: str, size_bytes: int) -> Memory:
     if device == "cpu":
         return HostMemory.make(size_bytes)
-    from tools.evaluate.foreign.device_memory import DeviceMemory
+    from kernelwright.tools.evaluate.foreign.device_memory import DeviceMemory
 
     return DeviceMemory.make(size_bytes)

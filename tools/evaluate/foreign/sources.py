@@ -8,7 +8,7 @@ benefit of the doubt; the audit measures them.
 import ast
 from collections.abc import Sequence
 
-from tools.evaluate.foreign.syntax import Names
+from kernelwright.tools.evaluate.foreign.syntax import Names
 
 _INLINE = "torch.utils.cpp_extension.load_inline"
 _WORK = {"for_statement", "while_statement", "do_statement", "for_range_loop"}

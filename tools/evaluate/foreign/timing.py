@@ -6,25 +6,29 @@ import time
 
 import torch
 
-from tools.evaluate.clock.conditions import conditions
-from tools.evaluate.clock.paired import Pairs, take_pairs
-from tools.evaluate.clock.statistics import median, percentile
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
-from tools.evaluate.foreign.court import Court
-from tools.evaluate.foreign.duel import Duel, Stand, Verify
-from tools.evaluate.foreign.link import BaselineTroubleError, GuestFailedError, GuestLostError
-from tools.evaluate.foreign.messages import Call, MakeReference
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.foreign.verdicts import rejected
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.room import io_bytes
-from tools.evaluate.judge.speed_of_light import impossible
-from tools.evaluate.judge.truth import Argument
-from tools.evaluate.messages.foreign import ForeignRequest
-from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Clocks, Comparison, Evaluation, Measurement, Verdict
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
+from kernelwright.tools.evaluate.foreign.court import Court
+from kernelwright.tools.evaluate.foreign.interleaved import Duel, Stand, Verify
+from kernelwright.tools.evaluate.foreign.link import (
+    BaselineTroubleError,
+    GuestFailedError,
+    GuestLostError,
+)
+from kernelwright.tools.evaluate.foreign.messages import Call, MakeReference
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.foreign.verdicts import rejected
+from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.timing.conditions import conditions
+from kernelwright.tools.evaluate.timing.paired import Pairs, take_pairs
+from kernelwright.tools.evaluate.timing.speed_of_light import impossible
+from kernelwright.tools.evaluate.timing.statistics import median, percentile
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.room import io_bytes
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.types import Clocks, Comparison, Evaluation, Measurement, Verdict
 
 _PROTOCOL = "the judge's own wall clock around calls in another process"
 _WAITING = "threads of OpenMP that wait sleep, on both sides, so every waking is in the times"

@@ -10,17 +10,17 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from tools.evaluate.foreign.runner import GuestRunner
-from tools.evaluate.foreign.seat import Seat
-from tools.evaluate.judge.bench import Bench, Draw, tensors
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.memory import refill
-from tools.evaluate.judge.renewal import redraw as move_weights
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Trials
-from tools.evaluate.judge.truth import Truth
-from tools.nouns import Verdict
-from tools.tasks import Reference
+from kernelwright.tools.evaluate.foreign.runner import GuestRunner
+from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw, tensors
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.memory import refill
+from kernelwright.tools.evaluate.verify.renewal import redraw as move_weights
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.evaluate.verify.truth import Truth
+from kernelwright.tools.tasks import Reference
+from kernelwright.tools.types import Verdict
 
 Settle = Callable[[], None]
 

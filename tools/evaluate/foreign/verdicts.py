@@ -1,10 +1,10 @@
 """What a guest's failure or end means as a verdict."""
 
-from tools.evaluate.foreign.link import GuestFailedError, GuestLostError
-from tools.evaluate.foreign.messages import Failed
-from tools.evaluate.judge.failures import RejectedError, rejection
-from tools.evaluate.process.endings import verdict_of
-from tools.nouns import Verdict
+from kernelwright.tools.evaluate.foreign.link import GuestFailedError, GuestLostError
+from kernelwright.tools.evaluate.foreign.messages import Failed
+from kernelwright.tools.evaluate.sandbox.endings import verdict_of
+from kernelwright.tools.evaluate.verify.failures import RejectedError, rejection
+from kernelwright.tools.types import Verdict
 
 _COMPILERS = ("Error building extension", "syntax error", "ninja", "CompilationError")
 

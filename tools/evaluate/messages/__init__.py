@@ -3,7 +3,7 @@
 Frames are a length and JSON; nothing is unpickled from a child.
 """
 
-from tools.evaluate.messages.answers import (
+from kernelwright.tools.evaluate.messages.answers import (
     MESSAGE,
     Answer,
     Audited,
@@ -24,7 +24,7 @@ from tools.evaluate.messages.answers import (
     Stage,
     Traced,
 )
-from tools.evaluate.messages.requests import (
+from kernelwright.tools.evaluate.messages.requests import (
     LAUNCHES,
     REQUEST,
     AuditRequest,

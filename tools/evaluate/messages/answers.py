@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.hardware import Ceilings
-from tools.nouns import (
+from kernelwright.tools.hardware import Ceilings
+from kernelwright.tools.types import (
     Badge,
     Baseline,
     Dispatched,
@@ -18,7 +18,7 @@ from tools.nouns import (
     Refusal,
     Task,
 )
-from tools.nouns.value import Value
+from kernelwright.tools.types.value import Value
 
 
 class Ready(Value):

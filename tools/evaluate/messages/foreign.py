@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from profiles.load import Hardware
-from tools.evaluate.rules import Rules
-from tools.nouns import Task
-from tools.nouns.value import Value
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Task
+from kernelwright.tools.types.value import Value
 
 
 class Foreign(Value):

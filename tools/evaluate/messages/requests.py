@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from profiles.load import Hardware
-from tools.evaluate.messages.foreign import ForeignRequest
-from tools.evaluate.rules import Rules
-from tools.languages import Built
-from tools.nouns import Baselines, Candidate, Effort, Task, TracePolicy
-from tools.nouns.value import Value
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import Built
+from kernelwright.tools.types import Baselines, Candidate, Effort, Task, TracePolicy
+from kernelwright.tools.types.value import Value
 
 # The file in the worker's folder that holds recorded launches.
 LAUNCHES = "launches"

@@ -1,6 +1,6 @@
 """Profiles of candidates that nobody profiled."""
 
-from tools.nouns import Candidate, Missing, Profile
+from kernelwright.tools.types import Candidate, Missing, Profile
 
 ANEW = "search again on the device itself"
 

@@ -1,4 +1,4 @@
-"""`python -m tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice, then the end.
+"""`python -m kernelwright.tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice, then the end.
 
 Once to load and warm, once between the profiler's start and stop, so that nothing else is counted.
 It imports torch first and then waits until the request's file is there, so that it can stand ready
@@ -20,10 +20,10 @@ def main(asked: Path, limit_s: int) -> None:
     """Run the request's candidate on its task's own inputs."""
     import torch
 
-    from tools.evaluate.ground import no_new_processes, watch_processes
-    from tools.evaluate.judge.bench import Bench, Draw
-    from tools.evaluate.messages import ProfileRequest
-    from tools.languages.loading import load_candidate
+    from kernelwright.tools.evaluate.ground import no_new_processes, watch_processes
+    from kernelwright.tools.evaluate.messages import ProfileRequest
+    from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+    from kernelwright.tools.languages.loading import load_candidate
 
     watch_processes()
     while not asked.exists():

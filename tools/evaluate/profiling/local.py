@@ -8,15 +8,20 @@ import asyncio
 import contextlib
 import time
 
-from tools.evaluate.messages import Broken, OpenProfilerRequest, Profiled, ProfileRequest
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.keeper import Keeper
-from tools.evaluate.process.worker import WorkerBrokenError
-from tools.evaluate.profiling.absent import not_asked
-from tools.evaluate.profiling.nsight import Counted
-from tools.evaluate.profiling.standby import Standby
-from tools.languages import CompileFailure
-from tools.nouns import Candidate, Missing, Profile
+from kernelwright.tools.evaluate.messages import (
+    Broken,
+    OpenProfilerRequest,
+    Profiled,
+    ProfileRequest,
+)
+from kernelwright.tools.evaluate.profiling.absent import not_asked
+from kernelwright.tools.evaluate.profiling.nsight import Counted
+from kernelwright.tools.evaluate.profiling.standby import Standby
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
+from kernelwright.tools.languages import CompileFailure
+from kernelwright.tools.types import Candidate, Missing, Profile
 
 
 async def profile_here(

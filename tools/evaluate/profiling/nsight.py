@@ -14,15 +14,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.beside import beside
-from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.process.walls import Wall, standing
-from tools.evaluate.profiling.places import seen
-from tools.evaluate.profiling.program import Program, Ran, installed, run
-from tools.evaluate.rules import Rules
-from tools.nouns import KernelCounters, Missing, RuleResult, Value
-from tools.profile.counters.failures import (
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.places import seen
+from kernelwright.tools.evaluate.profiling.program import Program, Ran, installed, run
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.beside import beside
+from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
+from kernelwright.tools.profile.failures import (
     counters_missing,
     failure,
     not_found,
@@ -30,10 +29,11 @@ from tools.profile.counters.failures import (
     too_slow,
     unreadable,
 )
-from tools.profile.counters.metrics import selection
-from tools.profile.counters.names import plain_name
-from tools.profile.counters.reading import read_counters
-from tools.profile.counters.rules import read_rules
+from kernelwright.tools.profile.metrics import selection
+from kernelwright.tools.profile.names import plain_name
+from kernelwright.tools.profile.reading import read_counters
+from kernelwright.tools.profile.rules import read_rules
+from kernelwright.tools.types import KernelCounters, Missing, RuleResult, Value
 
 VARIABLE = "KERNELWRIGHT_NCU"
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
@@ -193,13 +193,19 @@ def _collect(order: Order, report: Path) -> list[str]:
 
 def child_command(asked: Path, limit_s: float) -> list[str]:
     """One candidate, twice; to be run by whatever watches it."""
-    module = "tools.evaluate.profiling.child"
+    module = "kernelwright.tools.evaluate.profiling.child"
     return [sys.executable, "-P", "-m", module, str(asked), str(int(limit_s))]
 
 
 def trial_command(limit_s: float) -> list[str]:
     """A kernel of our own that does nothing, once."""
-    return [sys.executable, "-P", "-m", "tools.evaluate.profiling.trial", str(int(limit_s))]
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "kernelwright.tools.evaluate.profiling.trial",
+        str(int(limit_s)),
+    ]
 
 
 async def _read(order: Order, report: Path, own: set[str], behind: Wall) -> Counted:

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from tools.evaluate.process.walls import Wall, plain_wall, required
-from tools.nouns import WallKind
+from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, required
+from kernelwright.tools.types import WallKind
 
 Found = TypeVar("Found")
 # By tool and wall, whether the tool was seen to work outside only.

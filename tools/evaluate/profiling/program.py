@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.evaluate.process.bubblewrap import holds_home
-from tools.evaluate.process.walled import Enclosure, Walled, start_walled
-from tools.evaluate.process.walls import Wall
-from tools.nouns.value import Value
+from kernelwright.tools.evaluate.sandbox.bubblewrap import holds_home
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
+from kernelwright.tools.evaluate.sandbox.walls import Wall
+from kernelwright.tools.types.value import Value
 
 # The end of what a program says is what tells why it failed; a table must be whole.
 _KEPT_BYTES = 16 * 2**20

@@ -11,17 +11,17 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.beside import beside
-from tools.evaluate.process.walls import Wall, standing
-from tools.evaluate.profiling import nsight
-from tools.evaluate.profiling.nsight import Counted, Order
-from tools.evaluate.profiling.places import stays_behind
-from tools.evaluate.profiling.program import Program
-from tools.evaluate.rules import Rules
-from tools.languages.cache import cache_folder
-from tools.nouns import Missing, Task
-from tools.profile.counters.failures import too_slow
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling import nsight
+from kernelwright.tools.evaluate.profiling.nsight import Counted, Order
+from kernelwright.tools.evaluate.profiling.places import stays_behind
+from kernelwright.tools.evaluate.profiling.program import Program
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.beside import beside
+from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
+from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.profile.failures import too_slow
+from kernelwright.tools.types import Missing, Task
 
 
 class Waiting(NamedTuple):

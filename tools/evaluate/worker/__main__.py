@@ -1,12 +1,12 @@
-"""`python -m tools.evaluate.worker SOCKET`: answers requests until the parent is gone."""
+"""`python -m kernelwright.tools.evaluate.worker SOCKET`: answers requests until the parent is gone."""
 
 import faulthandler
 import socket
 import sys
 import traceback
 
-from tools.collector import imports_out_of_sight
-from tools.evaluate.ground import on_fork, watch_processes
+from kernelwright.tools.collector import imports_out_of_sight
+from kernelwright.tools.evaluate.ground import on_fork, watch_processes
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     faulthandler.enable()
 
     with imports_out_of_sight():
-        from tools.evaluate.worker.serve import serve
+        from kernelwright.tools.evaluate.worker.serve import serve
 
     try:
         serve(connection)

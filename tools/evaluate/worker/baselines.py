@@ -2,9 +2,9 @@
 
 import time
 
-from tools.evaluate.metering import Meter
-from tools.evaluate.worker.station import Station
-from tools.nouns import Baseline
+from kernelwright.tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.types import Baseline
 
 
 def timed_baseline(station: Station, name: str, meter: Meter) -> Baseline:

@@ -6,14 +6,14 @@ from typing import get_args
 
 import torch
 
-from tools.evaluate.clock.baselines import BaselineFailedError
-from tools.evaluate.clock.harness import Timed
-from tools.evaluate.judge.truth import Argument
-from tools.evaluate.messages import JudgeRequest
-from tools.evaluate.worker.station import Station
-from tools.evaluate.worker.steps import Steps
-from tools.nouns import Comparison, Measurement, ModeTiming
-from tools.nouns.measurement import Mode
+from kernelwright.tools.evaluate.messages import JudgeRequest
+from kernelwright.tools.evaluate.timing.baselines import BaselineFailedError
+from kernelwright.tools.evaluate.timing.harness import Timed
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.evaluate.worker.steps import Steps
+from kernelwright.tools.types import Comparison, Measurement, ModeTiming
+from kernelwright.tools.types.measurement import Mode
 
 
 class Comparing:

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx, nn
 
-from tools.collector import imports_out_of_sight
-from tools.evaluate.clock.baselines import keep_to_oneself
-from tools.nouns import Task
+from kernelwright.tools.collector import imports_out_of_sight
+from kernelwright.tools.evaluate.timing.baselines import keep_to_oneself
+from kernelwright.tools.types import Task
 
 # What a forward is given: a tensor, or a plain Python scalar that stays fixed.
 Placed = Tensor | bool | int | float | str | None

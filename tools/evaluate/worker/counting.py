@@ -11,16 +11,16 @@ from statistics import median
 
 from torch import Tensor
 
-from tools.candidates.run import PlanRunner
-from tools.evaluate.clock.harness import Harness
-from tools.evaluate.judge.truth import Argument
-from tools.evaluate.rules import Rules
-from tools.nouns import HostCounters, Missing
-from tools.nouns.value import Value
-from tools.profile.host.counting import Counter, counting
-from tools.profile.host.events import CYCLES, PASSES, TASK_CLOCK, Event
-from tools.profile.host.failures import not_counted
-from tools.profile.host.kernel import Usage, fault_us, huge_pages, usage
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.harness import Harness
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.profile.counting import Counter, counting
+from kernelwright.tools.profile.events import CYCLES, PASSES, TASK_CLOCK, Event
+from kernelwright.tools.profile.failures_host import not_counted
+from kernelwright.tools.profile.kernel import Usage, fault_us, huge_pages, usage
+from kernelwright.tools.types import HostCounters, Missing
+from kernelwright.tools.types.value import Value
 
 _LEAST_CALLS = 3
 _USAGE = tuple(Usage._fields)

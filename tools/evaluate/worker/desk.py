@@ -8,16 +8,12 @@ from typing import Literal, assert_never
 
 import torch
 
-from profiles.load import Hardware
-from tools.evaluate.clock.baselines import BaselineFailedError, compiled
-from tools.evaluate.foreign.court import Court
-from tools.evaluate.foreign.lacking import LackingError
-from tools.evaluate.foreign.ladder import ForeignLadder
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.bench import Draw
-from tools.evaluate.judge.failures import poisoned
-from tools.evaluate.judge.holdout import held_out
-from tools.evaluate.messages import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.foreign.court import Court
+from kernelwright.tools.evaluate.foreign.lacking import LackingError
+from kernelwright.tools.evaluate.foreign.ladder import ForeignLadder
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.messages import (
     Answer,
     Audited,
     AuditRequest,
@@ -46,19 +42,29 @@ from tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
-from tools.evaluate.messages.foreign import ForeignRequest
-from tools.evaluate.metering import Meter
-from tools.evaluate.rules import Rules
-from tools.evaluate.worker.baselines import timed_baseline
-from tools.evaluate.worker.compiled import Placed, compile_only, import_compiler, place, take_over
-from tools.evaluate.worker.ladder import Ladder
-from tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
-from tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
-from tools.evaluate.worker.recording import recorded
-from tools.evaluate.worker.station import Station
-from tools.hardware import peaks
-from tools.nouns import Baseline, Refusal, Task
-from tools.tasks import RefusedError, import_exporter, rehearse, trace
+from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
+from kernelwright.tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.baselines import BaselineFailedError, compiled
+from kernelwright.tools.evaluate.verify.bench import Draw
+from kernelwright.tools.evaluate.verify.failures import poisoned
+from kernelwright.tools.evaluate.verify.holdout import held_out
+from kernelwright.tools.evaluate.worker.baselines import timed_baseline
+from kernelwright.tools.evaluate.worker.compiled import (
+    Placed,
+    compile_only,
+    import_compiler,
+    place,
+    take_over,
+)
+from kernelwright.tools.evaluate.worker.ladder import Ladder
+from kernelwright.tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
+from kernelwright.tools.evaluate.worker.profiling import not_timed, open_profiler, profiled
+from kernelwright.tools.evaluate.worker.recording import recorded
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.hardware import peaks
+from kernelwright.tools.tasks import RefusedError, import_exporter, rehearse, trace
+from kernelwright.tools.types import Baseline, Refusal, Task
 
 Announce = Callable[[Stage], None]
 

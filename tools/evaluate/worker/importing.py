@@ -1,13 +1,13 @@
-"""`python -m tools.evaluate.worker.importing`: imports what workers and guests import, and ends.
+"""`python -m kernelwright.tools.evaluate.worker.importing`: imports what workers and guests import, and ends.
 
-Started outside of walls, so that Python keeps the bytecode (`tools.evaluate.process.filling`).
+Started outside of walls, so that Python keeps the bytecode (`tools.evaluate.sandbox.filling`).
 No file of anybody's is read and no device is opened; the exporter is tried on a module of ours.
 """
 
-from tools.evaluate.foreign.guest import serve as _guest  # noqa: F401  # imported to be compiled
-from tools.evaluate.worker import serve as _worker  # noqa: F401
-from tools.evaluate.worker.compiled import import_compiler
-from tools.tasks import rehearse
+from kernelwright.tools.evaluate.foreign.guest import serve as _guest  # noqa: F401  # imported to be compiled
+from kernelwright.tools.evaluate.worker import serve as _worker  # noqa: F401
+from kernelwright.tools.evaluate.worker.compiled import import_compiler
+from kernelwright.tools.tasks import rehearse
 
 
 def main() -> None:

@@ -9,23 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
-from tools.evaluate.clock.harness import Timed
-from tools.evaluate.clock.stopwatch import stopwatch
-from tools.evaluate.defences import Defence
-from tools.evaluate.judge.coverage import coverage
-from tools.evaluate.judge.failures import rejection
-from tools.evaluate.judge.inspection import Inspection
-from tools.evaluate.judge.memory import SpoiltMemory
-from tools.evaluate.judge.speed_of_light import impossible
-from tools.evaluate.judge.truth import Argument
-from tools.evaluate.messages import JudgeRequest, Stage
-from tools.evaluate.metering import Meter
-from tools.evaluate.worker.comparing import Comparing
-from tools.evaluate.worker.proof import Proof
-from tools.evaluate.worker.station import Station
-from tools.evaluate.worker.steps import Steps
-from tools.languages.loading import load_candidate
-from tools.nouns import Evaluation, Measurement, StageTimes, Verdict
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
+from kernelwright.tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.profiling.coverage import coverage
+from kernelwright.tools.evaluate.timing.harness import Timed
+from kernelwright.tools.evaluate.timing.speed_of_light import impossible
+from kernelwright.tools.evaluate.timing.stopwatch import stopwatch
+from kernelwright.tools.evaluate.verify.failures import rejection
+from kernelwright.tools.evaluate.verify.inspection import Inspection
+from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.worker.comparing import Comparing
+from kernelwright.tools.evaluate.worker.proof import Proof
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.evaluate.worker.steps import Steps
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Evaluation, Measurement, StageTimes, Verdict
 
 _MORE_LOOKS = 3
 

@@ -6,17 +6,17 @@ shelves on the host or times with fewer sets of inputs. Only what cannot fit in 
 
 from __future__ import annotations
 
-from profiles.load import Hardware
-from tools.evaluate.clock.cold import input_sets
-from tools.evaluate.judge.room import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.cold import input_sets
+from kernelwright.tools.evaluate.verify.room import (
     available_bytes,
     candidate_bytes,
     io_bytes,
     peak_bytes,
     truth_bytes,
 )
-from tools.evaluate.rules import Rules
-from tools.nouns import MemoryNeeds, Refusal, Task
+from kernelwright.tools.types import MemoryNeeds, Refusal, Task
 
 _GB = 1e9
 _FLUSH_CACHES = 2

@@ -15,18 +15,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tools.candidates.run import PlanRunner
-from tools.evaluate.clock.cold import Flush
-from tools.evaluate.judge.failures import rejection
-from tools.evaluate.judge.truth import Argument
-from tools.evaluate.messages import Profiled, ProfileRequest
-from tools.evaluate.worker.counting import counted
-from tools.evaluate.worker.station import Station
-from tools.languages.loading import load_candidate
-from tools.nouns import KernelTime, Missing
-from tools.profile.activity.spans import Span, kernel_times
-from tools.profile.activity.trace import device_spans
-from tools.profile.counters.names import plain_name
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.evaluate.messages import Profiled, ProfileRequest
+from kernelwright.tools.evaluate.timing.cold import Flush
+from kernelwright.tools.evaluate.verify.failures import rejection
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.worker.counting import counted
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.profile.names import plain_name
+from kernelwright.tools.profile.spans import Span, kernel_times
+from kernelwright.tools.profile.trace import device_spans
+from kernelwright.tools.types import KernelTime, Missing
 
 PLAN = "plan"
 _CALLS = 3

@@ -5,23 +5,23 @@ Draws of inputs in the order of the effort; what was not looked at is kept in wo
 
 import torch
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.judge.bench import Draw
-from tools.evaluate.judge.digits import Precision, by_source, measured
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.harsh import harshest_first
-from tools.evaluate.judge.memory import GuardedMemory
-from tools.evaluate.judge.precision import lower_precisions, task_precision
-from tools.evaluate.judge.sentence import Sentence
-from tools.evaluate.judge.trials import Trials, plan_runner
-from tools.evaluate.judge.truth import UnverifiableError
-from tools.evaluate.judge.turned import AS_TURNED, COARSER
-from tools.evaluate.messages import JudgeRequest
-from tools.evaluate.seeds import fresh_seed
-from tools.evaluate.worker.station import Station
-from tools.evaluate.worker.steps import Steps
-from tools.nouns import Verdict, Verification
-from tools.tasks import RefusedError
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.messages import JudgeRequest
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.bench import Draw
+from kernelwright.tools.evaluate.verify.digits import Precision, by_source, measured
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.harsh import harshest_first
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.precision import lower_precisions, task_precision
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.evaluate.verify.turned import AS_TURNED, COARSER
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.evaluate.worker.steps import Steps
+from kernelwright.tools.tasks import RefusedError
+from kernelwright.tools.types import Verdict, Verification
 
 
 class Proof:

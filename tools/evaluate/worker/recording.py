@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 import torch
 
-from tools.candidates.source import KernelFunction
-from tools.evaluate.judge.bench import Draw
-from tools.evaluate.judge.failures import rejection
-from tools.evaluate.messages import LAUNCHES, LaunchesRecorded, RecordRequest
-from tools.evaluate.worker.station import Station
-from tools.languages.loading import load_candidate
+from kernelwright.tools.candidates.source import KernelFunction
+from kernelwright.tools.evaluate.messages import LAUNCHES, LaunchesRecorded, RecordRequest
+from kernelwright.tools.evaluate.verify.bench import Draw
+from kernelwright.tools.evaluate.verify.failures import rejection
+from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.languages.loading import load_candidate
 
 _MOST_BYTES = 512 * 2**20
 _SIGNED_MAX = 2**63

@@ -8,7 +8,7 @@ import os
 import socket
 import traceback
 
-from tools.evaluate.messages import (
+from kernelwright.tools.evaluate.messages import (
     REQUEST,
     Answer,
     Broken,
@@ -17,9 +17,9 @@ from tools.evaluate.messages import (
     Reply,
     Request,
 )
-from tools.evaluate.vector_math import resolve_vector_math
-from tools.evaluate.wire import UNASKED, frame, opened, receive_blocking
-from tools.evaluate.worker.desk import Desk
+from kernelwright.tools.evaluate.messages.wire import UNASKED, frame, opened, receive_blocking
+from kernelwright.tools.evaluate.vector_math import resolve_vector_math
+from kernelwright.tools.evaluate.worker.desk import Desk
 
 
 def serve(connection: socket.socket) -> None:

@@ -2,20 +2,20 @@
 
 from functools import cached_property
 
-from profiles.load import Hardware
-from tools.evaluate.clock.baselines import MODES, BaselineCalls
-from tools.evaluate.clock.harness import Harness
-from tools.evaluate.ground import no_new_processes
-from tools.evaluate.judge.audit.findings import Findings, find, forward_s
-from tools.evaluate.judge.bench import Bench, Draw
-from tools.evaluate.judge.dispatch import dispatched
-from tools.evaluate.judge.exactness import times_eager
-from tools.evaluate.judge.truth import UnverifiableError
-from tools.evaluate.judge.turned import may_be_coarser
-from tools.evaluate.rules import Rules
-from tools.evaluate.seeds import fresh_seed
-from tools.nouns import Dispatched, Task
-from tools.tasks.refusals import refuse
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.profiling.dispatch import dispatched
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.timing.baselines import MODES, BaselineCalls
+from kernelwright.tools.evaluate.timing.harness import Harness
+from kernelwright.tools.evaluate.verify.audit.findings import Findings, find, forward_s
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.exactness import times_eager
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.evaluate.verify.turned import may_be_coarser
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.types import Dispatched, Task
 
 # Longer forwards are watched cold, or not at all.
 _LONG_S, _PATIENCE_S = 0.3, 20.0

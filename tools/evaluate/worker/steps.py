@@ -5,8 +5,8 @@ A step that does not come back in time, or takes its worker along, is told by it
 
 from collections.abc import Callable
 
-from tools.evaluate.messages import JudgeRequest, Stage
-from tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
+from kernelwright.tools.evaluate.metering import Meter
 
 _TIMED_RUNS = 10
 

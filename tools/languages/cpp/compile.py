@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tools.languages.cache import cache_folder, cache_key, work_folder
-from tools.languages.compilers import Answer, Compiler
-from tools.languages.cpp.restrictions import check_built
-from tools.languages.language import Compiled, CompileJob
-from tools.languages.preludes import INCLUDE, headers_digest
-from tools.languages.results import CompileRefusedError
-from tools.nouns import CompileReport, EnvironmentLacksError
+from kernelwright.tools.languages.base.cache import cache_folder, cache_key, work_folder
+from kernelwright.tools.languages.base.compilers import Answer, Compiler
+from kernelwright.tools.languages.base.language import Compiled, CompileJob
+from kernelwright.tools.languages.base.preludes import INCLUDE, headers_digest
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.cpp.restrictions import check_built
+from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
 PRELUDE = INCLUDE / "kernelwright.hpp"
 _PRELUDE_TIMEOUT_S = 120.0

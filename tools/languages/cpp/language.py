@@ -4,23 +4,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.candidates.errors import ContractError
-from tools.candidates.settings import complete_settings
-from tools.candidates.source import KernelSource
-from tools.languages.c_source import check_includes, read_c_source, with_macros
-from tools.languages.compilers import Compiler
-from tools.languages.cpp.compile import PRELUDE, compile_cpp, cpp_flags, cpp_identity
-from tools.languages.cpp.sanitizers import build_sanitized
-from tools.languages.cpp.vectorisation import vector_evidence, vector_report
-from tools.languages.exported import exported, listed
-from tools.languages.language import Compiled, CompileJob, ExportParts, LanguageSpec
-from tools.languages.results import CompileRefusedError
-from tools.nouns import Candidate, Evidence, Rank, Setting
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.languages.base.c_source import check_includes, read_c_source, with_macros
+from kernelwright.tools.languages.base.compilers import Compiler
+from kernelwright.tools.languages.base.exported import exported, listed
+from kernelwright.tools.languages.base.language import (
+    Compiled,
+    CompileJob,
+    ExportParts,
+    LanguageSpec,
+)
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.cpp.compile import PRELUDE, compile_cpp, cpp_flags, cpp_identity
+from kernelwright.tools.languages.cpp.sanitizers import build_sanitized
+from kernelwright.tools.languages.cpp.vectorisation import vector_evidence, vector_report
+from kernelwright.tools.types import Candidate, Evidence, Rank, Setting
 
 if TYPE_CHECKING:
     import torch
 
-    from tools.candidates.run.launcher import Launcher
+    from kernelwright.tools.candidates.run.launcher import Launcher
 
 _INSPECT_S = 60.0
 _INCLUDES = frozenset(
@@ -116,7 +121,7 @@ class CppLanguage:
         self, source: KernelSource, artifact: Path, device: "torch.device"
     ) -> "Mapping[str, Launcher]":
         """Load the shared object."""
-        from tools.languages.cpp.loading import load_cpp
+        from kernelwright.tools.languages.cpp.loading import load_cpp
 
         return load_cpp(source, artifact)
 

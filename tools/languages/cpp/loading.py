@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from tools.candidates.errors import LaunchRefused
-from tools.candidates.run.arguments import Converters
-from tools.candidates.run.launcher import Extent, Launcher
-from tools.candidates.source import KernelFunction, KernelSource
-from tools.languages.cpp.launcher import load_kernels
+from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.candidates.run.arguments import Converters
+from kernelwright.tools.candidates.run.launcher import Extent, Launcher
+from kernelwright.tools.candidates.source import KernelFunction, KernelSource
+from kernelwright.tools.languages.cpp.launcher import load_kernels
 
 
 def load_cpp(source: KernelSource, artifact: Path) -> Mapping[str, Launcher]:

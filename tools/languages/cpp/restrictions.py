@@ -11,8 +11,8 @@ What remains (jumping to an address it computed) is for the worker's sandbox.
 import re
 from pathlib import Path
 
-from tools.languages.cpp.elf import SharedObject, read_shared_object
-from tools.languages.results import CompileRefusedError
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.cpp.elf import SharedObject, read_shared_object
 
 _MATHS_WORDS = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "

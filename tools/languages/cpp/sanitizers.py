@@ -8,11 +8,11 @@ What is judged and timed is never built with these flags.
 import asyncio
 from pathlib import Path
 
-from tools.candidates.source import KernelSource
-from tools.languages.compilers import Compiler, pool
-from tools.languages.cpp.compile import cpp_compiler
-from tools.languages.preludes import INCLUDE
-from tools.languages.results import CompileRefusedError
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.languages.base.compilers import Compiler, pool
+from kernelwright.tools.languages.base.preludes import INCLUDE
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.cpp.compile import cpp_compiler
 
 _FLAG_WORDS = (
     "-O1 -g -march=native -std=c++20 -fopenmp -fno-exceptions -fno-rtti -fno-omit-frame-pointer "

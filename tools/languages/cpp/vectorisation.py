@@ -9,11 +9,11 @@ costs a compile. Not covered: clang's reports.
 import asyncio
 import re
 
-from tools.languages.cache import work_folder
-from tools.languages.compilers import Compiler, pool
-from tools.languages.cpp.compile import assembly_command
-from tools.languages.results import CompileRefusedError
-from tools.nouns import Evidence, Rank, Value
+from kernelwright.tools.languages.base.cache import work_folder
+from kernelwright.tools.languages.base.compilers import Compiler, pool
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.cpp.compile import assembly_command
+from kernelwright.tools.types import Evidence, Rank, Value
 
 _FLAGS = ("-fopt-info-vec-optimized", "-fopt-info-vec-missed")
 _VECTORISED = re.compile(

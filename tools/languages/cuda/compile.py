@@ -9,11 +9,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from tools.languages.compilers import Compiler
-from tools.languages.language import Compiled, CompileJob
-from tools.languages.preludes import INCLUDE, headers_digest
-from tools.languages.results import CompileRefusedError
-from tools.nouns import CompileReport, EnvironmentLacksError
+from kernelwright.tools.languages.base.compilers import Compiler
+from kernelwright.tools.languages.base.language import Compiled, CompileJob
+from kernelwright.tools.languages.base.preludes import INCLUDE, headers_digest
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
 _NVRTC = Path(__file__).with_name("nvrtc.py")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")

@@ -7,9 +7,9 @@ so it is for elites.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.languages.cuda.disassembler import NotDisassembledError, disassemble
-from tools.languages.cuda.sass import Instruction, KernelCode, read_sass
-from tools.nouns import Evidence, Rank
+from kernelwright.tools.languages.cuda.disassembler import NotDisassembledError, disassemble
+from kernelwright.tools.languages.cuda.sass import Instruction, KernelCode, read_sass
+from kernelwright.tools.types import Evidence, Rank
 
 SASS = "SASS"
 # What is counted where there is any of it.

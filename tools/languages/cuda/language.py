@@ -4,22 +4,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.candidates.source import KernelSource
-from tools.languages.c_source import check_includes, read_c_source, with_macros
-from tools.languages.compile import compile_in
-from tools.languages.compilers import Compiler
-from tools.languages.cuda.compile import compile_cuda, cuda_identity, named
-from tools.languages.cuda.inspection import cubin_evidence, unread
-from tools.languages.exported import exported
-from tools.languages.language import Compiled, CompileJob, ExportParts, LanguageSpec
-from tools.languages.preludes import INCLUDE
-from tools.languages.results import CompileFailure
-from tools.nouns import Candidate, Evidence, Setting
+from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.languages.base.c_source import check_includes, read_c_source, with_macros
+from kernelwright.tools.languages.base.compile import compile_in
+from kernelwright.tools.languages.base.compilers import Compiler
+from kernelwright.tools.languages.base.exported import exported
+from kernelwright.tools.languages.base.language import (
+    Compiled,
+    CompileJob,
+    ExportParts,
+    LanguageSpec,
+)
+from kernelwright.tools.languages.base.preludes import INCLUDE
+from kernelwright.tools.languages.base.results import CompileFailure
+from kernelwright.tools.languages.cuda.compile import compile_cuda, cuda_identity, named
+from kernelwright.tools.languages.cuda.inspection import cubin_evidence, unread
+from kernelwright.tools.types import Candidate, Evidence, Setting
 
 if TYPE_CHECKING:
     import torch
 
-    from tools.candidates.run.launcher import Launcher
+    from kernelwright.tools.candidates.run.launcher import Launcher
 
 _INSPECT_S = 60.0
 _PRELUDE = INCLUDE / "kernelwright.cuh"
@@ -110,7 +115,7 @@ class CudaLanguage:
         self, source: KernelSource, artifact: Path, device: "torch.device"
     ) -> "Mapping[str, Launcher]":
         """Load the cubin into torch's context."""
-        from tools.languages.cuda.loading import load_cuda
+        from kernelwright.tools.languages.cuda.loading import load_cuda
 
         return load_cuda(source, artifact, device)
 

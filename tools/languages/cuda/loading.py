@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from tools.candidates.errors import DeviceError, LaunchRefused
-from tools.candidates.run.arguments import Converters
-from tools.candidates.run.launcher import Extent, Launcher
-from tools.candidates.source import KernelFunction, KernelSource
-from tools.languages.cuda.launcher import DriverError, Kernel, load_kernels
+from kernelwright.tools.candidates.errors import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.run.arguments import Converters
+from kernelwright.tools.candidates.run.launcher import Extent, Launcher
+from kernelwright.tools.candidates.source import KernelFunction, KernelSource
+from kernelwright.tools.languages.cuda.launcher import DriverError, Kernel, load_kernels
 
 _MAX_CLUSTER = 16
 _MAX_GRID = (2**31 - 1, 65535, 65535)

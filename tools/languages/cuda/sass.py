@@ -9,7 +9,7 @@ Not covered: what a predicate or an indirect branch decides at run time.
 import re
 from collections.abc import Iterable, Iterator
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 # How much oftener an instruction one loop deeper is taken to run, where trip counts are unknown.
 LOOP_WEIGHT = 8.0

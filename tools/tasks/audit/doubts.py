@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tools.nouns import Graph, Node
-from tools.nouns.audit import Badge, Doubt
-from tools.tasks.audit.ranges import Ranges
-from tools.tasks.audit.unreached import Ran
-from tools.tasks.operators import base, refs, words
+from kernelwright.tools.tasks.audit.ranges import Ranges
+from kernelwright.tools.tasks.audit.unreached import Ran
+from kernelwright.tools.types import Graph, Node
+from kernelwright.tools.types.audit import Badge, Doubt
+from kernelwright.tools.types.operators import base, refs, words
 
 _SOURCES = ("input", "weight", "constant")
 _VIEWS = words("view permute transpose expand unsqueeze squeeze slice select alias _unsafe_view")

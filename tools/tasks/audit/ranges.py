@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tools.nouns import Arg, Graph, ListArg, Node, Ref, Scalar, Value
-from tools.tasks.operators import base, words
+from kernelwright.tools.types import Arg, Graph, ListArg, Node, Ref, Scalar, Value
+from kernelwright.tools.types.operators import base, words
 
 _REGROUPS = words("view _unsafe_view unsqueeze squeeze alias clone")
 _SELECTS = words("permute transpose expand slice select flip repeat index index_select gather")

@@ -9,7 +9,7 @@ from chainlit.action import Action
 from chainlit.element import Element, File
 from chainlit.step import StepDict
 
-from agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types.chat import (
     ChatReply,
     Code,
     Download,
@@ -19,11 +19,11 @@ from agents.assistant.types.chat import (
     Table,
     Words,
 )
-from agents.assistant.types.commands import ContinueSearch, PauseSearch, StopSearch
-from graphs.speech import Speech
-from ui.chat.messages.elements import action_of, beside_of, step_of, title
-from ui.chat.messages.lines import Button, Line, stamp
-from ui.chat.messages.safe import fence, mend, table
+from kernelwright.agents.assistant.types.commands import ContinueSearch, PauseSearch, StopSearch
+from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.ui.chat.messages.elements import action_of, beside_of, step_of, title
+from kernelwright.ui.chat.messages.lines import Button, Line, stamp
+from kernelwright.ui.chat.messages.safe import fence, mend, table
 
 # Where the buttons of a message are kept, for a page that is opened later.
 OFFERS = "offers"

@@ -1,11 +1,11 @@
 """How a candidate is told: its code, what the compiler and the judge said, what bounds it."""
 
-from graphs.run_view import CandidateView, RunView
-from graphs.words import VERDICT, milliseconds, one_line, percent, ratio
-from tools.languages import language_of
-from tools.nouns import Candidate, Evaluation, Evidence, Rank, Verdict
-from ui.chat.messages.lines import Line
-from ui.chat.messages.safe import fence, paragraphs, table, text
+from kernelwright.graphs.run_view import CandidateView, RunView
+from kernelwright.graphs.run_view.wording import VERDICT, milliseconds, one_line, percent, ratio
+from kernelwright.tools.languages import language_of
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, Rank, Verdict
+from kernelwright.ui.chat.messages.lines import Line
+from kernelwright.ui.chat.messages.safe import fence, paragraphs, table, text
 
 LOG = 6_000
 

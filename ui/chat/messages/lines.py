@@ -9,8 +9,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Literal
 
-from agents.assistant.types.commands import Command
-from tools.nouns import Value
+from kernelwright.agents.assistant.types.commands import Command
+from kernelwright.tools.types import Value
 
 # The space in which keys become ids.
 _SPACE = uuid.UUID("8b0f5d0c-52c6-4a43-9d0e-0f6f1b1a7c11")

@@ -11,17 +11,26 @@ from pathlib import Path
 
 from chainlit.element import Element
 
-from agents.assistant.types.chat import Picture
-from graphs.charts import Axis, Kind, Level, RatePoint, Roof, Roofline, TimedDot, Trajectory
-from graphs.charts import roofline as roofline_of
-from graphs.charts import trajectory as trajectory_of
-from graphs.run_view import RunView
-from graphs.story import load
-from graphs.words import amount, milliseconds, plain
-from profiles.load import Hardware
-from tools.archive import RunError
-from ui.chat.messages.elements import element_of
-from ui.chat.messages.lines import Sheet
+from kernelwright.agents.assistant.types.chat import Picture
+from kernelwright.graphs.run_view import RunView
+from kernelwright.graphs.run_view.charts import (
+    Axis,
+    Kind,
+    Level,
+    RatePoint,
+    Roof,
+    Roofline,
+    TimedDot,
+    Trajectory,
+)
+from kernelwright.graphs.run_view.charts import roofline as roofline_of
+from kernelwright.graphs.run_view.charts import trajectory as trajectory_of
+from kernelwright.graphs.run_view.story import load
+from kernelwright.graphs.run_view.wording import amount, milliseconds, plain
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import RunError
+from kernelwright.ui.chat.messages.elements import element_of
+from kernelwright.ui.chat.messages.lines import Sheet
 
 INK, FAINT = "#7d8590", "rgba(125,133,144,0.25)"
 DOT, BEST, BASE, FLOOR = "rgba(47,129,247,0.55)", "#2da44e", "#d4731f", "#a371f7"

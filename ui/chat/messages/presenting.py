@@ -6,7 +6,8 @@ events. Only folding happens here, so it is quick; drawing and sending are done 
 
 from datetime import datetime
 
-from graphs.events import (
+from kernelwright.graphs.run_view import CandidateView, RunView, fold
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -24,10 +25,9 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from graphs.run_view import CandidateView, RunView, fold
-from ui.chat.messages import roles
-from ui.chat.messages.candidates import candidate
-from ui.chat.messages.lines import Line
+from kernelwright.ui.chat.messages import roles
+from kernelwright.ui.chat.messages.candidates import candidate
+from kernelwright.ui.chat.messages.lines import Line
 
 
 class Presentation:

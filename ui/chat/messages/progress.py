@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types.commands import (
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
@@ -11,10 +11,10 @@ from agents.assistant.types.commands import (
     PauseSearch,
     StopSearch,
 )
-from graphs.desk import Told
-from graphs.events import RunFinished
-from graphs.run_view import RunView
-from graphs.words import (
+from kernelwright.graphs.conversation import Told
+from kernelwright.graphs.run_view import RunView
+from kernelwright.graphs.run_view.events import RunFinished
+from kernelwright.graphs.run_view.wording import (
     STATUS,
     count,
     dollars,
@@ -26,11 +26,11 @@ from graphs.words import (
     tokens,
     waiting_words,
 )
-from profiles.load import Hardware
-from tools.nouns.run import BestSummary, Summary
-from ui.chat.messages.lines import Button, Line, Sheet, id_of
-from ui.chat.messages.plots import roofline, trajectory
-from ui.chat.messages.safe import table, text
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.types.run import BestSummary, Summary
+from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of
+from kernelwright.ui.chat.messages.plots import roofline, trajectory
+from kernelwright.ui.chat.messages.safe import table, text
 
 LEADERS = 5
 PAUSE = Button(label="Pause", wish=PauseSearch(), icon="pause", quiet=True)

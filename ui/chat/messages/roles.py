@@ -5,8 +5,9 @@ How a candidate is told stands in `candidates`.
 
 from datetime import datetime
 
-from agents.roles.registry import ROLES
-from graphs.events import (
+from kernelwright.agents.roles.registry import ROLES
+from kernelwright.graphs.run_view import CandidateView, RunView
+from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
     Critiqued,
@@ -18,13 +19,17 @@ from graphs.events import (
     RunStarted,
     StrategyEvolved,
 )
-from graphs.run_view import CandidateView, RunView
-from graphs.words import amount, count, milliseconds, one_line, ratio
-from tools.nouns import Idea
-from ui.chat.messages.candidates import said
-from ui.chat.messages.lines import Line
-from ui.chat.messages.safe import fence, inline, paragraphs, text
-from ui.terminal.model_calls import asked_words, changes, evolved_words, prediction_words
+from kernelwright.graphs.run_view.wording import amount, count, milliseconds, one_line, ratio
+from kernelwright.tools.types import Idea
+from kernelwright.ui.chat.messages.candidates import said
+from kernelwright.ui.chat.messages.lines import Line
+from kernelwright.ui.chat.messages.safe import fence, inline, paragraphs, text
+from kernelwright.ui.terminal.model_calls import (
+    asked_words,
+    changes,
+    evolved_words,
+    prediction_words,
+)
 
 # Of a model's thinking, this much is shown; the report has all of it.
 REASONING = 6_000

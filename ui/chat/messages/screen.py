@@ -16,8 +16,15 @@ from chainlit.element import Element, ElementDict
 from chainlit.session import WebsocketSession
 from chainlit.step import StepDict
 
-from ui.chat.messages.elements import ACTION, action_of, differs, element_of, kept_element, step_of
-from ui.chat.messages.lines import Line, id_of
+from kernelwright.ui.chat.messages.elements import (
+    ACTION,
+    action_of,
+    differs,
+    element_of,
+    kept_element,
+    step_of,
+)
+from kernelwright.ui.chat.messages.lines import Line, id_of
 
 # What was sent within this time is sent again to a page that comes back.
 AGAIN_S = 90.0

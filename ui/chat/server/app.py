@@ -14,13 +14,13 @@ from chainlit.context import ChainlitContext, get_context
 from chainlit.message import Message
 from chainlit.types import Starter, ThreadDict
 
-from agents.assistant.types.chat import Attachment, ChatReply
-from agents.assistant.types.commands import Command
-from graphs.conversation import Visit
-from ui.chat.messages.elements import ACTION, BESIDE, show_beside, wish_of
-from ui.chat.server.conversation import ConversationView
-from ui.chat.server.login import LOCAL
-from ui.chat.server.state import close_server, open_server, server_state
+from kernelwright.agents.assistant.types.chat import Attachment, ChatReply
+from kernelwright.agents.assistant.types.commands import Command
+from kernelwright.graphs.conversation.graph import Visit
+from kernelwright.ui.chat.messages.elements import ACTION, BESIDE, show_beside, wish_of
+from kernelwright.ui.chat.server.conversation import ConversationView
+from kernelwright.ui.chat.server.login import LOCAL
+from kernelwright.ui.chat.server.state import close_server, open_server, server_state
 
 log = logging.getLogger(__name__)
 

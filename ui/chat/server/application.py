@@ -15,12 +15,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ui.chat.server.gate import Gate, Uploads
-from ui.chat.server.login import Login
-from ui.chat.settings import ChatSettings
-from ui.chat.store.files import ADDRESS
-from ui.chat.store.layer import Store
-from ui.complaints import LACKING, Complaint
+from kernelwright.ui.chat.server.gate import Gate, Uploads
+from kernelwright.ui.chat.server.login import Login
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.store.files import ADDRESS
+from kernelwright.ui.chat.store.layer import Store
+from kernelwright.ui.complaints import LACKING, Complaint
 
 
 def build_app(settings: ChatSettings) -> ASGIApp:

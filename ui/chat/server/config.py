@@ -12,7 +12,7 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-from ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.settings import ChatSettings
 
 NAME = "Kernelwright"
 PUBLIC = Path(__file__).parents[1] / "public"

@@ -17,13 +17,13 @@ from pathlib import Path
 from chainlit.config import config
 from chainlit.step import StepDict
 
-from agents.assistant.types.chat import ChatReply
-from graphs.desk import Desk, Told
-from graphs.events import RunFinished, RunStarted
-from graphs.speech import Speech
-from profiles.load import Hardware
-from tools.archive import Archive, RunError
-from ui.chat.messages.answers import (
+from kernelwright.agents.assistant.types.chat import ChatReply
+from kernelwright.graphs.conversation import Desk, Told
+from kernelwright.graphs.run_view.events import RunFinished, RunStarted
+from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Archive, RunError
+from kernelwright.ui.chat.messages.answers import (
     actions_of,
     kept_offers,
     message,
@@ -31,11 +31,11 @@ from ui.chat.messages.answers import (
     spoken,
     without_offers,
 )
-from ui.chat.messages.lines import Line, stamp
-from ui.chat.messages.plots import picture
-from ui.chat.messages.presenting import Presentation
-from ui.chat.messages.progress import progress, result
-from ui.chat.messages.screen import Screen
+from kernelwright.ui.chat.messages.lines import Line, stamp
+from kernelwright.ui.chat.messages.plots import picture
+from kernelwright.ui.chat.messages.presenting import Presentation
+from kernelwright.ui.chat.messages.progress import progress, result
+from kernelwright.ui.chat.messages.screen import Screen
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.chat.settings import LOOPBACK
+from kernelwright.ui.chat.settings import LOOPBACK
 
 # An attached file is at most 1 MB; the rest is what a form adds.
 LARGEST_BODY_BYTES = 2_000_000

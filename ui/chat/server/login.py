@@ -14,7 +14,7 @@ from chainlit.config import config
 from chainlit.user import User
 from starlette.datastructures import Headers
 
-from ui.chat.server.people import People, Person
+from kernelwright.ui.chat.server.people import People, Person
 
 # Whoever sits at this machine, where nobody was added.
 LOCAL = "local"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from tools.nouns import Value
+from kernelwright.tools.types import Value
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 SHORTEST = 8

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ui.chat.server.config import write_root
-from ui.chat.server.memory import imports_out_of_sight, swept
-from ui.chat.server.people import People, secret
-from ui.chat.settings import ChatSettings, use
-from ui.complaints import LACKING, Complaint
+from kernelwright.ui.chat.server.config import write_root
+from kernelwright.ui.chat.server.memory import imports_out_of_sight, swept
+from kernelwright.ui.chat.server.people import People, secret
+from kernelwright.ui.chat.settings import ChatSettings, use
+from kernelwright.ui.complaints import LACKING, Complaint
 
 # Other ways into Chainlit, which somebody's shell may have set for another program.
 ELSEWHERES = ("CHAINLIT_", "SLACK_", "TEAMS_", "DISCORD_", "OAUTH_", "LITERAL_")
@@ -108,13 +108,13 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
     with imports_out_of_sight():
         import uvicorn
 
-        from graphs.warming import import_beforehand
-        from ui.chat.server.application import build_app
-        from ui.chat.server.memory import felt
-        from ui.chat.server.state import quiet
+        from kernelwright.graphs.search.warming import import_beforehand
+        from kernelwright.ui.chat.server.application import build_app
+        from kernelwright.ui.chat.server.memory import felt
+        from kernelwright.ui.chat.server.state import quiet
 
         app = build_app(settings)
-        importlib.import_module("ui.chat.server.app")  # its hooks announce themselves
+        importlib.import_module("kernelwright.ui.chat.server.app")  # its hooks announce themselves
         import_beforehand(settings.target, settings.models)
     server = uvicorn.Server(
         uvicorn.Config(

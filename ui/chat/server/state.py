@@ -10,15 +10,15 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from agents.assistant.choice import assistant_for
-from agents.assistant.types.chat import Assistant
-from graphs.conversation import Conversation
-from graphs.desk import Desk, Finding, Lives, Settings
-from graphs.story import load
-from ui.chat.server.conversation import ConversationView
-from ui.chat.settings import ChatSettings, current
-from ui.doctor import examine
-from ui.report import write
+from kernelwright.agents.assistant.choice import assistant_for
+from kernelwright.agents.assistant.types.chat import Assistant
+from kernelwright.graphs.conversation import Desk, Finding, Lives, Settings
+from kernelwright.graphs.conversation.graph import Conversation
+from kernelwright.graphs.run_view.story import load
+from kernelwright.ui.chat.server.conversation import ConversationView
+from kernelwright.ui.chat.settings import ChatSettings, current
+from kernelwright.ui.doctor import examine
+from kernelwright.ui.report import write
 
 MEMORIES = "memories.db"
 

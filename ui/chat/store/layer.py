@@ -28,9 +28,9 @@ from chainlit.types import (
 from chainlit.user import PersistedUser, User
 from chainlit.utils import utc_now
 
-from ui.chat.settings import ChatSettings
-from ui.chat.store.files import Files
-from ui.chat.store.records import Body, Records, Thread, open_tables
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.store.files import Files
+from kernelwright.ui.chat.store.records import Body, Records, Thread, open_tables
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.foreign.host.check import Courthouse
-from tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from tools.evaluate.rules import Rules
-from tools.nouns import Task, TracePolicy
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Task, TracePolicy
 
 TASK = """
 import torch
@@ -62,7 +62,7 @@ def judged(task, house: Courthouse):
     """Judges a ModelNew: `await judged(source)`, with `against` baselines to time it beside."""
 
     async def judge(source: str, *, against=(), rules: Rules | None = None, allow=()):
-        from tools.hardware import detect
+        from kernelwright.tools.hardware import detect
 
         request = ForeignRequest(
             task=task.model_copy(update={"allow": tuple(allow)}),

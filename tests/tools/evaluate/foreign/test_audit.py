@@ -2,10 +2,10 @@
 
 import pytest
 
-from tools.evaluate.foreign.audit import Findings
-from tools.evaluate.foreign.precision import label
-from tools.evaluate.foreign.reading import Reading, read
-from tools.evaluate.judge.digits import Digits
+from kernelwright.tools.evaluate.foreign.audit import Findings
+from kernelwright.tools.evaluate.foreign.precision import label
+from kernelwright.tools.evaluate.foreign.reading import Reading, read
+from kernelwright.tools.evaluate.verify.digits import Digits
 
 EXACT = Digits(bits=23.5, exact=True, in_range=True)
 

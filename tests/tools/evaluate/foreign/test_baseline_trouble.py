@@ -1,11 +1,11 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.foreign.host.check import Courthouse
-from tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
-from tools.nouns import Task, TracePolicy, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 TASK = """
 import os
@@ -14,7 +14,7 @@ import sys
 import torch
 from torch import nn
 
-IN_A_GUEST = "tools.evaluate.foreign.guest.serve" in sys.modules
+IN_A_GUEST = "kernelwright.tools.evaluate.foreign.guest.serve" in sys.modules
 CALLS = []
 
 class Model(nn.Module):

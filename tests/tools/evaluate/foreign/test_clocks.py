@@ -1,7 +1,13 @@
 """Three clocks over numbers as rounds give them: load is no lie, and a lie stays one."""
 
-from tools.evaluate.foreign.clocks import Reading, Readings, disagreement, noise, worked_ahead
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.foreign.clocks import (
+    Reading,
+    Readings,
+    disagreement,
+    noise,
+    worked_ahead,
+)
+from kernelwright.tools.evaluate.rules import Rules
 
 CALLS = 20
 PROCESSORS = 2.0

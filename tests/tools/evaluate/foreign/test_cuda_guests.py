@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.judge.repeats import ORDER_CHANGED
-from tools.evaluate.messages.foreign import Foreign
-from tools.nouns import Task, TracePolicy, Verdict
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.verify.repeats import ORDER_CHANGED
+from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.gpu
 

@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from tools.evaluate.foreign import duel as duelling
-from tools.evaluate.foreign.books import Books
-from tools.evaluate.foreign.messages import Done, Rehearse
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.foreign import interleaved as duelling
+from kernelwright.tools.evaluate.foreign.books import Books
+from kernelwright.tools.evaluate.foreign.messages import Done, Rehearse
+from kernelwright.tools.evaluate.rules import Rules
 
 _QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
 

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.host.check import Courthouse
-from tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from tools.evaluate.rules import Rules
-from tools.nouns import Verdict
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -103,7 +103,7 @@ async def test_it_is_timed_by_three_clocks_and_again_when_it_is_too_good(judged)
 
 
 async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tmp_path):
-    from tools.hardware import detect
+    from kernelwright.tools.hardware import detect
 
     leaves = HONEST.replace("class ModelNew", "open('left', 'w').close()\n\nclass ModelNew")
     finds = HONEST.replace(
@@ -240,7 +240,7 @@ import time
         time.sleep(0.02)
         return torch.softmax(x, 1) * self.weight
 
-import tools.evaluate.foreign.guest.clocks as clocks
+import kernelwright.tools.evaluate.foreign.guest.clocks as clocks
 def still(self, call):
     call()
     return 0.001

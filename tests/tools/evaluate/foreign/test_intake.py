@@ -2,9 +2,9 @@
 
 import json
 
-from tools.evaluate.foreign.intake import is_foreign, read_foreign
-from tools.evaluate.messages.foreign import Foreign
-from tools.nouns import Refusal
+from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
+from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.types import Refusal
 
 CODE = "from torch import nn\nclass ModelNew(nn.Module):\n    pass\n"
 TASK = "from torch import nn\nclass Model(nn.Module):\n    pass\n"

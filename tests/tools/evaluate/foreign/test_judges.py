@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.evaluate.foreign.host.guests import Guests
-from tools.evaluate.foreign.host.judges import Judges
-from tools.evaluate.foreign.host.threads import ASLEEP
-from tools.evaluate.process.tree import tree
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.foreign.host.guests import Guests
+from kernelwright.tools.evaluate.foreign.host.judges import Judges
+from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.tree import tree
 
 RULES = Rules()
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tools.evaluate.foreign.lacking import lacking
-from tools.nouns import EnvironmentLacksError
+from kernelwright.tools.evaluate.foreign.lacking import lacking
+from kernelwright.tools.types import EnvironmentLacksError
 
 
 @pytest.mark.parametrize(

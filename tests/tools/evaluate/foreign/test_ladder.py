@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tools.evaluate.foreign import ladder as climbing
-from tools.evaluate.foreign.link import BaselineTroubleError
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.judge.truth import UnverifiableError
-from tools.nouns import Evaluation, Verdict, Verification
+from kernelwright.tools.evaluate.foreign import ladder as climbing
+from kernelwright.tools.evaluate.foreign.link import BaselineTroubleError
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.types import Evaluation, Verdict, Verification
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ threading.Thread(target=stop.wait, name="works on", daemon=True).start()
 """
 _ENDING = """
 import threading
-from tools.evaluate.foreign.guest import observed
+from kernelwright.tools.evaluate.foreign.guest import observed
 stop = threading.Event()
 works = threading.Thread(target=stop.wait)
 works.start()
@@ -41,7 +41,7 @@ def observed_after(code: str) -> tuple[list[str], list[str]]:
     """The threads and settings that a fresh process is told of once it has run the code."""
     script = (
         "import json\n"
-        "from tools.evaluate.foreign.guest.observed import observations, settings\n"
+        "from kernelwright.tools.evaluate.foreign.guest.observed import observations, settings\n"
         "usual = settings()\n"
         f"{code}\n"
         "print(json.dumps(observations(usual)))\n"

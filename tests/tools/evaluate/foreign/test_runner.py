@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.books import Books
-from tools.evaluate.foreign.messages import Done, Make
-from tools.evaluate.foreign.runner import GuestRunner
-from tools.evaluate.judge.failures import RejectedError
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.books import Books
+from kernelwright.tools.evaluate.foreign.messages import Done, Make
+from kernelwright.tools.evaluate.foreign.runner import GuestRunner
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.failures import RejectedError
 
 _QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
 _RULES = Rules()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.evaluate.foreign.guest.steps import Steps
-from tools.evaluate.foreign.messages import (
+from kernelwright.tools.evaluate.foreign.guest.steps import Steps
+from kernelwright.tools.evaluate.foreign.messages import (
     Arrange,
     Call,
     Done,

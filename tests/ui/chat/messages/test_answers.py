@@ -2,10 +2,24 @@
 
 import pytest
 
-from agents.assistant.types.chat import ChatReply, Code, Download, Offer, Picture, Table, Words
-from agents.assistant.types.commands import CancelTask, PauseSearch, StartSearch, Steer
-from ui.chat.messages.answers import actions_of, kept_offers, message, note_of, without_offers
-from ui.chat.messages.elements import wish_of
+from kernelwright.agents.assistant.types.chat import (
+    ChatReply,
+    Code,
+    Download,
+    Offer,
+    Picture,
+    Table,
+    Words,
+)
+from kernelwright.agents.assistant.types.commands import CancelTask, PauseSearch, StartSearch, Steer
+from kernelwright.ui.chat.messages.answers import (
+    actions_of,
+    kept_offers,
+    message,
+    note_of,
+    without_offers,
+)
+from kernelwright.ui.chat.messages.elements import wish_of
 
 GO = Offer(label="Go", wish=StartSearch(search="quick"), hint="Up to 15 s")
 CANCEL = Offer(label="Cancel", wish=CancelTask())

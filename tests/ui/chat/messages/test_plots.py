@@ -6,9 +6,9 @@ from dataclasses import replace
 import plotly.io
 import pytest
 
-from agents.assistant.types.chat import Picture
-from graphs.run_view import RunView, folded
-from ui.chat.messages.plots import picture, roofline, trajectory
+from kernelwright.agents.assistant.types.chat import Picture
+from kernelwright.graphs.run_view import RunView, folded
+from kernelwright.ui.chat.messages.plots import picture, roofline, trajectory
 
 
 @pytest.fixture

@@ -2,9 +2,14 @@
 
 import re
 
-from graphs.events import CandidateJudged, CandidateWritten, ModelCalled, RunStarted
-from ui.chat.messages.lines import id_of
-from ui.chat.messages.presenting import Presentation
+from kernelwright.graphs.run_view.events import (
+    CandidateJudged,
+    CandidateWritten,
+    ModelCalled,
+    RunStarted,
+)
+from kernelwright.ui.chat.messages.lines import id_of
+from kernelwright.ui.chat.messages.presenting import Presentation
 
 HOSTILE = '<script>alert(1)</script> ![x](http://elsewhere/x) [y](javascript:z) "<b>'
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from graphs.desk import Told
-from graphs.events import RunFinished
-from graphs.run_view import folded
-from ui.chat.messages.progress import progress, result
+from kernelwright.graphs.conversation import Told
+from kernelwright.graphs.run_view import folded
+from kernelwright.graphs.run_view.events import RunFinished
+from kernelwright.ui.chat.messages.progress import progress, result
 
 
 def line(events, state="running"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.chat.messages.safe import fence, inline, mend, table, text
+from kernelwright.ui.chat.messages.safe import fence, inline, mend, table, text
 
 HOSTILE = (
     "<script>alert(1)</script>",

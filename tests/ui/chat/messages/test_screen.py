@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.assistant.types.commands import PauseSearch, StopSearch
-from ui.chat.messages.answers import message
-from ui.chat.messages.lines import Button, Line, Sheet, id_of
-from ui.chat.messages.screen import Screen
+from kernelwright.agents.assistant.types.commands import PauseSearch, StopSearch
+from kernelwright.ui.chat.messages.answers import message
+from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of
+from kernelwright.ui.chat.messages.screen import Screen
 
 AT = datetime(2026, 3, 4, tzinfo=UTC)
 PAUSE = Button(label="Pause", wish=PauseSearch())

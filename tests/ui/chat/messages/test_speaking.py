@@ -1,7 +1,7 @@
 """What a model says while it says it: the end of it, as text."""
 
-from graphs.speech import Speech
-from ui.chat.messages.answers import SHOWN, spoken
+from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.ui.chat.messages.answers import SHOWN, spoken
 
 
 def say(text, ended=False):

@@ -6,18 +6,18 @@ import chainlit as cl
 import pytest
 from chainlit.element import File
 
-from agents.assistant.types.chat import ChatReply, Code, Offer
-from agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
-from graphs.desk.people import folder_of
-from graphs.events import EVENT
-from tools.archive import Archive
-from ui.chat.messages.answers import kept_offers
-from ui.chat.messages.elements import action_of
-from ui.chat.messages.lines import Button, id_of
-from ui.chat.messages.presenting import Presentation
-from ui.chat.server import app
-from ui.chat.server.state import close_server, open_server, server_state
-from ui.chat.settings import ChatSettings, use
+from kernelwright.agents.assistant.types.chat import ChatReply, Code, Offer
+from kernelwright.agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
+from kernelwright.graphs.conversation.people import folder_of
+from kernelwright.graphs.run_view.events import EVENT
+from kernelwright.tools.archive import Archive
+from kernelwright.ui.chat.messages.answers import kept_offers
+from kernelwright.ui.chat.messages.elements import action_of
+from kernelwright.ui.chat.messages.lines import Button, id_of
+from kernelwright.ui.chat.messages.presenting import Presentation
+from kernelwright.ui.chat.server import app
+from kernelwright.ui.chat.server.state import close_server, open_server, server_state
+from kernelwright.ui.chat.settings import ChatSettings, use
 
 
 @pytest.fixture

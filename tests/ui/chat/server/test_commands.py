@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ui.cli import app as cli
+from kernelwright.ui.cli import app as cli
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ui.chat.server.config import PUBLIC, write_root
-from ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.server.config import PUBLIC, write_root
+from kernelwright.ui.chat.settings import ChatSettings
 
 
 @pytest.fixture

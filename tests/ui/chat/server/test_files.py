@@ -9,9 +9,9 @@ from chainlit.session import HTTPSession
 from chainlit.user import User
 from fastapi import FastAPI
 
-from ui.chat.server.application import saved_as, serve_files
-from ui.chat.settings import ChatSettings
-from ui.chat.store.layer import Store
+from kernelwright.ui.chat.server.application import saved_as, serve_files
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.store.layer import Store
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from ui.chat.server.gate import LARGEST_BODY_BYTES, Gate
+from kernelwright.ui.chat.server.gate import LARGEST_BODY_BYTES, Gate
 
 PAGE = "<html><script>one()</script><script src='/a.js'></script></html>"
 

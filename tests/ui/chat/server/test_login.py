@@ -5,8 +5,8 @@ from chainlit.auth import create_jwt
 from chainlit.config import config
 from chainlit.user import User
 
-from ui.chat.server.login import LOCAL, Login
-from ui.chat.server.people import People, PersonError, secret
+from kernelwright.ui.chat.server.login import LOCAL, Login
+from kernelwright.ui.chat.server.people import People, PersonError, secret
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def people(tmp_path) -> People:
 def nobody_attends(monkeypatch):
     monkeypatch.setattr(config.code, "password_auth_callback", None)
     monkeypatch.setattr(config.code, "header_auth_callback", None)
-    monkeypatch.setattr("ui.chat.server.login.AFTER_A_WRONG_ONE_S", 0.0)
+    monkeypatch.setattr("kernelwright.ui.chat.server.login.AFTER_A_WRONG_ONE_S", 0.0)
 
 
 def cookie(name: str) -> dict[str, str]:

@@ -6,10 +6,10 @@ import weakref
 
 import pytest
 
-from agents.assistant.types.commands import AskForHelp
-from graphs.conversation import Conversation, Visit
-from graphs.desk import Desk, Lives
-from ui.chat.server.memory import Collections, imports_out_of_sight, stall_words, swept
+from kernelwright.agents.assistant.types.commands import AskForHelp
+from kernelwright.graphs.conversation import Desk, Lives
+from kernelwright.graphs.conversation.graph import Conversation, Visit
+from kernelwright.ui.chat.server.memory import Collections, imports_out_of_sight, stall_words, swept
 
 
 class Knot:

@@ -2,11 +2,11 @@ import socket
 
 import pytest
 
-from ui.chat.server.application import open_store
-from ui.chat.server.people import People
-from ui.chat.server.serve import _check_people, _listening, _only_one, address
-from ui.chat.settings import ChatSettings
-from ui.complaints import LACKING, UNUSABLE, Complaint
+from kernelwright.ui.chat.server.application import open_store
+from kernelwright.ui.chat.server.people import People
+from kernelwright.ui.chat.server.serve import _check_people, _listening, _only_one, address
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.complaints import LACKING, UNUSABLE, Complaint
 
 
 def test_nobody_is_let_in_from_elsewhere_without_a_password(tmp_path):

@@ -5,8 +5,8 @@ import time
 
 from chainlit.session import ws_sessions_id
 
-from ui.chat.server import gate as server_uploads
-from ui.chat.server.gate import Uploads
+from kernelwright.ui.chat.server import gate as server_uploads
+from kernelwright.ui.chat.server.gate import Uploads
 
 COOKIE = (b"cookie", b"access_token=1")
 

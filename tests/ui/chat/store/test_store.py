@@ -10,8 +10,8 @@ from chainlit.session import HTTPSession
 from chainlit.types import Pagination, ThreadFilter
 from chainlit.user import User
 
-from ui.chat.settings import ChatSettings
-from ui.chat.store.layer import NOBODY, Store
+from kernelwright.ui.chat.settings import ChatSettings
+from kernelwright.ui.chat.store.layer import NOBODY, Store
 
 
 @pytest.fixture

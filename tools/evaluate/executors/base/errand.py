@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pydantic import model_validator
 
-from tools.nouns import Candidate, Value
+from kernelwright.tools.types import Candidate, Value
 
 # Ids become names of files on the far host.
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,80}")

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from profiles.load import Hardware
-from tools.evaluate.executors.base.errand import Errand
-from tools.evaluate.messages import DispatchSeen
-from tools.evaluate.rules import Rules
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.evaluate.messages import DispatchSeen
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import (
     Baselines,
     Candidate,
     Effort,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import model_validator
 
-from profiles.load import Hardware
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.rules import Rules
-from tools.nouns import Value
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Value
 
 
 class ExecutorChoice(Value):

@@ -14,9 +14,9 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from profiles.load import Hardware
-from tools.evaluate.executors.base.errand import Errand
-from tools.nouns import Baselines, Effort, Evaluation, Refusal, Task, Value
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.types import Baselines, Effort, Evaluation, Refusal, Task, Value
 
 FORMAT = 1
 PROBE = "probe"

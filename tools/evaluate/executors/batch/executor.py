@@ -9,11 +9,10 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from profiles.load import Hardware
-from tools.awaiting import AwaitingError
-from tools.evaluate.executors.base.errand import Errand
-from tools.evaluate.executors.base.executor import Capabilities, Executor
-from tools.evaluate.executors.batch.bundle import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     PROBE,
     Bundle,
@@ -22,12 +21,12 @@ from tools.evaluate.executors.batch.bundle import (
     Manifest,
     Probed,
 )
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.executors.local.workshop import task_key
-from tools.evaluate.process.endings import not_compiled
-from tools.evaluate.profiling.absent import not_asked
-from tools.languages import CompileFailure, compile_candidate
-from tools.nouns import (
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.executors.local.workshop import task_key
+from kernelwright.tools.evaluate.profiling.absent import not_asked
+from kernelwright.tools.evaluate.sandbox.endings import not_compiled
+from kernelwright.tools.languages import CompileFailure, compile_candidate
+from kernelwright.tools.types import (
     UNBUILT,
     Baselines,
     Candidate,
@@ -41,6 +40,7 @@ from tools.nouns import (
     TracePolicy,
     WallKind,
 )
+from kernelwright.tools.types.awaiting import AwaitingError
 
 
 class BatchExecutor(Executor):

@@ -1,8 +1,13 @@
 """`--executor batch`: bundles of files that are carried to a GPU host and back."""
 
-from profiles.load import Hardware, hardware_profile
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.executors.base.kind import ExecutorChoice, ExecutorKind, Options, Order
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.kind import (
+    ExecutorChoice,
+    ExecutorKind,
+    Options,
+    Order,
+)
 
 
 class BatchKind(ExecutorKind):
@@ -14,7 +19,7 @@ class BatchKind(ExecutorKind):
         Raises:
             ValueError: When no device was chosen.
         """
-        from tools.evaluate.executors.batch.executor import BatchExecutor
+        from kernelwright.tools.evaluate.executors.batch.executor import BatchExecutor
 
         hardware = order.choice.hardware
         if hardware is None:

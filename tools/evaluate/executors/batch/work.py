@@ -8,12 +8,19 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from profiles.load import Hardware
-from tools.evaluate.executors.batch.bundle import PROBE, Bundle, BundleError, Done, Probed, job_name
-from tools.evaluate.executors.local.executor import LocalExecutor
-from tools.evaluate.selection import fastest, promising, settles
-from tools.languages import compile_candidate
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.batch.bundle import (
+    PROBE,
+    Bundle,
+    BundleError,
+    Done,
+    Probed,
+    job_name,
+)
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.selection import fastest, promising, settles
+from kernelwright.tools.languages import compile_candidate
+from kernelwright.tools.types import (
     Baselines,
     Candidate,
     Effort,

@@ -1,10 +1,16 @@
 """What PyTorch itself does with a task on this machine, measured once a task and remembered."""
 
-from tools.evaluate.executors.local.builder import COMPILED, Builder, Making
-from tools.evaluate.executors.local.workshop import Workshop, expect, is_spent, readable, task_key
-from tools.evaluate.messages import BaselineMeasured, BaselineRequest
-from tools.evaluate.process.ended import Ended
-from tools.nouns import Baseline, Baselines, Effort, Refusal, Task
+from kernelwright.tools.evaluate.executors.local.builder import COMPILED, Builder, Making
+from kernelwright.tools.evaluate.executors.local.workshop import (
+    Workshop,
+    expect,
+    is_spent,
+    readable,
+    task_key,
+)
+from kernelwright.tools.evaluate.messages import BaselineMeasured, BaselineRequest
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.types import Baseline, Baselines, Effort, Refusal, Task
 
 STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}

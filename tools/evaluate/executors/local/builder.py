@@ -14,14 +14,14 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from tools.candidates.plan.operators import CONTRACTIONS
-from tools.evaluate.executors.local.workshop import Workshop, task_key
-from tools.evaluate.judge.walk import reads
-from tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.worker import WorkerProcess
-from tools.nouns import Task, TensorSpec
-from tools.nouns.value import Value
+from kernelwright.tools.candidates.plan.operators import CONTRACTIONS
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop, task_key
+from kernelwright.tools.evaluate.messages import BuildRequest, BuiltElsewhere, Reply
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
+from kernelwright.tools.types import Task, TensorSpec
+from kernelwright.tools.types.value import Value
+from kernelwright.tools.types.walk import reads
 
 COMPILED = frozenset({"compile", "max-autotune"})
 # Processes that have read a file and wait to build for it; the one of the present task is among

@@ -6,11 +6,16 @@ believed has two. After that come other shapes, over which its worker may be los
 
 from pathlib import Path
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.executors.local.baselines import KnownBaselines
-from tools.evaluate.executors.local.builder import Builder
-from tools.evaluate.executors.local.workshop import Workshop, expect, readable, task_key
-from tools.evaluate.messages import (
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
+from kernelwright.tools.evaluate.executors.local.builder import Builder
+from kernelwright.tools.evaluate.executors.local.workshop import (
+    Workshop,
+    expect,
+    readable,
+    task_key,
+)
+from kernelwright.tools.evaluate.messages import (
     LAUNCHES,
     HoldoutRequest,
     Judged,
@@ -20,13 +25,13 @@ from tools.evaluate.messages import (
     Reply,
     ShapesTried,
 )
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.endings import accompanied, evaluation_of, isolated
-from tools.evaluate.quarantine import cautious, suspicious
-from tools.evaluate.sanitizing import sanitized, sanitized_here
-from tools.evaluate.sanitizing.host import taken
-from tools.languages import Built
-from tools.nouns import Candidate, Effort, Evaluation, Task, Verdict
+from kernelwright.tools.evaluate.profiling.device import sanitized
+from kernelwright.tools.evaluate.profiling.host import sanitized_here, taken
+from kernelwright.tools.evaluate.quarantine import cautious, suspicious
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.endings import accompanied, evaluation_of, isolated
+from kernelwright.tools.languages import Built
+from kernelwright.tools.types import Candidate, Effort, Evaluation, Task, Verdict
 
 
 class Certification:

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.languages import Built, CompileFailure, compile_candidate
-from tools.nouns import Candidate
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
+from kernelwright.tools.types import Candidate
 
 _Compiled = Built | CompileFailure
 

@@ -8,26 +8,26 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from profiles.load import Hardware
-from tools.evaluate.executors.base.executor import Capabilities, Executor
-from tools.evaluate.executors.local.baselines import CERTIFY, STANDARD, KnownBaselines
-from tools.evaluate.executors.local.builder import Builder
-from tools.evaluate.executors.local.certification import Certification
-from tools.evaluate.executors.local.compiling import Compiling
-from tools.evaluate.executors.local.profiles import Profiles
-from tools.evaluate.executors.local.reading import Reading
-from tools.evaluate.executors.local.workshop import Workshop, readable
-from tools.evaluate.foreign.host.check import Courthouse
-from tools.evaluate.messages import DispatchSeen, RecordRequest
-from tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from tools.evaluate.process.endings import not_compiled
-from tools.evaluate.process.line import Lease
-from tools.evaluate.process.spares import Spares
-from tools.evaluate.process.walls import standing
-from tools.evaluate.rules import Rules
-from tools.hardware import detect
-from tools.languages import CompileFailure
-from tools.nouns import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD, KnownBaselines
+from kernelwright.tools.evaluate.executors.local.builder import Builder
+from kernelwright.tools.evaluate.executors.local.certification import Certification
+from kernelwright.tools.evaluate.executors.local.compiling import Compiling
+from kernelwright.tools.evaluate.executors.local.profiles import Profiles
+from kernelwright.tools.evaluate.executors.local.reading import Reading
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop, readable
+from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.messages import DispatchSeen, RecordRequest
+from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.endings import not_compiled
+from kernelwright.tools.evaluate.sandbox.line import Lease
+from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import CompileFailure
+from kernelwright.tools.types import (
     Baselines,
     Candidate,
     Effort,

@@ -1,7 +1,7 @@
 """`--executor local`: worker processes on this machine."""
 
-from tools.evaluate.executors.base.executor import Executor
-from tools.evaluate.executors.base.kind import ExecutorKind, Order
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorKind, Order
 
 
 class LocalKind(ExecutorKind):
@@ -9,7 +9,7 @@ class LocalKind(ExecutorKind):
 
     def make(self, order: Order) -> Executor:
         """Worker processes for the device of this machine; a target that is not here is lacking."""
-        from tools.evaluate.executors.local.executor import LocalExecutor
+        from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 
         return LocalExecutor.create(order.target, order.scratch, rules=order.rules)
 

@@ -3,14 +3,14 @@
 import asyncio
 import time
 
-from tools.evaluate.executors.local.workshop import Workshop
-from tools.evaluate.messages import ProfileRequest
-from tools.evaluate.process.keeper import Keeper
-from tools.evaluate.profiling.local import not_profiled, profile_here
-from tools.evaluate.profiling.standby import Standby
-from tools.evaluate.seeds import fresh_seed
-from tools.languages import CompileFailure, compile_candidate, language_of
-from tools.nouns import Candidate, Phase, Profile, Task
+from kernelwright.tools.evaluate.executors.local.workshop import Workshop
+from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.local import not_profiled, profile_here
+from kernelwright.tools.evaluate.profiling.standby import Standby
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.languages import CompileFailure, compile_candidate, language_of
+from kernelwright.tools.types import Candidate, Phase, Profile, Task
 
 
 class Profiles:

@@ -3,9 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from tools.evaluate.executors.local.builder import Builder
-from tools.evaluate.executors.local.workshop import Workshop, expect, fell, is_spent, readable
-from tools.evaluate.messages import (
+from kernelwright.tools.evaluate.executors.local.builder import Builder
+from kernelwright.tools.evaluate.executors.local.workshop import (
+    Workshop,
+    expect,
+    fell,
+    is_spent,
+    readable,
+)
+from kernelwright.tools.evaluate.messages import (
     Audited,
     AuditRequest,
     DispatchRequest,
@@ -14,11 +20,11 @@ from tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
-from tools.evaluate.process.beside import beside
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.endings import refusal_of
-from tools.nouns import Doubt, Refusal, Task, TracePolicy
-from tools.tasks import read_source
+from kernelwright.tools.evaluate.sandbox.beside import beside
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.endings import refusal_of
+from kernelwright.tools.tasks import read_source
+from kernelwright.tools.types import Doubt, Refusal, Task, TracePolicy
 
 
 class Reading:

@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
-from profiles.load import Hardware
-from tools.evaluate.messages import (
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages import (
     Audited,
     BaselineMeasured,
     Broken,
@@ -26,18 +26,18 @@ from tools.evaluate.messages import (
     ShapesTried,
     Traced,
 )
-from tools.evaluate.process.beside import beside
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.keeper import BUILT, Keeper
-from tools.evaluate.process.line import Lease
-from tools.evaluate.process.spares import Spares
-from tools.evaluate.process.walls import standing
-from tools.evaluate.process.worker import WorkerBrokenError
-from tools.evaluate.rules import Rules
-from tools.evaluate.seeds import fresh_seed
-from tools.hardware import cached_ceilings, keep_ceilings
-from tools.nouns import Isolation, Phase, Task
-from tools.nouns.phase import together
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.beside import beside
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper
+from kernelwright.tools.evaluate.sandbox.line import Lease
+from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.hardware import cached_ceilings, keep_ceilings
+from kernelwright.tools.types import Isolation, Phase, Task
+from kernelwright.tools.types.phase import together
 
 Expected = TypeVar(
     "Expected",

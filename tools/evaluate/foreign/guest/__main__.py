@@ -1,4 +1,4 @@
-"""`python -m tools.evaluate.foreign.guest SOCKET`: carries out a judge's orders."""
+"""`python -m kernelwright.tools.evaluate.foreign.guest SOCKET`: carries out a judge's orders."""
 
 import ctypes
 import faulthandler
@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from tools.collector import imports_out_of_sight
+from kernelwright.tools.collector import imports_out_of_sight
 
 _PR_SET_PDEATHSIG = 1
 
@@ -19,7 +19,7 @@ def main() -> None:
     faulthandler.enable()
 
     with imports_out_of_sight():
-        from tools.evaluate.foreign.guest.serve import serve
+        from kernelwright.tools.evaluate.foreign.guest.serve import serve
 
     try:
         serve(connection)

@@ -6,9 +6,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from tools.evaluate.clock.stopwatch import graph
-from tools.evaluate.foreign.messages import Constant, MakeReference
-from tools.tasks import Reference
+from kernelwright.tools.evaluate.foreign.messages import Constant, MakeReference
+from kernelwright.tools.evaluate.timing.stopwatch import graph
+from kernelwright.tools.tasks import Reference
 
 Forward = Callable[..., object]
 _MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}

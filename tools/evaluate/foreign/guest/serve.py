@@ -3,11 +3,11 @@
 import os
 import socket
 
-from tools.evaluate.foreign.guest.shared import opened
-from tools.evaluate.foreign.guest.steps import Steps
-from tools.evaluate.foreign.messages import ORDER, Memory
-from tools.evaluate.vector_math import resolve_vector_math
-from tools.evaluate.wire import frame, receive_blocking
+from kernelwright.tools.evaluate.foreign.guest.shared import opened
+from kernelwright.tools.evaluate.foreign.guest.steps import Steps
+from kernelwright.tools.evaluate.foreign.messages import ORDER, Memory
+from kernelwright.tools.evaluate.messages.wire import frame, receive_blocking
+from kernelwright.tools.evaluate.vector_math import resolve_vector_math
 
 
 def serve(connection: socket.socket) -> None:

@@ -2,14 +2,14 @@
 
 from torch import Tensor
 
-from tools.evaluate.foreign.arena import HostMemory
-from tools.evaluate.foreign.messages import Memory
+from kernelwright.tools.evaluate.foreign.arena import HostMemory
+from kernelwright.tools.evaluate.foreign.messages import Memory
 
 
 def opened(memory: Memory, descriptor: int) -> Tensor:
     """The shared bytes as a tensor on the device."""
     if memory.device == "cpu":
         return HostMemory(descriptor, memory.size_bytes).raw
-    from tools.evaluate.foreign.device_memory import DeviceMemory
+    from kernelwright.tools.evaluate.foreign.device_memory import DeviceMemory
 
     return DeviceMemory.opened(descriptor, memory.size_bytes).raw

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
-from tools.evaluate.foreign.guest.deliver import AnswerError, deliver
-from tools.evaluate.foreign.guest.observed import companions, observations, settings
-from tools.evaluate.foreign.messages import (
+from kernelwright.tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
+from kernelwright.tools.evaluate.foreign.guest.deliver import AnswerError, deliver
+from kernelwright.tools.evaluate.foreign.guest.observed import companions, observations, settings
+from kernelwright.tools.evaluate.foreign.messages import (
     Arrange,
     Constant,
     Done,
@@ -27,14 +27,14 @@ from tools.evaluate.foreign.messages import (
     Store,
     Weights,
 )
-from tools.evaluate.foreign.places import arguments_at, tensor_at
-from tools.evaluate.judge.coverage import LibraryClock
-from tools.evaluate.judge.repeats import one_order
-from tools.tasks.build import adopt_plain_tensors
-from tools.tasks.complaints import why_not_built
-from tools.tasks.load import load_module
-from tools.tasks.refusals import RefusedError
-from tools.tasks.seeds import seed_everything
+from kernelwright.tools.evaluate.foreign.places import arguments_at, tensor_at
+from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
+from kernelwright.tools.evaluate.verify.repeats import one_order
+from kernelwright.tools.tasks.build import adopt_plain_tensors
+from kernelwright.tools.tasks.complaints import why_not_built
+from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.tasks.refusals import RefusedError
+from kernelwright.tools.tasks.seeds import seed_everything
 
 Forward = Callable[..., object]
 Calls = Sequence[tuple[list[Tensor | Constant], list[Tensor]]]
@@ -109,7 +109,7 @@ class Steps:
         return Done(names=tuple(self._named()), seconds=time.perf_counter() - start)
 
     def _make_reference(self, order: MakeReference) -> Done | Failed:
-        from tools.evaluate.foreign.guest.references import reference_forward
+        from kernelwright.tools.evaluate.foreign.guest.references import reference_forward
 
         start = time.perf_counter()
         module, self._forward = reference_forward(order, self._device, self._arguments)
@@ -190,7 +190,7 @@ class Steps:
         return Done(own_ms=own_ms, library_ms=watch.spent_ms, operators=tuple(sorted(watch.names)))
 
     def _profile(self, forward: Forward, calls: Calls) -> Done:
-        from tools.evaluate.foreign.guest.kernels import profiled
+        from kernelwright.tools.evaluate.foreign.guest.kernels import profiled
 
         spent_ms, kernels = profiled(lambda: _all(forward, calls), self._drain)
         return Done(work_ms=spent_ms, kernels=kernels)

@@ -6,16 +6,16 @@ import socket
 import sys
 from pathlib import Path
 
-from tools.evaluate.foreign.books import Books, books
-from tools.evaluate.foreign.host.threads import ASLEEP
-from tools.evaluate.process.ended import Ended
-from tools.evaluate.process.environment import worker_environment
-from tools.evaluate.process.memory import machine_bytes
-from tools.evaluate.process.walled import Enclosure, Walled, start_walled
-from tools.evaluate.process.walls import standing
-from tools.evaluate.process.watch import Limits, until_over
-from tools.evaluate.rules import Rules
-from tools.nouns import Isolation
+from kernelwright.tools.evaluate.foreign.books import Books, books
+from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.memory import machine_bytes
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
+from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.sandbox.watch import Limits, until_over
+from kernelwright.tools.types import Isolation
 
 _KEPT_OUTPUT_BYTES = 16_384
 
@@ -49,7 +49,7 @@ class GuestProcess:
             walled = await start_walled(
                 Enclosure(
                     argv=(
-                        *(sys.executable, "-P", "-m", "tools.evaluate.foreign.guest"),
+                        *(sys.executable, "-P", "-m", "kernelwright.tools.evaluate.foreign.guest"),
                         str(theirs.fileno()),
                     ),
                     scratch=scratch,

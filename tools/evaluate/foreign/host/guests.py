@@ -10,9 +10,9 @@ import shutil
 from itertools import count
 from pathlib import Path
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.host.guest_process import GuestProcess
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.host.guest_process import GuestProcess
+from kernelwright.tools.evaluate.rules import Rules
 
 
 class Guests:

@@ -10,12 +10,12 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.evaluate.defences import Defence
-from tools.evaluate.foreign.host.guests import Guests
-from tools.evaluate.foreign.host.threads import ASLEEP
-from tools.evaluate.foreign.host.usher import Usher
-from tools.evaluate.process.worker import WorkerProcess
-from tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.foreign.host.guests import Guests
+from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
+from kernelwright.tools.evaluate.foreign.host.usher import Usher
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
 
 
 class Judge(NamedTuple):

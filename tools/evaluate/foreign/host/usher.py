@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import socket
 
-from tools.evaluate.foreign.errands import INQUIRY, Finding, Inquiry
-from tools.evaluate.foreign.host.guests import Guests
-from tools.evaluate.wire import frame, receive
+from kernelwright.tools.evaluate.foreign.errands import INQUIRY, Finding, Inquiry
+from kernelwright.tools.evaluate.foreign.host.guests import Guests
+from kernelwright.tools.evaluate.messages.wire import frame, receive
 
 
 class Usher:

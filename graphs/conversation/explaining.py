@@ -1,0 +1,314 @@
+"""One candidate, one round, or why one candidate is faster than another, from what was measured."""
+
+import difflib
+
+from kernelwright.agents.assistant.types.chat import (
+    ChatReply,
+    Code,
+    Offer,
+    Picture,
+    Piece,
+    Table,
+    Words,
+)
+from kernelwright.agents.assistant.types.commands import (
+    CompareCandidates,
+    ExplainCandidate,
+    ExplainRound,
+    ExportResult,
+    ShowCode,
+    ShowProfile,
+)
+from kernelwright.graphs.conversation.naming import Unnamed, candidate_of, label, standing_of
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import (
+    VERDICT,
+    count,
+    milliseconds,
+    one_line,
+    percent,
+    plain,
+    ratio,
+)
+from kernelwright.tools.archive import Standing, Written
+from kernelwright.tools.evaluate.findings import timed, verified
+from kernelwright.tools.types import Analysis, Comparison, Evidence, LedgerEntry, Verdict
+
+LONGEST_DIFFERENCE = 400
+
+
+def candidate(story: Story, wish: ExplainCandidate) -> ChatReply:
+    """Its idea, what it does, how it was judged, what bounds it."""
+    item = candidate_of(story, wish.candidate)
+    standing = standing_of(story, item)
+    pieces: list[Piece] = [
+        Words(text=f"{label(item)}, written in round {item.round} by the {item.author}."),
+        Table(title="the idea", columns=("", ""), rows=idea_rows(story, item)),
+    ]
+    if standing is None:
+        pieces.append(Words(text="The judge has not seen it yet."))
+    else:
+        pieces.append(Table(title="the judge", columns=("", ""), rows=judged_rows(standing)))
+        pieces += _log(standing)
+    pieces += bounded(story, item.candidate.id)
+    return ChatReply(pieces=tuple(pieces), offers=_about(item, standing, story))
+
+
+def round_(story: Story, wish: ExplainRound) -> ChatReply:
+    """Its ideas, what they brought, what the critic made of it."""
+    rounds = story.view.rounds
+    wanted = wish.round or max(rounds, default=0)
+    if wanted not in rounds:
+        known = f"There are rounds 1 to {max(rounds)}." if rounds else "None has begun yet."
+        return ChatReply.of(f"There is no round {wanted}. {known}")
+    ledger = {entry.idea: entry for entry in story.ledger}
+    ideas = [idea for idea in story.ideas if idea.round == wanted]
+    rows = tuple(
+        (one_line(idea.title, 90), milliseconds(idea.predicted_ms), *_brought(ledger.get(idea.id)))
+        for idea in ideas
+    )
+    columns = ("idea", "predicted", "measured", "gain", "correct")
+    pieces: list[Piece] = [
+        Words(text=f"Round {wanted}: {count(len(ideas), 'idea')}."),
+        Table(title=f"ideas of round {wanted}", columns=columns, rows=rows),
+    ]
+    for event in story.view.proposals:
+        if event.round == wanted and event.reasoning:
+            pieces.append(Code(title="the planner's reasons", text=plain(event.reasoning, 4000)))
+    pieces += [p for a in story.analyses if a.round == wanted for p in critique(a)]
+    return ChatReply(pieces=tuple(pieces))
+
+
+def compare(story: Story, wish: CompareCandidates) -> ChatReply:
+    """Which is faster and by how much, what differs, and what the profiler and the critic saw."""
+    one = candidate_of(story, wish.one)
+    other = candidate_of(story, wish.other) if wish.other else _rival(story, one)
+    if one.candidate.id == other.candidate.id:
+        return ChatReply.of(f"That is one and the same candidate, {label(one)}.")
+    first, second = standing_of(story, one), standing_of(story, other)
+    pieces: list[Piece] = [Words(text=verdict_words(one, other, first, second))]
+    rows = [
+        (name, left, right)
+        for (name, left), (_, right) in zip(
+            _facts(story, one, first), _facts(story, other, second), strict=True
+        )
+    ]
+    columns = ("", f"v{one.number}", f"v{other.number}")
+    pieces.append(Table(title="side by side", columns=columns, rows=tuple(rows)))
+    pieces += _readings(story, one, other)
+    pieces += _claims(story, one, other)
+    pieces.append(difference(other, one))
+    offers = (
+        Offer(label=f"Code of v{one.number}", wish=ShowCode(candidate=one.candidate.id)),
+        Offer(label=f"Code of v{other.number}", wish=ShowCode(candidate=other.candidate.id)),
+    )
+    return ChatReply(pieces=tuple(pieces), offers=offers)
+
+
+def idea_rows(story: Story, item: Written) -> tuple[tuple[str, str], ...]:
+    """What the candidate tries, and why it should help."""
+    idea = story.idea(item.candidate.idea)
+    rows = [("idea", one_line(story.title(item.candidate.idea), 200))]
+    if idea is not None:
+        rows += [("does", one_line(idea.mechanism, 600)), ("because", one_line(idea.reason, 600))]
+        rows += [("predicted", milliseconds(idea.predicted_ms))]
+        rows += [("risk", one_line(idea.risk, 300))] if idea.risk else []
+    settings = " ".join(f"{one_line(s.name, 40)}={s.value}" for s in item.candidate.settings)
+    rows += [("settings", settings)] if settings else []
+    rows += [("remark", one_line(item.candidate.note, 300))] if item.candidate.note else []
+    known = {other.candidate.id: other for other in story.written}
+    parents = [label(known[id]) for id in item.candidate.parents if id in known]
+    rows += [("comes from", ", ".join(parents))] if parents else []
+    return tuple(rows)
+
+
+def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
+    """The verdict with the numbers behind it, and what was not verified."""
+    evaluation, found = standing.evaluation, standing.evaluation.verification
+    rows = [("verdict", f"{VERDICT[found.verdict]} ({standing.effort})")]
+    rows += [("reason", one_line(found.reason, 600))] if found.reason else []
+    rows += [("time", milliseconds(evaluation.median_ms))] if evaluation.median_ms else []
+    rows += [(f"against {item.baseline}", against(item)) for item in evaluation.comparisons]
+    rows += [(name, one_line(words, 300)) for name, words in (*verified(found), *timed(evaluation))]
+    rows += [("not verified", one_line(", ".join(found.not_verified), 400))] * bool(
+        found.not_verified
+    )
+    return tuple(rows)
+
+
+def against(item: Comparison) -> str:
+    """A comparison in a line."""
+    doubt = "" if item.distinguishable else ", not distinguishable"
+    return (
+        f"{ratio(item.ratio)}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}{doubt} "
+        f"({milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)})"
+    )
+
+
+def bounded(story: Story, candidate: str) -> list[Piece]:
+    """What bounds a candidate, where the profiler looked at it."""
+    profile = story.profiles.get(candidate)
+    if profile is None:
+        return []
+    _, symptoms = profile
+    rows = tuple((one_line(s.name, 60), one_line(s.words, 400)) for s in symptoms)
+    table: list[Piece] = (
+        [Table(title="what bounds it", columns=("", ""), rows=rows)] if rows else []
+    )
+    if words := story.explanation(candidate):
+        table.append(Code(title="the profiler", text=plain(words, 4000)))
+    return table
+
+
+def critique(analysis: Analysis) -> list[Piece]:
+    """What the critic made of a round."""
+    rows = [("claim", one_line(claim.words, 400)) for claim in analysis.claims]
+    rows += [("so", one_line(analysis.implies, 400))] if analysis.implies else []
+    rows += [("predicts", one_line(item.words, 300)) for item in analysis.predictions]
+    return [Table(title="the critic", columns=("", ""), rows=tuple(rows))] if rows else []
+
+
+def verdict_words(
+    one: Written, other: Written, first: Standing | None, second: Standing | None
+) -> str:
+    """Which of the two is faster, if that can be said."""
+    left = first.evaluation.median_ms if _correct(first) and first else None
+    right = second.evaluation.median_ms if _correct(second) and second else None
+    if left is None or right is None:
+        lacking = [label(i) for i, ms in ((one, left), (other, right)) if ms is None]
+        verb = "has" if len(lacking) == 1 else "have"
+        return f"{' and '.join(lacking)} {verb} no time, so speed cannot be compared."
+    fast, slow = (one, other) if left <= right else (other, one)
+    factor = max(left, right) / min(left, right)
+    if factor < 1.005:
+        return f"{label(one)} and {label(other)} take the same time, {milliseconds(left)}."
+    mixed = first is not None and second is not None and first.effort != second.effort
+    caution = (
+        " One was timed more carefully than the other, so take small differences lightly."
+        if mixed and factor < 1.1
+        else ""
+    )
+    return f"{label(fast)} is {factor:.2f} times as fast as {label(slow)}.{caution}"
+
+
+def difference(before: Written, after: Written) -> Code:
+    """What changed from one candidate's source to the other's."""
+    lines = list(
+        difflib.unified_diff(
+            _text(before), _text(after), f"v{before.number}", f"v{after.number}", lineterm="", n=3
+        )
+    )
+    rest = len(lines) - LONGEST_DIFFERENCE
+    shown = lines[:LONGEST_DIFFERENCE] + ([f"... {rest} more lines"] if rest > 0 else [])
+    text = "\n".join(shown) or "no difference in the sources"
+    return Code(
+        title=f"from v{before.number} to v{after.number}", text=plain(text), language="diff"
+    )
+
+
+def picture(story: Story) -> Picture:
+    """Where the candidates stand under the roofline."""
+    return Picture(what="roofline", run=story.record.id)
+
+
+def _rival(story: Story, one: Written) -> Written:
+    """Whom to compare with where nobody was named: the parent, else the next on the board."""
+    known = {item.candidate.id: item for item in story.written}
+    for id in one.candidate.parents:
+        if id in known:
+            return known[id]
+    for leader in story.leaders:
+        if leader.candidate.id != one.candidate.id:
+            return known[leader.candidate.id]
+    raise Unnamed("There is nothing to compare it with yet.")
+
+
+def _facts(story: Story, item: Written, standing: Standing | None) -> list[tuple[str, str]]:
+    settings = " ".join(f"{one_line(s.name, 40)}={s.value}" for s in item.candidate.settings)
+    took = standing.evaluation.median_ms if standing else None
+    found = standing.evaluation.verification if standing else None
+    return [
+        ("candidate", item.candidate.id),
+        ("idea", one_line(story.title(item.candidate.idea), 120)),
+        ("strategy", one_line(", ".join(item.candidate.strategies), 200) or "-"),
+        ("settings", settings or "-"),
+        ("verdict", VERDICT[found.verdict] if found else "not judged yet"),
+        ("time", milliseconds(took)),
+        ("of the floor", percent(story.floor_ms / took) if took and story.floor_ms else "-"),
+    ]
+
+
+def _readings(story: Story, one: Written, other: Written) -> list[Piece]:
+    """The profiler's readings that differ."""
+    left, right = (_evidence(story, item) for item in (one, other))
+    rows = [
+        (one_line(name, 80), _reading(left[name]), _reading(right[name]))
+        for name in left
+        if name in right and _reading(left[name]) != _reading(right[name])
+    ]
+    columns = ("reading", f"v{one.number}", f"v{other.number}")
+    return [Table(title="the profiler", columns=columns, rows=tuple(rows[:20]))] if rows else []
+
+
+def _evidence(story: Story, item: Written) -> dict[str, Evidence]:
+    readings, _ = story.profiles.get(item.candidate.id, ((), ()))
+    return {reading.name: reading for reading in readings if reading.value is not None}
+
+
+def _reading(item: Evidence) -> str:
+    return f"{item.value:.4g} {one_line(item.unit, 20)} ({item.rank.value})".replace("  ", " ")
+
+
+def _claims(story: Story, one: Written, other: Written) -> list[Piece]:
+    """What the critic said of just these two."""
+    pair = {one.candidate.id, other.candidate.id}
+    rows = tuple(
+        (
+            f"round {analysis.round}",
+            one_line(claim.words, 500),
+            one_line("; ".join(claim.numbers), 300),
+        )
+        for analysis in story.analyses
+        for claim in analysis.claims
+        if {claim.faster, claim.slower} == pair
+    )
+    columns = ("", "claim", "numbers")
+    return [Table(title="the critic", columns=columns, rows=rows)] if rows else []
+
+
+def _brought(entry: LedgerEntry | None) -> tuple[str, str, str]:
+    if entry is None:
+        return "-", "-", "not tried yet"
+    return (
+        milliseconds(entry.measured_ms),
+        ratio(entry.gain),
+        f"{entry.correct} of {entry.candidates}",
+    )
+
+
+def _log(standing: Standing) -> list[Piece]:
+    log = standing.evaluation.compiler_log.strip()
+    if standing.evaluation.verdict is not Verdict.COMPILE_ERROR or not log:
+        return []
+    return [Code(title="the compiler", text=plain(log, 4000))]
+
+
+def _correct(standing: Standing | None) -> bool:
+    return standing is not None and standing.evaluation.verdict is Verdict.CORRECT
+
+
+def _text(item: Written) -> list[str]:
+    settings = [f"{s.name}={s.value}" for s in item.candidate.settings]
+    return [*item.candidate.kernel.splitlines(), *item.candidate.plan.splitlines(), *settings]
+
+
+def _about(item: Written, standing: Standing | None, story: Story) -> tuple[Offer, ...]:
+    id = item.candidate.id
+    found = [Offer(label="Show the code", wish=ShowCode(candidate=id))]
+    if id in story.profiles:
+        found.append(Offer(label="Show the profile", wish=ShowProfile(candidate=id)))
+    if len(story.leaders) > 1:
+        found.append(Offer(label="Compare", wish=CompareCandidates(one=id)))
+    if _correct(standing):
+        found.append(Offer(label="Take it home", wish=ExportResult(candidate=id)))
+    return tuple(found)

@@ -1,0 +1,132 @@
+"""Who judges for whom: an executor with its worker a person, one device between them all.
+
+Whoever measures holds the device's lease, so that nobody's times are disturbed by another's; the
+lease goes round in the order of asking. A worker that nobody has asked for a while is let go.
+Everything here belongs to one event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.archive import Target
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.sandbox.line import Lease, Line, Seat
+
+if TYPE_CHECKING:
+    from kernelwright.tools.evaluate.sandbox.spares import Spares
+
+# Shorter waits are over before anybody has read of them.
+WORTH_SAYING_S = 2.0
+
+MakeExecutor = Callable[[Target, Path, Lease], Executor]
+
+
+@dataclass
+class _Judge:
+    """An executor with how many use it, and when it goes if nobody does."""
+
+    executor: Executor
+    seat: Seat
+    users: int = 0
+    leaving: asyncio.TimerHandle | None = None
+
+
+class Judges:
+    """The executors of a server.
+
+    Args:
+        target: Which kind of device.
+        scratch: A folder for the workers' caches.
+        make: Makes an executor; worker processes on this machine by default.
+        idle_s: How long an unused worker stays.
+        ready: How many workers of this machine stand ready.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        scratch: Path,
+        make: MakeExecutor | None = None,
+        idle_s: float = 120.0,
+        ready: int = 4,
+    ) -> None:
+        self._line = Line()
+        self._target = target
+        self._scratch = scratch
+        self._spares: Spares | None = None
+        self._make = make or self._local
+        self._idle_s, self._ready = idle_s, ready
+        self._judges: dict[str, _Judge] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def present(self) -> int:
+        """How many people have workers."""
+        return len(self._judges)
+
+    @asynccontextmanager
+    async def of(self, person: str) -> AsyncIterator[Executor]:
+        """A person's executor, which stays theirs between searches; a person by their folder."""
+        judge = self._judges.get(person)
+        if judge is None:
+            seat = self._line.seat(person)
+            executor = self._make(self._target, self._scratch / person, seat)
+            judge = self._judges[person] = _Judge(executor, seat)
+        if judge.leaving is not None:
+            judge.leaving.cancel()
+            judge.leaving = None
+        judge.users += 1
+        try:
+            yield judge.executor
+        finally:
+            judge.users -= 1
+            if not judge.users:
+                loop = asyncio.get_running_loop()
+                judge.leaving = loop.call_later(self._idle_s, self._let_go, person)
+
+    def ahead(self, person: str) -> int:
+        """How many other people's questions a person's search waits for; 0 after a short wait."""
+        judge = self._judges.get(person)
+        waits = judge is not None and judge.seat.waited_s >= WORTH_SAYING_S
+        return judge.seat.ahead if judge is not None and waits else 0
+
+    async def aclose(self) -> None:
+        """End every worker."""
+        for name in tuple(self._judges):
+            self._let_go(name)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._spares is not None:
+            await self._spares.aclose()
+
+    def _local(self, target: Target, scratch: Path, lease: Lease) -> Executor:
+        """Worker processes on this machine, some of them started beforehand."""
+        from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+        from kernelwright.tools.evaluate.rules import Rules
+        from kernelwright.tools.evaluate.sandbox.spares import Spares
+        from kernelwright.tools.hardware import detect
+
+        scratch.mkdir(parents=True, exist_ok=True)
+        if self._spares is None:
+            self._spares = Spares(
+                self._scratch / ".spares",
+                Rules(),
+                self._line.seat(),
+                wanted=self._ready,
+                device=detect(target).kind,
+            )
+            self._spares.fill()
+        return LocalExecutor.create(target, scratch, lease=lease, spares=self._spares)
+
+    def _let_go(self, name: str) -> None:
+        judge = self._judges.pop(name, None)
+        if judge is None:
+            return
+        if judge.leaving is not None:
+            judge.leaving.cancel()
+        task = asyncio.get_running_loop().create_task(judge.executor.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,275 @@
+"""A file comes to the desk and becomes a task, or a question about what is missing."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+from kernelwright.agents.assistant.types.chat import ChatReply, Code, Offer, Words
+from kernelwright.agents.assistant.types.commands import CancelTask, ChangeTask, LoadTask
+from kernelwright.graphs.conversation.devices import other_device
+from kernelwright.graphs.conversation.people import file_name
+from kernelwright.graphs.conversation.place import Place
+from kernelwright.graphs.conversation.proposing import proposals
+from kernelwright.graphs.conversation.table import OnTable
+from kernelwright.graphs.conversation.task_card import card_of, saying_of
+from kernelwright.graphs.run_view.wording import plain, quiet
+from kernelwright.profiles.load import Hardware, search_profile
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.types import EnvironmentLacksError, InputSpec, Refusal, Task, Value
+from kernelwright.tools.types.task import Precision
+
+# A person's file is text to be read by people; more is no module.
+LONGEST_SOURCE = 400_000
+
+# How the judge calls what a person allows.
+_ALLOWED: dict[str, Precision] = {"tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+class Read(Value):
+    """What was read of a file; not `audited`, and without a time, where the device was busy."""
+
+    task: Task
+    hardware: Hardware
+    eager_ms: float | None = None
+    audited: bool = True
+
+
+async def load(place: Place, wish: LoadTask) -> ChatReply:
+    """Take a file in and say what it is."""
+    if len(wish.source) > LONGEST_SOURCE:
+        return ChatReply.of("That file is too long for a module; send the part to be made faster.")
+    if not wish.source.strip():
+        return ChatReply.of("That file is empty; attach the one with your module.")
+    file = await asyncio.to_thread(_put, place, wish)
+    fresh = OnTable(
+        file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu, run=_kept_run(place)
+    )
+    return await read_anew(place, fresh)
+
+
+async def change(place: Place, wish: ChangeTask) -> ChatReply:
+    """Read the file on the table once more, with other inputs, entry or precision."""
+    if not place.now.file:
+        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
+    if wish == ChangeTask():
+        return _how_to_change(place)
+    precisions = wish.precisions or place.now.precisions
+    policy = place.now.policy.model_copy(
+        update={
+            "inputs": _inputs(place, wish),
+            "entry": wish.entry or place.now.policy.entry,
+            "allow": tuple(_ALLOWED[word] for word in precisions if word in _ALLOWED),
+        }
+    )
+    gpu = wish.gpu or place.now.gpu
+    changed = OnTable(
+        file=place.now.file,
+        name=place.now.name,
+        gpu=gpu,
+        policy=policy,
+        precisions=precisions,
+        steering=place.now.steering,
+        run=_kept_run(place),
+    )
+    return await read_anew(place, changed)
+
+
+def _inputs(place: Place, wish: ChangeTask) -> tuple[str, ...]:
+    """What the inputs are from now on; as they were where nothing is said of them."""
+    task, before = place.now.task, place.now.policy.inputs
+    if wish.inputs or task is None:
+        return _typed(wish.inputs, task) or before
+    return resized(task, wish.sizes) or before
+
+
+def resized(task: Task, sizes: tuple[str, ...]) -> tuple[str, ...]:
+    """The task's inputs with other rows or columns: their first or last dimension.
+
+    What is as long as the first input is in that direction changes with it, so that what is
+    added or multiplied row by row still fits. Empty where nothing of that can be changed.
+    """
+    shapes = [list(spec.tensor.shape) if spec.tensor else [] for spec in task.inputs]
+    first = next((shape for shape in shapes if shape), None)
+    wanted = dict(text.split("=") for text in sizes if re.fullmatch(r"(rows|columns)=\d+", text))
+    if first is None or not wanted or any(spec.tensor is None for spec in task.inputs):
+        return ()
+    rows, columns = first[0], first[-1]
+    for shape in filter(None, shapes):
+        if "columns" in wanted and shape[-1] == columns:
+            shape[-1] = int(wanted["columns"])
+        if "rows" in wanted and len(shape) > 1 and shape[0] == rows:
+            shape[0] = int(wanted["rows"])
+    return _typed(tuple("x".join(map(str, shape)) for shape in shapes), task)
+
+
+def _typed(inputs: tuple[str, ...], task: Task | None) -> tuple[str, ...]:
+    """Shapes without a type keep that of the task's own input, whose integers keep their range."""
+    specs = task.inputs if task else ()
+    own = [_type_of(spec) for spec in specs] + [""] * len(inputs)
+    return tuple(
+        text if ":" in text or not kind else f"{text}:{kind}"
+        for text, kind in zip(inputs, own, strict=False)
+    )
+
+
+def _type_of(spec: InputSpec) -> str:
+    if spec.tensor is None:
+        return ""
+    kind = spec.tensor.dtype.value
+    bounded = "int" in kind and spec.maximum is not None
+    return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
+
+
+async def cancel(place: Place) -> ChatReply:
+    """Put the task away."""
+    if not place.now.waiting:
+        return ChatReply.of("All right, nothing was done.")
+    await place.table.put(OnTable(gpu=place.now.gpu, run=_kept_run(place)))
+    return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
+
+
+def _kept_run(place: Place) -> str:
+    """A search that runs stays this conversation's until another one is begun."""
+    return place.now.run if place.life is not None else ""
+
+
+async def read_anew(place: Place, fresh: OnTable) -> ChatReply:
+    """Trace what lies there and show the card; a refusal keeps the file for a second try.
+
+    Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
+    time comes later, onto the card that lies there.
+    """
+    ends_s = time.monotonic() + place.settings.first_answer_s
+    try:
+        found = await place.lives.ask(place.home, lambda judge: _read(judge, fresh))
+        if isinstance(found, Read) and not found.audited:
+            timing = asyncio.create_task(_run(place, found.task))
+            left_s = max(0.0, ends_s - time.monotonic())
+            if (await asyncio.wait({timing}, timeout=left_s))[0]:
+                found = timing.result()
+            else:
+                place.table.follow(_amend(place, fresh, timing))
+    except EnvironmentLacksError as lack:
+        return ChatReply.of(f"I cannot run anything on this machine: {lack}.")
+    if isinstance(found, Refusal):
+        await place.table.put(fresh)
+        return _refused(found, fresh)
+    return await _shown(place, fresh, found)
+
+
+async def _shown(place: Place, fresh: OnTable, found: Read) -> ChatReply:
+    """The card of what was read, which lies on the table from now on."""
+    card = card_of(
+        found.task,
+        found.hardware,
+        found.eager_ms,
+        search_profile(place.settings.search),
+        place.settings.models,
+        fresh.gpu,
+        fresh.precisions,
+    )
+    read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
+    await place.table.put(fresh.model_copy(update=read))
+    return saying_of(card, *other_device(fresh.gpu, found.hardware))
+
+
+async def _amend(
+    place: Place, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
+) -> ChatReply | None:
+    """The card again, when the device had time; None where something else lies there by now."""
+    found = await timing
+    async with place.table.turn:
+        now = place.now
+        if not now.waiting or now.audited or (now.file, now.policy) != (fresh.file, fresh.policy):
+            return None
+        if isinstance(found, Refusal):
+            await place.table.put(fresh)
+            return _refused(found, fresh)
+        said = {"steering": now.steering, "run": now.run}
+        return await _shown(place, fresh.model_copy(update=said), found)
+
+
+async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
+    """What can be known without the device's time; all of it where reading takes that anyway."""
+    path = Path(fresh.file)
+    if not judge.capabilities.reads_apart:
+        task = await judge.trace(path, fresh.policy)
+        return task if isinstance(task, Refusal) else await _timed(judge, task)
+    judge.warm()
+    task = await judge.read(path, fresh.policy)
+    if isinstance(task, Refusal):
+        return task
+    return Read(task=task, hardware=await judge.hardware(), audited=False)
+
+
+async def _run(place: Place, task: Task) -> Read | Refusal:
+    """Run the module on the device: does that prove anything, and how long does it take?"""
+
+    async def run(judge: Executor) -> Read | Refusal:
+        audited = await judge.audit(task)
+        return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
+
+    return await place.lives.ask(place.home, run)
+
+
+async def _timed(judge: Executor, task: Task) -> Read | Refusal:
+    measured = await judge.baselines(task, eager_only=True)
+    if isinstance(measured, Refusal):
+        return measured
+    eager = measured.named("eager")
+    took = eager.measurement.median_ms if eager and eager.measurement else None
+    return Read(task=task, hardware=await judge.hardware(), eager_ms=took)
+
+
+def _put(place: Place, wish: LoadTask) -> Path:
+    folder = place.home / "files" / f"{time.time_ns():x}"
+    folder.mkdir(parents=True)
+    path = folder / file_name(wish.name)
+    path.write_text(wish.source, encoding="utf-8")
+    return path
+
+
+def _refused(refusal: Refusal, fresh: OnTable) -> ChatReply:
+    """Why it is no task, with what might make it one."""
+    offers = proposals(Path(fresh.file), fresh.policy, refusal)
+    why: tuple[Words | Code, ...] = (Words(text=quiet(refusal.sentence, 600)),)
+    if refusal.detail:
+        why += (Code(title="what happened", text=plain(refusal.detail[-4000:])),)
+    if not offers:
+        return ChatReply(pieces=why)
+    ask = Words(text="Shall I take one of these? You can also write another.")
+    cancelling = Offer(label="Cancel", wish=CancelTask())
+    return ChatReply(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
+
+
+def _how_to_change(place: Place) -> ChatReply:
+    text = (
+        "Tell me the shapes and types, one for each input, such as `4096x1024:float16`; "
+        "or which class or function of the file is meant; or that TF32, half precision or "
+        "bfloat16 may be used."
+    )
+    task = place.now.task
+    if task is None:
+        return ChatReply.of(text)
+    return ChatReply(
+        pieces=(Words(text=text),), offers=tuple(_variants(place, task)), question=True
+    )
+
+
+def _variants(place: Place, task: Task) -> list[Offer]:
+    """The task's own inputs in half precision, and four times as large."""
+    found: list[Offer] = []
+    for label, dtype, times in (("Half precision", "float16", 1), ("Four times the rows", "", 4)):
+        inputs = []
+        for spec in task.inputs:
+            if spec.tensor is None or not spec.tensor.shape:
+                return found
+            first, *rest = spec.tensor.shape
+            shape = "x".join(map(str, (first * times, *rest)))
+            kind = spec.tensor.dtype.value
+            inputs.append(f"{shape}:{dtype if dtype and kind.startswith('float') else kind}")
+        found.append(
+            Offer(label=label, wish=ChangeTask(inputs=tuple(inputs)), hint=", ".join(inputs))
+        )
+    return found

@@ -1,0 +1,167 @@
+"""A person's runs: which there are, taking up one of them again, naming and deleting one."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelwright.agents.assistant.types.chat import ChatReply, Offer, Table, Words
+from kernelwright.agents.assistant.types.commands import (
+    CancelTask,
+    ContinueSearch,
+    DeleteRun,
+    RenameRun,
+    ReopenRun,
+    ShowProgress,
+)
+from kernelwright.graphs.conversation.driving import STOP
+from kernelwright.graphs.conversation.place import Place
+from kernelwright.graphs.conversation.table import OnTable
+from kernelwright.graphs.conversation.terms import TITLE, keep_title
+from kernelwright.graphs.run_view.wording import STATUS, one_line, quiet, ratio
+from kernelwright.tools.archive import Archive, RunError, RunRecord, run_folders
+
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of a person's runs; `title` is the name that they gave it, "" for none."""
+
+    folder: Path
+    record: RunRecord
+    title: str = ""
+
+
+async def listing(place: Place) -> ChatReply:
+    """The person's runs, the newest first."""
+    runs = await place.read(lambda: runs_of(place.home))
+    if not runs:
+        return ChatReply.of("You have no runs yet. Attach a file or paste a module to begin one.")
+    rows = tuple(_row(place, run) for run in runs[:SHOWN])
+    columns = ("run", "task", "begun (UTC)", "status", "speed-up")
+    table = Table(title="your runs", columns=columns, rows=rows)
+    return ChatReply(pieces=(table,), offers=_openings(runs))
+
+
+async def reopen(place: Place, wish: ReopenRun) -> ChatReply:
+    """Talk about an earlier run from now on."""
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, ChatReply):
+        return found
+    record = found.record
+    await place.table.put(
+        OnTable(
+            file=record.task.path,
+            name=record.task.name,
+            policy=record.policy,
+            task=record.task,
+            audited=True,
+            run=record.id,
+        )
+    )
+    goes_on = place.life is not None
+    offers: tuple[Offer, ...] = (Offer(label="Where does it stand?", wish=ShowProgress()),)
+    if not goes_on:
+        offers += (Offer(label="Continue", wish=ContinueSearch()),)
+    state = "it is running" if goes_on else _state(record)
+    return ChatReply.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
+
+
+async def rename(place: Place, wish: RenameRun) -> ChatReply:
+    """Give a run of the person's another name; its id stays what it is."""
+    title = one_line(wish.name, 60).strip()
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, ChatReply):
+        return found
+    if not title:
+        return ChatReply.of("What shall it be called?")
+    await place.read(lambda: keep_title(found.folder, title))
+    return ChatReply.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
+
+
+async def delete(place: Place, wish: DeleteRun) -> ChatReply:
+    """Ask first; then delete all of a run of the person's that nobody works on."""
+    found = await place.read(lambda: _found(place, wish.run))
+    if isinstance(found, ChatReply):
+        return found
+    id, folder = found.record.id, found.folder
+    if place.lives.find(folder) is not None:
+        return ChatReply.of(f"Run `{id}` is running; stop it first.", STOP)
+    if not wish.approved:
+        return _asked(found)
+    if place.now.run == id:
+        await place.table.put(OnTable(gpu=place.now.gpu))
+    try:
+        await place.read(lambda: shutil.rmtree(folder))
+    except OSError as error:
+        return ChatReply.of(
+            f"Run `{id}` could not be deleted: {one_line(str(error.strerror), 100)}."
+        )
+    return ChatReply.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
+
+
+def _asked(found: Run) -> ChatReply:
+    record, name = found.record, quiet(found.title or found.record.task.name, 60)
+    words = (
+        f"Shall I delete run `{record.id}` ({name}, {_state(record)}) for good? Its candidates, "
+        "measurements and events would be gone."
+    )
+    yes = Offer(label="Yes, delete it", wish=DeleteRun(run=record.id, approved=True))
+    no = Offer(label="No", wish=CancelTask())
+    return ChatReply(pieces=(Words(text=words),), offers=(yes, no), question=True)
+
+
+def _found(place: Place, name: str) -> Run | ChatReply:
+    """The person's run of that id, beginning of one, or name; or what to say of it."""
+    runs = runs_of(place.home)
+    wanted = name.strip().lower() or place.now.run
+    if not wanted:
+        return ChatReply.of("Which run?", *_openings(runs))
+    found = [run for run in runs if wanted in (run.record.id, run.title.lower())]
+    found = found or [run for run in runs if run.record.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    words = "Several of your runs begin with that" if found else "I know no such run of yours"
+    return ChatReply.of(f"{words}.", *_openings(found or list(runs)))
+
+
+def _openings(runs: Sequence[Run]) -> tuple[Offer, ...]:
+    return tuple(
+        Offer(label=f"Open {run.record.id}", wish=ReopenRun(run=run.record.id)) for run in runs[:5]
+    )
+
+
+def runs_of(home: Path) -> tuple[Run, ...]:
+    """The person's runs, the newest first; those that cannot be read left out."""
+    found = []
+    for folder in run_folders(home):
+        try:
+            archive = Archive.open(folder)
+        except RunError:
+            continue
+        try:
+            found.append(Run(folder, archive.record(), archive.term(TITLE) or ""))
+        finally:
+            archive.close()
+    return tuple(sorted(found, key=lambda run: run.record.created_at, reverse=True))
+
+
+def _row(place: Place, run: Run) -> tuple[str, ...]:
+    record = run.record
+    live = place.lives.find(run.folder) is not None
+    best = record.summary.best if record.summary else None
+    task = one_line(record.task.name, 40)
+    return (
+        record.id,
+        f"{one_line(run.title, 60)} ({task})" if run.title else task,
+        f"{record.created_at:%Y-%m-%d %H:%M}",
+        "running" if live else _state(record),
+        ratio(best.speedup_vs_best_baseline) if best else "-",
+    )
+
+
+def _state(record: RunRecord) -> str:
+    if record.summary is not None and record.status == "finished":
+        return STATUS[record.summary.status]
+    return "stopped; it can go on" if record.status != "finished" else "its module does not run"

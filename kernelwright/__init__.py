@@ -1,0 +1,1 @@
+"""Makes PyTorch modules faster by writing kernels for them, and proves it."""

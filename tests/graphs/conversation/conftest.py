@@ -1,0 +1,111 @@
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
+from kernelwright.graphs.conversation import Desk, Lives, Settings, Told
+
+MODULE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
+
+
+@pytest.fixture
+def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., Lives]:
+    """A server's searches over the toy; a new one over the same home is the server restarted."""
+
+    def make(pause_s: float = 0.0, idle_s: float = 60.0, **executor: object) -> Lives:
+        return Lives(
+            tmp_path,
+            target="cpu",
+            make_executor=lambda target, scratch, lease: toy.ToyExecutor(
+                pause_s=pause_s, **executor
+            ),
+            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+            idle_s=idle_s,
+        )
+
+    return make
+
+
+@pytest.fixture
+def held(
+    toy: ModuleType, make_lives: Callable[..., Lives], begin: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]:
+    """A search that is held in its middle until the event is set."""
+
+    async def make(**executor: object) -> tuple[Lives, Desk, threading.Event]:
+        hold = toy.Hold(at=10)
+        lives = make_lives(hold=hold, **executor)
+        desk = Desk(lives.home, lives, "ann", "one")
+        await begin(desk)
+        assert await asyncio.to_thread(hold.reached.wait, 240)
+        return lives, desk, hold.free
+
+    return make
+
+
+@pytest.fixture
+async def lives(make_lives: Callable[..., Lives]) -> AsyncIterator[Lives]:
+    """Searches that take no time."""
+    made = make_lives()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def desk(lives: Lives) -> Desk:
+    """Ann's desk."""
+    return Desk(lives.home, lives, "ann", "one", Settings(target="cpu", search="quick"))
+
+
+class Ear:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+
+    async def __call__(self, told: Told) -> None:
+        self.told.append(told)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [told.event.kind for told in self.told]
+
+
+@pytest.fixture
+def ear() -> Ear:
+    """A listener."""
+    return Ear()
+
+
+@pytest.fixture
+def begin() -> Callable[..., Awaitable[None]]:
+    """Put the toy on a desk and begin the search; on a busy machine it has the time it needs."""
+
+    async def run(desk: Desk, **limits: object) -> None:
+        await desk.do(LoadTask(source=MODULE, name="toy.py"))
+        saying = await desk.do(StartSearch.model_validate({"seconds": 600, **limits}))
+        assert desk.run, saying.text
+
+    return run
+
+
+@pytest.fixture
+def until() -> Callable[..., Awaitable[None]]:
+    """Wait until something holds."""
+
+    async def wait(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(240):
+            while not holds():  # noqa: ASYNC110 - what is waited for happens in another thread
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def rest(until: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Wait until nobody works on a desk's run."""
+    return lambda desk: until(lambda: not desk.running)

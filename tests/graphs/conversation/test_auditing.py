@@ -1,0 +1,51 @@
+"""The audit in a chat: what PyTorch really runs, and badges with their reasons."""
+
+from types import ModuleType
+
+from kernelwright.agents.assistant.types.commands import AuditTask, LoadTask
+from kernelwright.graphs.conversation import Desk, Lives, Settings
+from kernelwright.graphs.conversation.auditing import rows_of
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities
+from kernelwright.tools.evaluate.messages import DispatchSeen
+from kernelwright.tools.types import Badge, Dispatched, Doubt, Task
+
+SOURCE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
+KERNEL = Dispatched(name="softmax_warp_forward", calls=2, time_ms=0.25)
+
+
+async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
+    toy: ModuleType, lives: Lives
+) -> None:
+    class Watching(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(watches=True)
+
+        async def dispatch(self, task: Task) -> DispatchSeen:
+            return DispatchSeen(kernels=(KERNEL,))
+
+    told = Lives(
+        lives.home,
+        target="cpu",
+        make_executor=lambda target, scratch, lease: Watching(),
+        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+    )
+    desk = Desk(lives.home, told, "bea", "one", Settings(target="cpu", search="quick"))
+    try:
+        await desk.do(LoadTask(source=SOURCE, name="toy.py"))
+        said = str((await desk.do(AuditTask())).pieces)
+    finally:
+        await told.aclose()
+    assert "250 µs in softmax_warp_forward, 2 times" in said
+
+
+async def test_a_device_that_is_elsewhere_is_said(desk: Desk) -> None:
+    await desk.do(LoadTask(source=SOURCE, name="toy.py"))
+    assert "not seen: this device is somewhere else" in str((await desk.do(AuditTask())).pieces)
+
+
+def test_badges_stand_by_name_and_once(toy: ModuleType) -> None:
+    badge = Badge(name=Doubt.NULL_PASSES, reason="zeros are right")
+    update = {"badges": (badge,), "warnings": (badge.words, "another remark")}
+    rows = rows_of(toy.TASK.model_copy(update=update), None, DispatchSeen())
+    assert ("null passes", "zeros are right") in rows
+    assert ("warning", "another remark") in rows
+    assert sum("zeros are right" in words for _, words in rows) == 1

@@ -1,0 +1,143 @@
+"""A first answer does not wait for a device that is busy; what comes late comes onto the card."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kernelwright.agents.assistant.types.chat import ChatReply, Table
+from kernelwright.agents.assistant.types.commands import CancelTask, LoadTask, StartSearch
+from kernelwright.graphs.conversation import Desk, Lives, Settings
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities
+from kernelwright.tools.types import Refusal, Task, TracePolicy
+
+
+def patient(toy: ModuleType, free: asyncio.Event, refusal: Refusal | None) -> object:
+    """The toy with a device that is busy until `free` is set."""
+
+    class Patient(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        capabilities = Capabilities(reads_apart=True)
+
+        audits = 0
+
+        def warm(self) -> None:
+            """It is."""
+
+        async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+            task: Task = toy.TASK
+            return task
+
+        async def audit(self, task: Task) -> Task | Refusal:
+            type(self).audits += 1
+            while not free.is_set():  # noqa: ASYNC110 - the event belongs to the page's loop
+                await asyncio.sleep(0.01)
+            return refusal or task
+
+        async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+            raise AssertionError("what was read already is not read once more")
+
+    return Patient()
+
+
+class Around:
+    """A desk whose device is busy, and what it is told late."""
+
+    def __init__(self, desk: Desk, free: asyncio.Event) -> None:
+        self.desk, self.free = desk, free
+        self.late: list[ChatReply] = []
+        desk.amend(self._tell)
+
+    async def _tell(self, saying: ChatReply) -> None:
+        self.late.append(saying)
+
+
+@pytest.fixture
+async def busy(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Callable[..., Around]]:
+    opened: list[Lives] = []
+
+    def make(refusal: Refusal | None = None) -> Around:
+        free = asyncio.Event()
+        executor = patient(toy, free, refusal)
+        lives = Lives(
+            tmp_path,
+            target="cpu",
+            make_executor=lambda *_: executor,  # type: ignore[return-value]
+            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        )
+        opened.append(lives)
+        settings = Settings(target="cpu", first_answer_s=0.1)
+        return Around(Desk(tmp_path, lives, "ann", "one", settings), free)
+
+    yield make
+    for lives in opened:
+        await lives.aclose()
+
+
+def row(saying: ChatReply, name: str) -> str:
+    tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
+    return dict(tables[0].rows)[name]  # type: ignore[arg-type]
+
+
+async def test_a_busy_devices_time_comes_later_onto_the_card(
+    busy: Callable[..., Around], until: Callable[..., Awaitable[None]]
+) -> None:
+    around = busy()
+    card = await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    assert "not timed yet" in row(card, "PyTorch takes")
+    assert card.question
+    around.free.set()
+    await until(lambda: bool(around.late))
+    (late,) = around.late
+    assert "times the floor" in row(late, "PyTorch takes")
+    assert [offer.label for offer in late.offers] == [offer.label for offer in card.offers]
+    assert around.desk.task is not None
+    assert around.desk.task.eager_ms == 2.5
+
+
+async def test_a_refusal_that_comes_late_takes_the_card_away(
+    busy: Callable[..., Around], until: Callable[..., Awaitable[None]]
+) -> None:
+    around = busy(Refusal(sentence="It needs more memory than there is."))
+    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    around.free.set()
+    await until(lambda: bool(around.late))
+    assert "more memory" in around.late[0].text
+    assert around.desk.task is None
+
+
+async def test_nothing_is_said_of_a_task_that_was_put_away(
+    busy: Callable[..., Around],
+) -> None:
+    around = busy()
+    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    await around.desk.do(CancelTask())
+    around.free.set()
+    await asyncio.sleep(0.3)
+    assert around.late == []
+    assert around.desk.task is None
+
+
+async def test_a_search_that_begins_before_the_audit_reads_nothing_once_more(
+    busy: Callable[..., Around], rest: Callable[..., Awaitable[None]]
+) -> None:
+    around = busy()
+    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    beginning = asyncio.create_task(around.desk.do(StartSearch(rounds=1, seconds=600)))
+    await asyncio.sleep(0.1)
+    around.free.set()
+    saying = await beginning
+    assert around.desk.run, saying.text
+    await rest(around.desk)
+
+
+async def test_a_search_over_what_the_audit_refuses_does_not_begin(
+    busy: Callable[..., Around],
+) -> None:
+    around = busy(Refusal(sentence="It needs more memory than there is."))
+    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    around.free.set()
+    saying = await around.desk.do(StartSearch(rounds=1, seconds=600))
+    assert "more memory" in saying.text or "no task" in saying.text
+    assert not around.desk.run

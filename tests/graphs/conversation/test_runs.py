@@ -1,0 +1,91 @@
+"""What is done to a run as a whole: given a name, deleted, and only by whom it belongs to."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kernelwright.agents.assistant.types.chat import ChatReply, Table
+from kernelwright.agents.assistant.types.commands import (
+    DeleteRun,
+    ExplainCandidate,
+    ListRuns,
+    RenameRun,
+    ReopenRun,
+)
+from kernelwright.graphs.conversation import Desk, Lives, Settings
+from kernelwright.graphs.conversation.loading import resized
+
+
+@pytest.fixture
+async def done(desk: Desk, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]):
+    """Ann's desk with a finished run."""
+    await begin(desk, rounds=1)
+    await rest(desk)
+    return desk
+
+
+def listed(saying: ChatReply) -> str:
+    return str([piece.rows for piece in saying.pieces if isinstance(piece, Table)])
+
+
+async def test_a_run_is_called_what_its_person_calls_it(done: Desk) -> None:
+    await done.do(RenameRun(name="Attention <b>at last</b>"))
+    assert "Attention <b>at last</b>" in listed(await done.do(ListRuns()))  # a cell is plain text
+    saying = await done.do(ReopenRun(run="attention <b>at last</b>"))
+    assert done.run in saying.text
+
+
+async def test_a_run_is_deleted_only_after_a_question(done: Desk) -> None:
+    run, folder = done.run, done.home / "runs" / done.run
+    asked = await done.do(DeleteRun())
+    assert asked.question
+    assert run in asked.text
+    assert folder.is_dir()
+    yes = next(offer for offer in asked.offers if offer.label.startswith("Yes"))
+    await done.do(yes.wish)
+    assert not folder.exists()
+    assert done.run == ""
+    assert "no runs" in (await done.do(ListRuns())).text
+
+
+async def test_anothers_runs_are_out_of_reach(done: Desk, lives: Lives) -> None:
+    eve = Desk(lives.home, lives, "eve", "one", Settings(target="cpu"))
+    for wish in (
+        DeleteRun(run=done.run, approved=True),
+        DeleteRun(run=f"../../ann/runs/{done.run}", approved=True),
+        RenameRun(run=done.run, name="mine"),
+    ):
+        assert "no such run" in (await eve.do(wish)).text
+    assert (done.home / "runs" / done.run / "run.db").is_file()
+
+
+async def test_a_running_search_is_not_deleted(
+    make_lives: Callable[..., Lives], begin: Callable[..., Awaitable[None]]
+) -> None:
+    lives = make_lives(pause_s=0.2)
+    desk = Desk(lives.home, lives, "ann", "one", Settings(target="cpu"))
+    await begin(desk, rounds=20)
+    saying = await desk.do(DeleteRun(run=desk.run, approved=True))
+    assert "stop it first" in saying.text
+    assert (desk.home / "runs" / desk.run / "run.db").is_file()
+    await lives.aclose()
+
+
+async def test_the_second_best_is_the_second_of_the_leaders(done: Desk) -> None:
+    best = await done.do(ExplainCandidate(candidate="best 1"))
+    assert best == await done.do(ExplainCandidate(candidate="best"))
+    second = await done.do(ExplainCandidate(candidate="best 2"))
+    assert second != best
+    assert "place 999" in (await done.do(ExplainCandidate(candidate="best 999"))).text
+
+
+def test_one_size_changes_what_is_as_long_in_every_input(toy) -> None:
+    shapes = [spec.tensor.shape for spec in toy.TASK.inputs]
+    changed = resized(toy.TASK, ("columns=4096",))
+    assert len(changed) == len(shapes)
+    for text, shape in zip(changed, shapes, strict=True):
+        sizes = text.split(":")[0].split("x")
+        expected = 4096 if shape[-1] == shapes[0][-1] else shape[-1]
+        assert sizes == [*map(str, shape[:-1]), str(expected)]
+    assert resized(toy.TASK, ()) == ()
+    assert resized(toy.TASK, ("depth=4",)) == ()

@@ -1,0 +1,113 @@
+"""What a person wishes: confirmed, kept with the run, told to the planner, taken back."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kernelwright.agents.assistant.types.chat import ChatReply, Table
+from kernelwright.agents.assistant.types.commands import PauseSearch, ShowSteering, Steer
+from kernelwright.agents.shared.steering import Steering
+from kernelwright.graphs.conversation import Desk, Lives
+from kernelwright.graphs.conversation.steering import acted_upon, changed
+from kernelwright.graphs.conversation.terms import kept_steering
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Idea
+
+Begin = Callable[..., Awaitable[None]]
+
+
+def cells(saying: ChatReply) -> list[str]:
+    tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
+    return [cell for table in tables for row in table.rows for cell in row]
+
+
+async def test_wishes_are_confirmed_with_what_changed_and_when(
+    make_lives: Callable[..., Lives], begin: Begin
+) -> None:
+    lives = make_lives(pause_s=0.05)
+    desk = Desk(lives.home, lives, "ann", "one")
+    await begin(desk)
+    saying = await desk.do(Steer(hints=("wide",), bans=("half precision",)))
+    assert "half precision" in cells(saying)
+    assert "round" in saying.text
+    assert kept_steering(desk.home / "runs" / desk.run).bans == ("half precision",)
+    taking = [offer.wish for offer in saying.offers if offer.label.startswith("Take back")]
+    assert Steer(forget=("half precision",)) in taking
+    await lives.aclose()
+
+
+async def test_wishes_survive_a_pause_and_a_restart(
+    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+) -> None:
+    lives = make_lives(pause_s=0.05)
+    desk = Desk(lives.home, lives, "ann", "one")
+    await begin(desk)
+    await desk.do(PauseSearch())
+    await rest(desk)
+    await desk.do(Steer(bans=("wide",)))
+    await lives.aclose()
+    after = make_lives(pause_s=0.05)
+    again = Desk(after.home, after, "ann", "one")
+    assert "wide" in cells(await again.do(ShowSteering()))
+    life = await after.go_on(again.home / "runs" / again.run)
+    assert life.control.steering.bans == ("wide",)
+    await rest(again)
+    archive = Archive.open(again.run, again.home)
+    later = [idea for idea in archive.ideas() if idea.round > 1]
+    archive.close()
+    assert not any("wide" in idea.title.lower() for idea in later)
+    await after.aclose()
+
+
+async def test_wishes_before_a_search_hold_for_it(desk: Desk, begin: Begin, rest: Begin) -> None:
+    from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
+
+    await desk.do(LoadTask(source="x = 1"))
+    await desk.do(Steer(bans=("tiled",)))
+    await desk.do(StartSearch(seconds=600))
+    await rest(desk)
+    assert kept_steering(desk.home / "runs" / desk.run).bans == ("tiled",)
+    assert not any("tiled" in idea.lower() for idea in desk.turn("").ideas)
+
+
+async def test_everything_can_be_taken_back(desk: Desk, begin: Begin, rest: Begin) -> None:
+    await begin(desk)
+    await rest(desk)
+    await desk.do(Steer(hints=("a",), pins=("b",), bans=("c",)))
+    await desk.do(Steer(forget=("everything",)))
+    assert "No hint" in (await desk.do(ShowSteering())).text
+
+
+async def test_an_idea_that_does_not_exist_changes_nothing(
+    desk: Desk, begin: Begin, rest: Begin
+) -> None:
+    await begin(desk)
+    await rest(desk)
+    assert "no idea 99" in (await desk.do(Steer(pins=("idea 99",)))).text
+    assert kept_steering(desk.home / "runs" / desk.run) == Steering()
+
+
+IDEA = Idea(
+    id="r1i1", title="Rows at once", mechanism="m", reason="r", category="memory", metric="ms"
+)
+
+
+def test_the_third_idea_is_meant_by_its_number() -> None:
+    ideas = tuple(IDEA.model_copy(update={"title": f"way {n}"}) for n in (1, 2, 3))
+    assert acted_upon("idea 3", ideas) == "way 3"
+    assert acted_upon("The Idea #2", ideas) == "way 2"
+
+
+@pytest.mark.parametrize("kind", ["hints", "pins", "bans"])
+def test_what_is_said_last_overrules_what_was_said_before(kind: str) -> None:
+    before = Steering(hints=("x",), pins=("x",), bans=("x",))
+    after = changed(before, Steer.model_validate({kind: ("X",)}), ())
+    assert after == Steering.model_validate({kind: ("X",)})
+
+
+def test_thousands_of_wishes_do_not_fill_the_archive() -> None:
+    steering = Steering()
+    for number in range(100):
+        steering = changed(steering, Steer(hints=(f"{number} " + "x" * 1000,)), ())
+    assert len(steering.hints) == 40
+    assert all(len(hint) <= 120 for hint in steering.hints)

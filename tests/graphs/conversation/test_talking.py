@@ -1,0 +1,143 @@
+"""Whole conversations by rules over a real desk; the search is the toy's."""
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kernelwright.agents.assistant.choice import assistant_for
+from kernelwright.agents.assistant.rules import RulesAssistant
+from kernelwright.agents.assistant.types.chat import Attachment, ChatReply, Download
+from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.graphs.conversation.desk import Desk
+from kernelwright.graphs.conversation.graph import Conversation, Visit
+from kernelwright.graphs.conversation.lives import Lives
+from kernelwright.graphs.conversation.settings import Settings
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.profiles.models import ModelProfile
+
+FILE = Attachment(name="toy.py", text="import torch\n\ndef forward(x):\n    return x\n")
+Talk = Callable[..., object]
+
+
+@pytest.fixture
+async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Lives]:
+    def minds(around: Circumstances) -> AgentSet:
+        return toy.toy_minds(toy.LOOPS)
+
+    found = Lives(
+        tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor(), make_minds=minds
+    )
+    yield found
+    await found.aclose()
+
+
+@pytest.fixture
+def desk(lives: Lives, tmp_path: Path) -> Desk:
+    return Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", search="quick"))
+
+
+@pytest.fixture
+def talk(desk: Desk) -> Talk:
+    """Say something and get the answers."""
+    conversation = Conversation()
+
+    async def said(text: str, *files: Attachment) -> list[ChatReply]:
+        visit = Visit(desk, RulesAssistant(), text, files)
+        return [saying async for saying in conversation.hear("t", visit)]
+
+    return said
+
+
+@pytest.fixture
+def calling() -> Iterator[Callable[..., object]]:
+    """Start servers that call tools."""
+    path = Path(__file__).parents[2] / "agents" / "assistant" / "calling_server.py"
+    spec = importlib.util.spec_from_file_location("calling_server_here", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    started = []
+
+    def start(*replies: object) -> object:
+        started.append(module.CallingServer(*replies))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+async def ended(lives: Lives) -> None:
+    async with asyncio.timeout(240):
+        await asyncio.gather(*(asyncio.wrap_future(life.done) for life in lives.going))
+
+
+async def test_the_story_from_a_file_to_a_download(desk: Desk, lives: Lives, talk: Talk) -> None:
+    (card,) = await talk("make this faster please", FILE)
+    assert card.question
+    assert desk.task is not None
+    await talk("no half precision")
+    (begun,) = await talk("yes, two rounds")
+    assert desk.run, begun.text
+    await ended(lives)
+    for text in ("status", "explain the best", "show me the code", "why is v2 faster than v1?"):
+        for saying in await talk(text):
+            assert saying.pieces, text
+            assert "cannot do that yet" not in saying.text, text
+    (asked,) = await talk("can I take it home?")
+    assert asked.question
+    answers = await talk("yes")
+    assert any(isinstance(piece, Download) for saying in answers for piece in saying.pieces)
+
+
+async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
+    desk: Desk, lives: Lives, talk: Talk
+) -> None:
+    questions = (
+        "hi", "status", "what is the floor?", "show the code", "show the profile",
+        "show the ledger", "explain round 1", "explain v1", "compare v1 and v2", "show my hints",
+        "list my runs", "focus on one pass", "pause", "stop", "export it", "flurb the wozzle",
+        "is there a gpu here?", "continue", "open run nothing-0000-xx", "change the shapes",
+    )  # fmt: skip
+    for text in questions:
+        assert await talk(text), text
+    await talk("", FILE)
+    for text in questions[:12]:
+        assert await talk(text), text
+    await talk("go")
+    await ended(lives)
+    for text in questions:
+        assert await talk(text), text
+    await ended(lives)
+
+
+async def test_steering_said_before_the_search_holds_in_it(
+    desk: Desk, lives: Lives, talk: Talk
+) -> None:
+    await talk("faster, but avoid shared memory", FILE)
+    await talk("go")
+    (shown,) = await talk("what is banned?")
+    assert "shared memory" in str(shown)
+    await ended(lives)
+
+
+async def test_a_model_talks_over_the_same_desk(
+    desk: Desk, lives: Lives, talk: Talk, calling: Callable[..., object]
+) -> None:
+    await talk("", FILE)
+    await talk("go")
+    await ended(lives)
+    server = calling([("show_progress", "{}")], "It is done: [see](http://nowhere.example).")
+    profile = ModelProfile(name="loopback", model="tiny", base_url=server.base_url)
+    visit = Visit(desk, assistant_for(profile), "and what do you make of all that?")
+    answers = [saying async for saying in Conversation().hear("t", visit)]
+    assert len(answers) == 2
+    assert answers[0].pieces
+    assert answers[1].text == "It is done: see."
+    told = server.requests[1]["messages"][-1]["content"]
+    assert answers[0].text.splitlines()[0] in told

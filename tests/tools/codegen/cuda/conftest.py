@@ -1,0 +1,443 @@
+"""Loops to try, what they must compute in float64, and kernels that run on the host.
+
+`emulator/` plays the device, so that a kernel's barriers, indices and exchanges are tested where
+there is none. The kernels of a session are compiled together: most of a compile is the headers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import random
+import re
+import subprocess
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir import (
+    Access,
+    Axis,
+    Emitted,
+    Loop,
+    ReduceKind,
+    Stmt,
+    Store,
+    Strategy,
+    Stride,
+    results,
+)
+from kernelwright.tools.codegen.ir.rewrites import rewrite
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.languages.cuda.disassembler import disassemble
+from kernelwright.tools.types import DType
+
+HERE = Path(__file__).parent
+INCLUDE = HERE.parents[3] / "tools" / "compile" / "include"
+Buffers = dict[str, torch.Tensor]
+_COMPUTED = {"float64": "float64", "float32": "float32", "bool": "bool"}
+
+
+class Build:
+    """Writes a loop statement by statement; strides are keywords by axis (or statement) name."""
+
+    def __init__(self, outer: Mapping[str, int], inner: Mapping[str, int] | None = None) -> None:
+        self.sizes = {**outer, **(inner or {})}
+        self.outer = tuple(Axis(name=n, size=s) for n, s in outer.items())
+        self.inner = tuple(Axis(name=n, size=s) for n, s in (inner or {}).items())
+        self.body: list[Stmt] = []
+        self.stores: list[Store] = []
+        self.highs: dict[str, int] = {}
+        self.fills: dict[str, Callable[[torch.Tensor], None]] = {}
+
+    def _add(self, op: str, dtype: str, **more: object) -> str:
+        name = f"s{len(self.body)}"
+        self.body.append(
+            Stmt.model_validate({"name": name, "op": op, "dtype": DType(dtype), **more})
+        )
+        return name
+
+    def _access(self, buffer: str, dtype: str, offset: int, steps: Mapping[str, int]) -> Access:
+        strides = tuple(Stride(by=by, step=step) for by, step in steps.items())
+        return Access(buffer=buffer, dtype=DType(dtype), offset=offset, strides=strides)
+
+    def load(
+        self, buffer: str, dtype: str = "float32", offset: int = 0, when: str = "", **steps: int
+    ) -> str:
+        kind = DType(dtype)
+        wanted = "float32" if kind.is_floating else "int64"
+        access = self._access(buffer, dtype, offset, steps)
+        args = (when,) if when else ()
+        return self._add("load", _COMPUTED.get(dtype, wanted), access=access, args=args)
+
+    def const(self, value: float | int | bool, dtype: str = "float32") -> str:
+        return self._add("const", dtype, value=value)
+
+    def index(self, axis: str) -> str:
+        return self._add("index", "int64", args=(axis,))
+
+    def op(self, op: str, *args: str, dtype: str = "float32") -> str:
+        return self._add(op, dtype, args=args)
+
+    def reduce(self, kind: str, arg: str, dtype: str = "float32") -> str:
+        return self._add("reduce", dtype, args=(arg,), reduce=ReduceKind(kind))
+
+    def scan(self, kind: str, arg: str, dtype: str = "float32") -> str:
+        return self._add("scan", dtype, args=(arg,), scan=kind)
+
+    def store(
+        self, buffer: str, value: str, dtype: str = "float32", offset: int = 0, **steps: int
+    ) -> None:
+        access = self._access(buffer, dtype, offset, steps)
+        self.stores.append(Store(access=access, value=value))
+
+    def loop(self, name: str) -> Loop:
+        return Loop(
+            name=name,
+            outer=self.outer,
+            inner=self.inner,
+            body=tuple(self.body),
+            stores=tuple(self.stores),
+        )
+
+    def buffers(self, seed: int = 0, device: str = "cpu") -> Buffers:
+        """Random contents of every buffer; outputs are poisoned."""
+        torch.manual_seed(seed)
+        reads = [s.access for s in self.body if s.access is not None]
+        sizes: dict[str, tuple[Access, int]] = {}
+        for access in (*reads, *(s.access for s in self.stores)):
+            size = 1 + max(access.offset, self._last(access))
+            first, most = sizes.get(access.buffer, (access, 0))
+            sizes[access.buffer] = (first, max(most, size))
+        made: Buffers = {name: self._filled(access, size) for name, (access, size) in sizes.items()}
+        for name, fill in self.fills.items():
+            fill(made[name])
+        for store in self.stores:
+            poison = -77 if not store.access.dtype.is_floating else float("nan")
+            made[store.access.buffer].fill_(poison)
+        return {name: tensor.to(device) for name, tensor in made.items()}
+
+    def _last(self, access: Access) -> int:
+        reach = {**self.sizes, **self.highs}
+        steps = [(reach[s.by] - 1) * s.step for s in access.strides if s.step > 0]
+        return access.offset + sum(steps)
+
+    def _filled(self, access: Access, size: int) -> torch.Tensor:
+        dtype = getattr(torch, access.dtype.value)
+        if access.dtype is DType.BOOL:
+            return torch.rand(size) < 0.5
+        if not access.dtype.is_floating:
+            return torch.randint(0, self.highs.get(access.buffer, 7), (size,)).to(dtype)
+        return torch.randn(size, dtype=torch.float64).to(dtype)
+
+
+def truth(loop: Loop, buffers: Buffers) -> Buffers:
+    """What the loop's stores write, in float64, over the whole grid."""
+    axes = (*loop.outer, *loop.inner)
+    device = next(iter(buffers.values())).device
+    shape, kept = tuple(a.size for a in axes), len(loop.outer)
+    at = {
+        axis.name: torch.arange(axis.size, device=device).reshape(
+            [-1 if k == i else 1 for k in range(len(axes))]
+        )
+        for i, axis in enumerate(axes)
+    }
+    values: dict[str, torch.Tensor] = {}
+
+    def place(access: Access) -> torch.Tensor:
+        total = torch.full([1] * len(axes), access.offset, device=device)
+        for stride in access.strides:
+            by = at[stride.by] if stride.by in at else values[stride.by].long()
+            total = total + stride.step * by
+        return total
+
+    for stmt in loop.body:
+        if stmt.access is not None:
+            inside = values[stmt.args[0]].bool() if stmt.args else torch.tensor(True, device=device)
+            flat = buffers[stmt.access.buffer][torch.where(inside, place(stmt.access), 0)]
+            values[stmt.name] = torch.where(inside, _wide(flat), 0)
+        elif stmt.op == "const":
+            values[stmt.name] = _wide(torch.tensor(stmt.value, device=device))
+        elif stmt.op == "index":
+            values[stmt.name] = at[stmt.args[0]]
+        elif stmt.op in ("reduce", "scan"):
+            full = values[stmt.args[0]].expand(shape).reshape(*shape[:kept], -1)
+            if stmt.op == "scan":
+                values[stmt.name] = _scanned(stmt, full).reshape(shape)
+                continue
+            for name, value in zip(results(stmt), _reduced(stmt, full), strict=True):
+                values[name] = value.reshape(*shape[:kept], *([1] * (len(shape) - kept)))
+        else:
+            values[stmt.name] = _pointwise(stmt, [values[name] for name in stmt.args])
+    written: Buffers = {}
+    for store in loop.stores:
+        target = written.setdefault(
+            store.access.buffer, buffers[store.access.buffer].double().clone()
+        )
+        where, value = torch.broadcast_tensors(place(store.access), values[store.value].double())
+        target[where.reshape(-1)] = value.reshape(-1)
+    return written
+
+
+def _wide(flat: torch.Tensor) -> torch.Tensor:
+    if flat.is_floating_point():
+        return flat.double()
+    return flat if flat.dtype is torch.bool else flat.long()
+
+
+def _scanned(stmt: Stmt, full: torch.Tensor) -> torch.Tensor:
+    found = getattr(torch, f"cum{stmt.scan}")(full, -1)
+    return found if stmt.scan in ("sum", "prod") else found.values
+
+
+def _reduced(stmt: Stmt, full: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    kind = stmt.reduce
+    if kind is ReduceKind.MOMENTS:
+        mean = full.mean(-1, keepdim=True)
+        return mean, (full - mean).square().sum(-1)
+    if kind is ReduceKind.SOFTMAX:
+        top = full.amax(-1, keepdim=True)
+        return top, (full - top).exp().sum(-1)
+    if kind in (ReduceKind.MAX, ReduceKind.MIN):
+        return (getattr(torch, f"a{kind}")(full, -1),)
+    if kind in (ReduceKind.ARGMAX, ReduceKind.ARGMIN):
+        # The first of equals, which torch does not promise.
+        best = full.amax(-1, True) if kind is ReduceKind.ARGMAX else full.amin(-1, True)
+        return (((full == best) | full.isnan()).long().argmax(-1),)
+    return (getattr(torch, str(kind))(full, -1),)
+
+
+_SPELLED = {
+    "where": lambda a, b, c: torch.where(a.bool(), b, c),
+    "fma": lambda a, b, c: a * b + c,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift,
+}
+
+
+def _pointwise(stmt: Stmt, args: list[torch.Tensor]) -> torch.Tensor:
+    kind = {"bool": torch.bool, "int64": torch.int64}.get(stmt.dtype.value, torch.float64)
+    if stmt.op == "cast":
+        return args[0].to(kind)
+    if stmt.op in _SPELLED:
+        return _SPELLED[stmt.op](*args)
+    return getattr(torch, stmt.op)(*args).to(kind)
+
+
+@dataclass
+class Variant:
+    """A loop under one strategy and one setting of its tunables."""
+
+    label: str
+    build: Build
+    loop: Loop
+    strategy: Strategy
+    emitted: Emitted
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+    def run(self, seed: int = 0) -> tuple[Buffers, Buffers]:
+        """(what the kernels wrote, what they should have written)."""
+        buffers = self.build.buffers(seed)
+        wanted = truth(self.loop, buffers)
+        namespace = Emulated(ctypes.CDLL(str(self.library[0])), buffers, self.settings).names()
+        exec("\n".join(self.emitted.plan), namespace)
+        return {name: buffers[name] for name in wanted}, wanted
+
+
+class Emulated:
+    """The words of a plan, for emulated kernels."""
+
+    def __init__(self, library: ctypes.CDLL, buffers: Buffers, settings: Mapping[str, int]):
+        self._library, self._buffers, self._settings = library, buffers, settings
+
+    def names(self) -> dict[str, object]:
+        return {
+            **self._buffers,
+            **self._settings,
+            "empty": lambda shape, dtype: torch.full(shape, 0x7FFFFFFF, dtype=_torch(dtype)),
+            "zeros": lambda shape, dtype: torch.zeros(shape, dtype=_torch(dtype)),
+            "ceil_div": lambda a, b: -(-a // b),
+            "launch": self._launch,
+        }
+
+    def _launch(
+        self,
+        kernel: str,
+        *,
+        grid: int,
+        block: int,
+        args: tuple[torch.Tensor, ...],
+        shared: int = 0,
+        cluster: int = 1,
+    ) -> None:
+        assert shared <= 227 * 1024
+        pointers = (ctypes.c_void_p * len(args))(*(a.data_ptr() for a in args))
+        getattr(self._library, f"run_{kernel}")(grid, block, cluster, shared, pointers)
+
+
+def _torch(dtype: str) -> torch.dtype:
+    found = getattr(torch, dtype)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def make_variants(
+    builds: Mapping[str, Build],
+    hardware: Hardware,
+    *,
+    settings: int,
+    most_threads: int = 128,
+    names: Collection[str] = (),
+    start: int = 0,
+) -> list[Variant]:
+    """Every strategy of every loop under a few settings, the default first where it is small.
+
+    Args:
+        builds: The loops by name.
+        hardware: Whose limits hold.
+        settings: Tried of each strategy.
+        most_threads: A block's, so that emulation stays quick.
+        names: Only these strategies; none names all.
+        start: The number of the first kernel, where variants of several calls share a library.
+    """
+    emitter = CudaEmitter()
+    variants = []
+    for name, build in builds.items():
+        for strategy in emitter.strategies(build.loop(name), hardware):
+            if names and strategy.name not in names:
+                continue
+            loop = build.loop(name)
+            if strategy.rewrite:
+                loop = rewrite(loop, strategy.rewrite)
+            listed = valid_settings(
+                parse_kernel(
+                    emitter.header() + emitter.emit(loop, strategy, "k", hardware).source,
+                    "cuda",
+                )
+            )
+            for chosen in _chosen(listed, f"{name}{strategy.name}", settings, most_threads):
+                prefix = f"k{start + len(variants)}_"
+                emitted = emitter.emit(loop, strategy, prefix, hardware)
+                values = {key.replace("K_", prefix.upper(), 1): v for key, v in chosen.items()}
+                label = f"{name}-{strategy.name}-" + "-".join(
+                    f"{key.removeprefix('K_')}{value}" for key, value in chosen.items()
+                )
+                variants.append(Variant(label, build, loop, strategy, emitted, values))
+    return variants
+
+
+def _chosen(listed: list[tuple], seed: str, count: int, most_threads: int) -> list[dict[str, int]]:
+    every = [{one.name: one.value for one in setting} for setting in listed]
+
+    def threads(values: dict[str, int]) -> int:
+        return values.get("K_THREADS", 0) or values["K_TX"] * values["K_TY"]
+
+    least = min(threads(values) for values in every)
+    small = [values for values in every if threads(values) <= max(most_threads, least)]
+    rest = small[1:]
+    return [small[0], *random.Random(seed).sample(rest, min(len(rest), count - 1))]
+
+
+_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
+
+
+def compile_emulated(variants: list[Variant], folder: Path, *, shard: int = 32) -> None:
+    """Compile the variants into libraries, a few at a time."""
+    shards = [variants[i : i + shard] for i in range(0, len(variants), shard)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda one: _compile(one[1], folder / f"{one[0]}"), enumerate(shards)))
+
+
+def _compile(variants: list[Variant], path: Path) -> None:
+    parts = ['#include "kernelwright.cuh"']
+    for variant in variants:
+        parts += [f"#define {name} {value}" for name, value in variant.settings.items()]
+        parts.append(variant.emitted.source)
+        for name, parameters in _KERNEL.findall(variant.emitted.source):
+            types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in parameters.split(",")]
+            args = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
+            parts.append(
+                f'extern "C" __attribute__((visibility("default"))) void run_{name}(unsigned grid, '
+                f"unsigned block, unsigned cluster, unsigned shared, void** a) "
+                f"{{ emulator::launch(grid, block, cluster, shared, [=] {{ {name}({args}); }}); }}"
+            )
+    path.with_suffix(".cpp").write_text("\n".join(parts))
+    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-pthread"]
+    # Libraries must not share their thread-local "shared memory" with each other.
+    flags += ["-fno-strict-aliasing", "-fvisibility=hidden"]
+    includes = ["-I", str(HERE / "emulator"), "-I", str(INCLUDE), "-include", "emulator.hpp"]
+    command = ["g++", *flags, *includes, str(path.with_suffix(".cpp")), "-o", f"{path}.so"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:6000]
+    for variant in variants:
+        variant.library.append(Path(f"{path}.so"))
+
+
+def check(got: Buffers, wanted: Buffers, loop: Loop) -> None:
+    """Compare with the truth within a few roundings of what is stored."""
+    for store in loop.stores:
+        name, dtype = store.access.buffer, store.access.dtype
+        found, true = got[name].double(), wanted[name]
+        if not dtype.is_floating:
+            torch.testing.assert_close(found, true, rtol=0, atol=0, msg=f"{loop.name}.{name}")
+            continue
+        eps = torch.finfo(getattr(torch, dtype.value)).eps
+        scale = true[true.isfinite()].abs().max().item() if true.isfinite().any() else 1.0
+        # Errors are of the float32 (or float64) arithmetic, then of the rounding to the output.
+        arithmetic = 1e-13 if dtype is DType.FLOAT64 else 4e-6
+        torch.testing.assert_close(
+            found, true, rtol=eps + arithmetic, atol=arithmetic * scale + 1e-300, equal_nan=True
+        )
+
+
+# A trap, and a memory descriptor in an odd uniform register: ptxas 13.0 writes one where it joins a
+# uniform address and a cache policy, and a device stops there.
+_NEVER_RUNS = re.compile(r"\bBPT\.TRAP\b|[A-Z][A-Z.0-9]+ [^;]*desc\[UR\d*[13579]\][^;]*")
+
+
+async def never_runs(cubin: Path) -> list[str]:
+    """The instructions of a compiled candidate that no device goes beyond."""
+    return _NEVER_RUNS.findall(await disassemble(cubin))
+
+
+@pytest.fixture(scope="session")
+def toolbox() -> SimpleNamespace:
+    """What the tests of this folder share."""
+    return SimpleNamespace(
+        Build=Build,
+        truth=truth,
+        check=check,
+        make_variants=make_variants,
+        compile_emulated=compile_emulated,
+        Emulated=Emulated,
+        never_runs=never_runs,
+    )
+
+
+@pytest.fixture(scope="session")
+def small_device() -> Hardware:
+    """A device with four multiprocessors, so that few blocks already fill it."""
+    return hardware_profile("H200").model_copy(update={"sm_count": 4, "cache_mib": 1.0})
+
+
+@pytest.fixture(scope="session")
+def builds() -> dict[str, Build]:
+    """The loops of `emulator/cases.py` by name."""
+    spec = importlib.util.spec_from_file_location("cases", HERE / "emulator" / "cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Build] = module.cases(Build)
+    return found

@@ -1,0 +1,27 @@
+"""Every strategy of every loop computes what the loop says, on the emulated device."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kernelwright.profiles.load import Hardware
+
+
+@pytest.fixture(scope="module")
+def variants(
+    toolbox: SimpleNamespace, builds: dict, small_device: Hardware, tmp_path_factory
+) -> list:
+    made = toolbox.make_variants(builds, small_device, settings=1, most_threads=64)
+    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("emulated")))
+    return made
+
+
+def test_every_strategy_computes_what_the_loop_says(toolbox: SimpleNamespace, variants: list):
+    wrong = []
+    for variant in variants:
+        try:
+            toolbox.check(*variant.run(), variant.loop)
+        except AssertionError as error:
+            wrong.append(f"{variant.label}: {error}")
+    assert not wrong, "\n".join(wrong)

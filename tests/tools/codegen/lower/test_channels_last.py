@@ -1,0 +1,117 @@
+"""Convolutions in channels-last layout: the same results, read where they lie, without a copy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.codegen.ir import Loop, PlanLine
+from kernelwright.tools.codegen.ir.roofline import line_ms, loop_bytes
+from kernelwright.tools.codegen.lower import lower
+
+Check = Callable[..., Any]
+
+CASES: dict[str, tuple[nn.Module, Sequence[int]]] = {
+    "an activation": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Mish()), (2, 3, 9, 8)),
+    "a norm": (nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.GroupNorm(2, 8)), (2, 3, 9, 8)),
+    "a pool": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 3, 9, 8)),
+    "a softmax over channels": (
+        nn.Sequential(nn.ConvTranspose3d(3, 4, 2), nn.Softmax(1)), (2, 3, 4, 5, 3)),
+    "two in a row": (
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.Conv2d(8, 4, 2), nn.Tanh()), (2, 3, 9, 8)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_tail_reads_channels_last_and_computes_the_same(
+    name: str, check: Check, interpret: Any
+) -> None:
+    module, shape = CASES[name]
+    x = torch.randn(shape)
+    checked = check(module, x)
+    program = lower(checked.graph, channels_last=True)
+    weights = {key: value.detach() for key, value in module.named_parameters()}
+    (mine,), _ = interpret(program, [x], weights)
+    torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)
+    calls = [step for step in program.steps if isinstance(step, PlanLine) and "aten" in step.text]
+    made = {buffer for call in calls for buffer in call.makes}
+    read = {s.access.buffer for loop in program.loops for s in loop.body if s.access}
+    assert made <= read, "no pass of its own turns a result"
+    assert all(program.buffer(name).shape[-1] in (4, 8) for name in made)
+
+
+def test_what_is_turned_is_turned_by_loops_of_ours_and_by_nothing_else(check: Check) -> None:
+    graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
+    written, turned = (lower(graph, channels_last=last) for last in (False, True))
+    copies = turned.loops[: len(turned.loops) - len(written.loops)]
+    assert [loop_bytes(loop) for loop in copies] == [
+        (4 * elements, 4 * elements) for elements in (2 * 3 * 9 * 8, 8 * 3 * 3 * 3)
+    ]
+    lines = [[s.operator for s in p.steps if isinstance(s, PlanLine)] for p in (written, turned)]
+    assert lines[0] == lines[1]
+
+
+def test_what_lies_between_two_convolutions_is_stored_as_the_second_reads_it(check: Check) -> None:
+    module, shape = CASES["two in a row"]
+    program = lower(check(module, torch.randn(shape)).graph, channels_last=True)
+    calls = [step for step in program.steps if isinstance(step, PlanLine) and "aten" in step.text]
+    made = {buffer for loop in program.loops for buffer in _stored(loop)}
+    assert {buffer for buffer in calls[1].uses if "turned" in buffer} <= made
+    assert len(program.loops) == 5, "an input, two weights, what lies between, and the result"
+
+
+def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Check) -> None:
+    """A loop that did both would read or write an element a sector."""
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8))
+    graph = check(module, torch.randn(2, 3, 9, 8)).graph
+    turned, written = lower(graph, channels_last=True), lower(graph)
+    assert len(written.loops) == 1
+    reduced, stored = turned.loops[-2:]
+    assert reduced.inner
+    assert not stored.inner
+
+
+@pytest.mark.parametrize(("channels", "loops"), [(1024, 1), (1025, 2)])
+def test_rows_of_which_a_tile_fits_on_chip_are_reduced_and_turned_at_once(
+    check: Check, channels: int, loops: int
+) -> None:
+    module = nn.Sequential(nn.Conv2d(3, channels, 1), nn.Softmax(1))
+    program = lower(check(module, torch.randn(1, 3, 6, 5)).graph, channels_last=True)
+    (made,) = (name for s in program.steps if isinstance(s, PlanLine) for name in s.makes[:1]
+               if s.operator == "aten.convolution.default")  # fmt: skip
+    read = [
+        loop for loop in program.loops if made in {s.access.buffer for s in loop.body if s.access}
+    ]
+    assert len(read) == loops
+
+
+def _stored(loop: Loop) -> set[str]:
+    return {store.access.buffer for store in loop.stores}
+
+
+GROUPS = {1: 0.6, 2: 1.36}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_groups_of_several_channels_are_expected_to_be_slower_so(groups: int, check: Check) -> None:
+    module = nn.Sequential(nn.Conv2d(16, 16, 3, groups=groups), nn.ReLU())
+    graph = check(module, torch.randn(2, 16, 9, 8)).graph
+    plain, turned = (
+        next(s for s in lower(graph, channels_last=last).steps if isinstance(s, PlanLine))
+        for last in (False, True)
+    )
+    assert turned.cost_flops == pytest.approx(GROUPS[groups] * plain.cost_flops, rel=1e-3)
+    assert plain.tensor_share == turned.tensor_share == 0.15 * 16 / groups / 32
+
+
+def test_a_convolution_of_few_channels_is_expected_to_be_slow(check: Check) -> None:
+    graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
+    (call,) = (s for s in lower(graph).steps if isinstance(s, PlanLine) and s.cost_flops)
+    of_many = call.model_copy(update={"tensor_share": 0.15})
+    hopper = hardware_profile("h200")
+    assert line_ms(call, hopper) > line_ms(of_many, hopper)
+    no_tensor_cores = hopper.model_copy(update={"tensor_tflops": None})
+    assert line_ms(call, no_tensor_cores) == line_ms(of_many, no_tensor_cores)

@@ -1,0 +1,106 @@
+"""A task's forms are options of the search: proved in words, predicted, written down, judged."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.codegen.library.as_written import AS_WRITTEN
+from kernelwright.tools.codegen.library.ideas import FORM, fastest, in_form
+from kernelwright.tools.codegen.library.kind import FormKind
+from kernelwright.tools.codegen.library.registry import FORM_KINDS, forms
+from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2048, 2048)
+
+    def forward(self, x):
+        return torch.relu((self.linear(x) * 0.5).sum(1, keepdim=True)) + x
+
+def get_inputs():
+    return [torch.randn(2048, 2048)]
+"""
+
+
+@pytest.fixture(scope="module")
+def repertoire() -> PlaybookRepertoire:
+    task = trace(SOURCE, "/tmp/summed.py", TracePolicy())
+    assert isinstance(task, Task)
+    return repertoire_for(task, hardware_profile("h200"))
+
+
+def test_algebra_is_an_idea_with_its_proof_and_conditions(repertoire: PlaybookRepertoire) -> None:
+    ideas = {o.strategy.name: o.strategy for o in repertoire.options() if o.loop == FORM}
+    assert set(ideas) == {AS_WRITTEN, "algebra"}
+    assert "finite double sum" in ideas["algebra"].mechanism
+    assert "computed in every call" in ideas["algebra"].mechanism
+    assert "nothing else reads the outputs" in ideas["algebra"].reason
+
+
+def test_each_form_is_written_with_its_own_loops(repertoire: PlaybookRepertoire) -> None:
+    written = repertoire.draft({FORM: AS_WRITTEN})
+    changed = repertoire.draft({FORM: "algebra"})
+    assert "aten.addmm" in written.plan
+    assert "aten" not in changed.plan
+    assert f"{FORM}=algebra" in changed.strategies
+    with pytest.raises(ValueError, match="no form"):
+        repertoire.draft({FORM: "magic"})
+
+
+def test_choices_keep_to_the_loops_of_their_form(repertoire: PlaybookRepertoire) -> None:
+    options = repertoire.options()
+    assert fastest(options)[FORM] == "algebra"
+    back = in_form(options, fastest(options) | {FORM: AS_WRITTEN})
+    loops = {option.loop for option in options if option.form == AS_WRITTEN}
+    assert set(back) == {FORM, *loops}
+
+
+async def test_the_next_round_begins_with_a_form_that_is_not_in_doubt(
+    repertoire: PlaybookRepertoire, standing: Callable[..., Standing]
+) -> None:
+    planner = PlaybookPlanner(repertoire)
+    first = await planner.plan(PlannerInput(round=1, wanted=1, floor_ms=0.001))
+    assert '"algebra"' in first.ideas[0].recipe
+    wrong = standing((f"{FORM}=algebra",), None)
+    situation = PlannerInput(
+        round=2, wanted=3, floor_ms=0.001, tried=first.ideas, standings=(wrong,)
+    )
+    second = await planner.plan(situation)
+    assert all(AS_WRITTEN in idea.recipe for idea in second.ideas)
+
+
+async def test_the_planner_tries_both_forms_and_counts_only_their_own_loops(
+    repertoire: PlaybookRepertoire,
+) -> None:
+    proposal = await PlaybookPlanner(repertoire).plan(
+        PlannerInput(round=1, wanted=40, floor_ms=0.001)
+    )
+    tried = [idea for idea in proposal.ideas if '"form"' in idea.recipe]
+    titles = [idea.title for idea in tried]
+    assert "the operators as the module wrote them" in titles
+    assert len({idea.recipe for idea in tried}) == len(tried)
+    for idea in tried:
+        both = '"L0"' in idea.recipe and '"AL0"' in idea.recipe
+        assert not both, "no recipe speaks of loops of two forms"
+
+
+def test_a_kind_of_form_is_added_by_its_own_value() -> None:
+    task = trace(SOURCE, "/tmp/summed.py", TracePolicy())
+    assert isinstance(task, Task)
+    words = forms(task)[0].idea.model_copy(update={"name": "again"})
+    again = FormKind("again", "Z", lambda lowerings: lowerings.written, lambda lowerings: words)
+    never = FormKind("never", "N", lambda lowerings: None, lambda lowerings: words)
+    found = {form.name: form for form in forms(task, kinds=(*FORM_KINDS, again, never))}
+    assert list(found) == [AS_WRITTEN, "algebra", "again"]
+    assert [loop.name for loop in found["again"].program.loops] == ["ZL0"]

@@ -1,0 +1,224 @@
+"""A graph being rewritten: who uses what, and the nodes that replace one node.
+
+A replacement is a list of new nodes whose last carries the old node's name, so that no reader
+changes. Nodes that nobody reads any more are dropped at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
+
+Shape = tuple[int, ...]
+_SOURCES = ("input", "weight", "constant")
+
+
+class Sketch:
+    """A graph and the new nodes of one replacement."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._nodes = {node.name: node for node in graph.nodes}
+        self._taken = set(self._nodes)
+        self.kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
+        self.new: list[Node] = []
+        self._users: dict[str, list[str]] = {}
+        for node in graph.nodes:
+            for name in dict.fromkeys(refs(node)):
+                self._users.setdefault(name, []).append(node.name)
+
+    def node(self, name: str) -> Node:
+        """A node of the graph or a new one."""
+        return self._nodes[name]
+
+    def users(self, name: str) -> tuple[Node, ...]:
+        """The nodes of the graph that read a node."""
+        return tuple(self._nodes[user] for user in self._users.get(name, ()))
+
+    def alone(self, name: str) -> bool:
+        """Whether a node is read by one node and not returned: without that one it can go."""
+        return len(self._users.get(name, ())) == 1 and name not in self.kept
+
+    def shape(self, arg: Arg) -> Shape:
+        """The shape of a tensor; () of a number."""
+        return self._nodes[arg.node].out[0].shape if isinstance(arg, Ref) else ()
+
+    def call(self, op: str, args: Sequence[Arg], shape: Sequence[int]) -> Ref:
+        """A new node of that shape, in the type of its first tensor."""
+        like = next(self._nodes[arg.node].out[0] for arg in args if isinstance(arg, Ref))
+        name = self._name(op)
+        spec = TensorSpec(shape=tuple(shape), dtype=like.dtype)
+        node = Node(name=name, op=f"aten.{op}", args=tuple(args), out=(spec,))
+        self._nodes[name] = node
+        self.new.append(node)
+        return Ref(node=name)
+
+    def _name(self, op: str) -> str:
+        plain = op.split(".")[0].strip("_")
+        count = 1
+        while f"{plain}_by_algebra_{count}" in self._taken:
+            count += 1
+        name = f"{plain}_by_algebra_{count}"
+        self._taken.add(name)
+        return name
+
+    def view(self, x: Ref, shape: Sequence[int]) -> Ref:
+        """Another shape of the same elements; `x` itself where it has that shape."""
+        shape = tuple(shape)
+        return x if self.shape(x) == shape else self.call("view.default", (x, sizes(shape)), shape)
+
+    def mul(self, x: Ref, y: Arg) -> Ref:
+        """A product, broadcast."""
+        return self._pointwise("mul.Tensor", x, y)
+
+    def div(self, x: Ref, y: Arg) -> Ref:
+        """A quotient, broadcast."""
+        return self._pointwise("div.Tensor", x, y)
+
+    def add(self, x: Ref, y: Arg) -> Ref:
+        """A sum of two, broadcast."""
+        return self._pointwise("add.Tensor", x, y)
+
+    def sub(self, x: Ref, y: Arg) -> Ref:
+        """A difference, broadcast."""
+        return self._pointwise("sub.Tensor", x, y)
+
+    def neg(self, x: Ref) -> Ref:
+        """The negative."""
+        return self.call("neg.default", (x,), self.shape(x))
+
+    def _pointwise(self, op: str, x: Ref, y: Arg) -> Ref:
+        return self.call(op, (x, y), broadcast(self.shape(x), self.shape(y)))
+
+    def total(self, x: Ref, dims: Sequence[int]) -> Ref:
+        """The sum over some dimensions, which stay with size 1."""
+        shape = self.shape(x)
+        if not dims:
+            return x
+        kept = tuple(1 if at in dims else size for at, size in enumerate(shape))
+        return self.call("sum.dim_IntList", (x, sizes(dims), Scalar(value=True)), kept)
+
+    def product(self, a: Ref, b: Ref, bias: Ref | None = None) -> Ref:
+        """A matrix product, with what is added to it."""
+        shape = (self.shape(a)[0], self.shape(b)[1])
+        if bias is None:
+            return self.call("mm.default", (a, b), shape)
+        return self.call("addmm.default", (bias, a, b), shape)
+
+    def cut(self, x: Ref, dim: int, start: int, stop: int, step: int = 1) -> Ref:
+        """Every `step`-th position of a dimension, from `start` to before `stop`."""
+        shape = list(self.shape(x))
+        if (start, step) == (0, 1) and stop >= shape[dim]:
+            return x
+        shape[dim] = -(-(stop - start) // step)
+        numbers = tuple(Scalar(value=value) for value in (dim, start, stop, step))
+        return self.call("slice.Tensor", (x, *numbers), shape)
+
+    def permute(self, x: Ref, order: Sequence[int]) -> Ref:
+        """Dimensions in another order."""
+        shape = [self.shape(x)[at] for at in order]
+        return self.call("permute.default", (x, sizes(order)), shape)
+
+    def full(self, like: str, count: int, value: float) -> Ref:
+        """A vector of one number, in the type of a node."""
+        dtype = self._nodes[like].out[0].dtype
+        name = self._name("full")
+        node = Node(
+            name=name,
+            op="aten.full.default",
+            args=(sizes((count,)), Scalar(value=value)),
+            kwargs=(("dtype", DTypeArg(value=dtype)),),
+            out=(TensorSpec(shape=(count,), dtype=dtype),),
+        )
+        self._nodes[name] = node
+        self.new.append(node)
+        return Ref(node=name)
+
+    def moments(self, x: Ref, dims: Sequence[int]) -> tuple[Ref, Ref]:
+        """Variance (uncorrected) and mean over some dimensions, which stay with size 1."""
+        like, name = self._nodes[x.node].out[0], self._name("var_mean")
+        kept = tuple(1 if at in dims else size for at, size in enumerate(like.shape))
+        spec = TensorSpec(shape=kept, dtype=like.dtype)
+        named = (("correction", Scalar(value=0)), ("keepdim", Scalar(value=True)))
+        args = (x, sizes(dims))
+        self._add(
+            Node(name=name, op="aten.var_mean.correction", args=args, kwargs=named, out=(spec,) * 2)
+        )
+        return self._result(name, 0, spec), self._result(name, 1, spec)
+
+    def _result(self, of: str, at: int, spec: TensorSpec) -> Ref:
+        name = self._name("getitem")
+        args = (Ref(node=of), Scalar(value=at))
+        self._add(Node(name=name, op="getitem", args=args, out=(spec,)))
+        return Ref(node=name)
+
+    def _add(self, node: Node) -> None:
+        self._nodes[node.name] = node
+        self.new.append(node)
+
+    def finished(self, name: str, result: Ref) -> Graph:
+        """The graph with a node replaced by what was made since, without what nobody reads."""
+        return self.all_finished({name: result})
+
+    def all_finished(self, results: Mapping[str, Ref]) -> Graph:
+        """The same for several nodes; what is new must need nothing after the first of them."""
+        nodes: list[Node] = []
+        new = list(self.new)
+        for node in self.graph.nodes:
+            result = results.get(node.name)
+            nodes += [] if result is None else [*new, _renamed(node, result)]
+            new = new if result is None else []
+            nodes += [node] if result is None else []
+        return self.graph.model_copy(update={"nodes": _used(nodes, self.kept)})
+
+
+def _renamed(old: Node, result: Ref) -> Node:
+    """What was made, under the old node's name and in its shape."""
+    (spec,) = old.out
+    args = (result, sizes(spec.shape))
+    return Node(name=old.name, op="aten.view.default", args=args, out=(spec,))
+
+
+def _used(nodes: Sequence[Node], kept: set[str]) -> tuple[Node, ...]:
+    wanted, result = set(kept), list[Node]()
+    for node in reversed(nodes):
+        if node.name in wanted or node.op == "input":
+            result.append(node)
+            wanted.update(refs(node))
+    return tuple(reversed(result))
+
+
+def refs(node: Node) -> list[str]:
+    """Names of the tensors that a node reads."""
+    given = [*node.args, *(arg for _, arg in node.kwargs)]
+    return [name for arg in given for name in _names(arg)]
+
+
+def _names(arg: Arg) -> list[str]:
+    if isinstance(arg, ListArg):
+        return [name for item in arg.items for name in _names(item)]
+    return [arg.node] if isinstance(arg, Ref) else []
+
+
+def sizes(values: Sequence[int]) -> ListArg:
+    """A list of integers as an argument."""
+    return ListArg(items=tuple(Scalar(value=int(value)) for value in values))
+
+
+def broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape that two shapes are broadcast to."""
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
+
+
+def numel(shape: Shape) -> int:
+    """Number of elements of a shape."""
+    return prod(shape)
+
+
+def leaf(node: Node) -> bool:
+    """Whether a node is given rather than computed."""
+    return node.op in _SOURCES

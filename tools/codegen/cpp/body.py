@@ -1,0 +1,174 @@
+"""Prints what a sweep does with one chunk of a row, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.tools.codegen.cpp import accumulators as acc
+from kernelwright.tools.codegen.cpp.geometry import linear
+from kernelwright.tools.codegen.cpp.labels import Labels
+from kernelwright.tools.codegen.cpp.lanes import Unit
+from kernelwright.tools.codegen.cpp.spelling import STORED, cast
+from kernelwright.tools.codegen.cpp.sweep_plan import TWO_STAGES, SweepPlan
+from kernelwright.tools.codegen.ir import Stmt, Store
+
+
+class ChunkBody:
+    """The statements of one chunk.
+
+    Args:
+        plan: What the sweep does.
+        labels: Identifiers.
+        unit: Prints values at a position.
+        lanes: C++ text of the vector loop's stride.
+        length: C++ text of the chunk's length.
+        start: C++ text of its first position in the lane group.
+        stream: C++ text of whether stores go past the cache; "" for never.
+    """
+
+    def __init__(
+        self,
+        plan: SweepPlan,
+        labels: Labels,
+        unit: Unit,
+        *,
+        lanes: str,
+        length: str,
+        start: str,
+        stream: str,
+    ) -> None:
+        self.plan, self.labels, self.unit = plan, labels, unit
+        self.facts = plan.facts
+        self.lanes, self.length, self.start, self.stream = lanes, length, start, stream
+
+    def lines(self) -> list[str]:
+        """Pointers, vector loops, and what happens between and after them."""
+        stages = [self._stage(number) for number in range(len(self.plan.stages))]
+        values = [self.unit.define(name) for name in self.plan.unit]
+        fixed = [self.unit.write(store) for store, stage in self.plan.stores if stage < 0]
+        if fixed and self.start != "0":
+            fixed = [f"if ({self.start} == 0) {{", *indented(fixed), "}"]
+        opened = [self._open(store) for store in self.streamed()]
+        # Printing the stages has collected the pointers they use.
+        lines = [*self._first(), *values, *self.unit.preamble, *fixed, *opened]
+        for number, stage in enumerate(stages):
+            lines += [*stage, *self._between(number)]
+        return [*lines, *self._flush(), *self._folds()]
+
+    def streamed(self) -> list[Store]:
+        """Stores that may go past the cache: to consecutive elements."""
+        if not self.stream:
+            return []
+        return [
+            store
+            for store, stage in self.plan.stores
+            if stage >= 0
+            and self.plan.group.step(store.access) == 1
+            and not any(self.plan.is_lane(name) for name in self.facts.indices(store.access))
+        ]
+
+    def element(self, stmt: Stmt) -> str:
+        """The C++ type that a reduction accumulates."""
+        have = self.facts.type_of(stmt.args[0])
+        return acc.element_type(stmt, have, self.facts.type_of(stmt.name))
+
+    def _stage(self, stage: int) -> list[str]:
+        body: list[str] = []
+        for name, source in self.plan.stages[stage].items():
+            if source == "computed":
+                body += [self.unit.define(name), *self._keep(name, stage)]
+            else:
+                type_, value = self.facts.type_of(name), self.unit.value(name)
+                body.append(f"const {type_} {value} = {self.labels.at(name)};")
+        body += [*self._accumulate(stage), *self._scanned(stage)]
+        body += [self._write(store) for store, at in self.plan.stores if at == stage]
+        if not body:
+            return []
+        head = f"kw::lanes<{self.lanes}>({self.length}, [&](int64_t j, int l) {{"
+        return [head, *indented([*self.unit.decoding(), *body]), "});"]
+
+    def _keep(self, name: str, stage: int) -> list[str]:
+        before = self.plan.stages[:stage]
+        first = all(other.get(name) != "computed" for other in before)
+        if first and (name in self.plan.chunked or name in self.labels.kept):
+            return [f"{self.labels.at(name)} = {self.unit.value(name)};"]
+        return []
+
+    def _accumulate(self, stage: int) -> list[str]:
+        lines = []
+        for stmt, at in self.plan.reduces:
+            name, want = stmt.args[0], self.element(stmt)
+            text = acc.argument(stmt, self.unit.value(name), self.facts.type_of(name), want)
+            if at == stage:
+                extra = ", j" if stmt.reduce in acc.POSITIONED else ""
+                lines.append(f"{self.labels.accumulator(stmt)}.add(l, {text}{extra});")
+            if at + 1 == stage and stmt.reduce in TWO_STAGES:
+                lines.append(f"{self.labels.accumulator(stmt)}.spread(l, {text});")
+        return lines
+
+    def _scanned(self, stage: int) -> list[str]:
+        lines = []
+        for stmt, at in self.plan.scans:
+            if at == stage:
+                have, want = self.facts.type_of(stmt.args[0]), self.facts.type_of(stmt.name)
+                value = cast(self.unit.value(stmt.args[0]), have, want)
+                lines.append(f"{self.labels.at(stmt.name)} = {value};")
+        return lines
+
+    def _between(self, stage: int) -> list[str]:
+        """What needs the whole chunk before the next stage can run."""
+        lines = [
+            f"{self.labels.accumulator(stmt)}.settle({self.length});"
+            for stmt, at in self.plan.reduces
+            if at == stage and stmt.reduce in TWO_STAGES
+        ]
+        for stmt, at in self.plan.scans:
+            if at == stage:
+                at_first = " + first" if stmt.name in self.labels.kept else ""
+                where = f"{self.labels.buffer(stmt.name)}{at_first}, {self.length}"
+                operator, carry = acc.scan_operator(stmt), self.labels.carry(stmt)
+                lines.append(f"kw::scan<{operator}>({where}, {carry});")
+        return lines
+
+    def _folds(self) -> list[str]:
+        lines = []
+        for stmt, _ in self.plan.reduces:
+            given = self.length if stmt.reduce in TWO_STAGES else ""
+            given = "first" if stmt.reduce in acc.POSITIONED else given
+            lines.append(f"{self.labels.accumulator(stmt)}.fold({given});")
+        return lines
+
+    def _first(self) -> list[str]:
+        """The row's position of the chunk's first element, where something needs it."""
+        positioned = any(stmt.reduce in acc.POSITIONED for stmt, _ in self.plan.reduces)
+        here = {name for stage in self.plan.stages for name in stage}
+        here |= {stmt.name for stmt, _ in self.plan.scans}
+        if not positioned and not here & self.labels.kept:
+            return []
+        names = {axis.name: self.labels.names("axis", axis.name) for axis in self.plan.leads}
+        lead = linear(self.plan.leads, names.__getitem__)
+        above = "" if lead == "0" else f"({lead}) * {self.plan.group.size} + "
+        return [f"const int64_t first = {above}{self.start};"]
+
+    def _open(self, store: Store) -> str:
+        pointer = self.unit.pointer(store.access, writing=True)
+        chosen = f"{self.stream} ? {self.labels.stage(store)} : {pointer}"
+        return f"{STORED[store.access.dtype]}* const {self.labels.out(store)} = {chosen};"
+
+    def _write(self, store: Store) -> str:
+        if store not in self.streamed():
+            return self.unit.write(store)
+        self.unit.pointer(store.access, writing=True)
+        return f"{self.labels.out(store)}[j] = {self.unit.converted(store)};"
+
+    def _flush(self) -> list[str]:
+        return [
+            f"if constexpr ({self.stream}) kw::stream({self.unit.pointer(store.access)}, "
+            f"{self.labels.stage(store)}, {self.length});"
+            for store in self.streamed()
+        ]
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Lines one level deeper."""
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,178 @@
+"""Neighbouring rows side by side: for reductions and scans across the contiguous axis.
+
+The vector loop runs over a block of an outer axis, and the inner axes are walked one position at
+a time. Every value of a row is then one lane; accumulators are arrays that stay in the nearest
+cache. Scans need no stages here, because each lane carries its own running value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from kernelwright.tools.codegen.cpp import accumulators as acc
+from kernelwright.tools.codegen.cpp.block import Block
+from kernelwright.tools.codegen.cpp.body import indented
+from kernelwright.tools.codegen.cpp.case import Case, emitted
+from kernelwright.tools.codegen.cpp.column_lane import ColumnLane
+from kernelwright.tools.codegen.cpp.frame import Frame
+from kernelwright.tools.codegen.cpp.geometry import dominant, linear, sorted_axes
+from kernelwright.tools.codegen.cpp.lanes import Unit
+from kernelwright.tools.codegen.cpp.rows import MOST_KEPT_BYTES
+from kernelwright.tools.codegen.cpp.strategies import COLUMNS, COLUMNS_KEPT, walking
+from kernelwright.tools.codegen.cpp.taking import WIDTHS, row_family
+from kernelwright.tools.codegen.cpp.templates import render
+from kernelwright.tools.codegen.ir import Emitted, Loop, ReduceKind, Strategy
+
+# Two vectors at a time: a block's accumulators do not fit in registers anyway.
+_LANES = 16
+
+
+def turned(loop: Loop) -> Loop:
+    """The loop with its outer axes ordered so that the last one is contiguous in memory."""
+    loads = [stmt.access for stmt in loop.body if stmt.access is not None]
+    along = dominant(loop, loads or None)
+    return loop.model_copy(update={"outer": sorted_axes(loop.outer, along)})
+
+
+def columns_kernel(frame: Frame, widths: Sequence[int], parts: str, *, keeping: bool) -> str:
+    """A kernel for blocks of neighbouring rows.
+
+    Args:
+        frame: A `turned` loop.
+        widths: How many rows a block may have.
+        parts: C++ text of how many pieces threads take.
+        keeping: Whether values that a later sweep needs are kept, for a whole block.
+
+    Raises:
+        ValueError: When buffers would be too large, or there is nothing to keep.
+    """
+    # What must be kept is found by printing once with the block's decisions still open.
+    probe = Block(frame, "1", keeping=keeping)
+    _Printer(probe, parts).body()
+    fitting = [width for width in widths if probe.kept_bytes(width) <= MOST_KEPT_BYTES]
+    if keeping and not probe.kept:
+        raise ValueError(f"{frame.loop.name}: no value is worth keeping for a later sweep")
+    if not fitting:
+        raise ValueError(f"{frame.loop.name}: a block of rows is too long to keep")
+    block = Block(frame, frame.tune("WIDTH", fitting), keeping=keeping)
+    block.kept, block.saved = probe.kept, probe.saved
+    return _Printer(block, parts).text()
+
+
+class _Printer:
+    def __init__(self, block: Block, parts: str) -> None:
+        self.parts = parts
+        self.block, self.frame, self.facts = block, block.frame, block.facts
+        self.outer = self.frame.coordinates(block.leads)
+        self.within = self.frame.coordinates(self.frame.loop.inner)
+
+    def text(self) -> str:
+        """The kernel."""
+        size, width = self.block.group.size, self.block.width
+        blocks = f"(({size} + {width} - 1) / {width})"
+        body = [
+            f"const int64_t block_start = tile % {blocks} * int64_t({width});",
+            f"const int64_t left = {size} - block_start;",
+            f"const int64_t n = left < {width} ? left : int64_t({width});",
+            *self.frame.decoded(self.block.leads, f"(tile / {blocks})"),
+            *self.body(),
+        ]
+        leads = prod(axis.size for axis in self.block.leads)
+        return render(
+            "columns",
+            frame=self.frame,
+            body=body,
+            tiles=f"int64_t({leads}) * {blocks}",
+            parts=self.parts,
+            parallel=self.frame.loop.rows * self.frame.loop.columns >= 1 << 14,
+        )
+
+    def body(self) -> list[str]:
+        """Everything that happens to one block."""
+        lines = [*self.block.declarations(), *self._rows(0)]
+        for sweep in range(1, self.facts.sweeps + 1):
+            lines += [*self._sweep(sweep), *self._rows(sweep)]
+        return lines
+
+    def _unit(self, tag: str, coordinates: Mapping[str, str]) -> Unit:
+        group, names = self.block.group, self.block.names
+        return Unit(self.facts, names, group, coordinates, "block_start", tag)
+
+    def _rows(self, sweep: int) -> list[str]:
+        """One vector loop over what is known for every row after a sweep."""
+        stores = self.frame.row_stores(sweep)
+        saves = [name for name in self.frame.row_values(sweep) if name in self.block.saved]
+        if not stores and not saves:
+            return []
+        unit = self._unit(f"_after{sweep}", self.outer)
+        lane = ColumnLane(self.block, unit, sweep, rows_only=True)
+        for name in saves:
+            lane.want(name)
+            lane.lines.append(f"{self.block.saved_at(name)} = {unit.value(name)};")
+        for store in stores:
+            lane.store(store)
+        return ["{", *indented([*unit.preamble, *_lanes(unit, lane.lines)]), "}"]
+
+    def _sweep(self, sweep: int) -> list[str]:
+        """The loops over inner positions that one sweep needs."""
+        facts, block = self.facts, self.block
+        unit = self._unit(f"_{sweep}", {**self.outer, **self.within})
+        lane = ColumnLane(block, unit, sweep, rows_only=False)
+        reduces = [stmt for stmt in facts.reductions if facts.sweep[stmt.name] == sweep]
+        for stmt in reduces:
+            lane.reduce(stmt)
+        for stmt in facts.scans:
+            if facts.sweep[stmt.name] == sweep - 1:
+                lane.want(stmt.name)
+        for store in facts.loop.stores:
+            if facts.is_element_store(store) and facts.store_sweep(store) == sweep - 1:
+                lane.store(store)
+        declared = [block.accumulator_declaration(stmt) for stmt in reduces]
+        declared += [block.carry_declaration(stmt, sweep) for stmt in lane.scans]
+        inside = [
+            f"{block.accumulator(stmt)}.next();"
+            for stmt in reduces
+            if stmt.reduce is ReduceKind.MOMENTS
+        ]
+        if lane.positioned or any(stmt.reduce in acc.POSITIONED for stmt in reduces):
+            position = linear(self.frame.loop.inner, self.within.__getitem__)
+            inside.append(f"const int64_t first = {position};")
+        inside += [*unit.preamble, *_lanes(unit, lane.lines)]
+        block.prior |= lane.computed
+        return [*declared, *self._nested(inside)]
+
+    def _nested(self, lines: list[str]) -> list[str]:
+        for axis in reversed(self.frame.loop.inner):
+            at = self.within[axis.name]
+            head = f"for (int64_t {at} = 0; {at} < {axis.size}; ++{at}) {{"
+            lines = [head, *indented(lines), "}"]
+        return lines
+
+
+def _lanes(unit: Unit, lines: list[str]) -> list[str]:
+    head = f"kw::lanes<{_LANES}>(n, [&](int64_t j, int) {{"
+    return [head, *indented([*unit.decoding(), *lines]), "});"]
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    return [COLUMNS_KEPT, walking(COLUMNS, case.walks)]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a loop with neighbouring rows side by side.
+
+    Raises:
+        ValueError: When a block of rows is too long to keep, or there is nothing to keep.
+    """
+    loop = case.loop
+    frame = Frame(turned(loop), prefix)
+    widths = [width for width in WIDTHS if width <= max(min(WIDTHS), loop.rows)]
+    widths = widths[:1] if case.is_small else widths
+    kernel = columns_kernel(frame, widths, case.parts(frame), keeping=name == COLUMNS_KEPT.name)
+    return emitted(frame, kernel)
+
+
+COLUMN_FAMILY = row_family(
+    (COLUMNS_KEPT.name, COLUMNS.name), lambda fits: fits.columns, _strategies, emit
+)

@@ -1,0 +1,65 @@
+"""The emitter for CUDA: what its families have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.families import FAMILIES
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
+from kernelwright.tools.codegen.ir.family import KernelFamily
+from kernelwright.tools.codegen.ir.walking import FamilyEmitter
+from kernelwright.tools.types import LanguageName
+
+_HEADER = '#include "kernelwright.cuh"\n'
+
+
+class CudaEmitter(FamilyEmitter[Case]):
+    """Prints loops as CUDA C++ over the prelude `kernelwright.cuh`."""
+
+    def __init__(self, families: Sequence[KernelFamily[Case]] = FAMILIES) -> None:
+        super().__init__(families)
+
+    @property
+    def language(self) -> LanguageName:
+        """CUDA."""
+        return "cuda"
+
+    def header(self) -> str:
+        """The prelude's include."""
+        return _HEADER
+
+    def case(self, node: ProgramNode, hardware: Hardware) -> Case:
+        """The node on the device."""
+        return Case(node, hardware)
+
+    def emit(
+        self, node: ProgramNode, strategy: Strategy, prefix: str, hardware: Hardware
+    ) -> Emitted:
+        """The node under a strategy.
+
+        Raises:
+            ValueError: When the strategy does not fit the node.
+        """
+        # A name that ends in "_" would make "__", which belongs to the compiler.
+        return super().emit(node, strategy, prefix.rstrip("_"), hardware)
+
+    def with_gain(self, gain: str, mechanism: str) -> str:
+        """The gain first."""
+        return f"{gain[0].upper()}{gain[1:]}. {mechanism}"
+
+    def listed(
+        self,
+        node: Loop,
+        hardware: Hardware,
+        plain: list[Strategy],
+        after: dict[str, list[Strategy]],
+    ) -> list[Strategy]:
+        """All of them, by cost."""
+        return sorted([*plain, *(one for found in after.values() for one in found)], key=_cost)
+
+
+def _cost(strategy: Strategy) -> float:
+    """Traffic over the share of bandwidth: reads count as half of what a pass moves."""
+    return (1 + strategy.bytes_read_factor) / strategy.efficiency

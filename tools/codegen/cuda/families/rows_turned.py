@@ -1,0 +1,172 @@
+"""Strategy for rows that are read as they lie and stored beside each other.
+
+A softmax over channels that lie last, of what a library convolved so, is returned channels first:
+of such a row either the reads or the writes are scattered, unless a block turns a tile of rows in
+its shared memory. Groups of lanes reduce the tile's rows in registers, as `warp_rows` does, and
+leave what they store in shared memory; the block writes it line for line.
+
+Not here: rows that are read along the kept axes (`columns`), and those too long for a warp.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.codegen.cuda.families.access import SECTOR_BYTES
+from kernelwright.tools.codegen.cuda.families.keeping import offsets
+from kernelwright.tools.codegen.cuda.families.row_shapes import WARP_TURNED
+from kernelwright.tools.codegen.cuda.families.taking import row_family
+from kernelwright.tools.codegen.cuda.families.transposed import part, window
+from kernelwright.tools.codegen.cuda.families.turned_lines import store_hints, tiles
+from kernelwright.tools.codegen.cuda.families.turned_rows_code import TurnedRowsCode, across_rows
+from kernelwright.tools.codegen.cuda.printing.body import Body
+from kernelwright.tools.codegen.cuda.printing.case import KIB, LANE_WORDS, Case, first, powers
+from kernelwright.tools.codegen.cuda.printing.rendering import (
+    Launch,
+    Tunables,
+    buffer_arguments,
+    complete,
+    render,
+)
+from kernelwright.tools.codegen.ir import Emitted, Strategy
+
+NAMES = (WARP_TURNED,)
+TITLE = "Tiles of rows, each within one warp, turned in shared memory before they are stored"
+# Threads of a block, by the bytes that it leaves of a row: a tile of short rows is soon read, and
+# small blocks wait for it one by one (64 bytes: 0.57 ms with 512 threads, 0.52 with 128, an H200).
+_THREADS, _FEW_THREADS, _SHORT_ROW_BYTES = 512, 128, 256
+# Vectors of a row that a lane reads at once, bytes of a tile and rows of one.
+_HELD, _TILE = 4, 36 * KIB
+_MOST_ROWS, _FEWEST_ROWS = 128, 8
+# Of the bandwidth: 0.92 to 0.96 on an H200 (benchmarks/results/h200/strategies.jsonl).
+_SHARE = 0.93
+
+
+def strategies(case: Case) -> list[Strategy]:
+    """The strategy, where rows are stored across and a warp can hold them."""
+    if _tunables(case, _code(case), "x") is None:
+        return []
+    filled = min(1.0, case.nest.rows / 64 / (2 * case.multiprocessors))
+    return [
+        Strategy(
+            name=WARP_TURNED,
+            title=TITLE,
+            mechanism="A few lanes hold a row in registers and reduce it by shuffles; a block "
+            "leaves a tile of such rows in shared memory and writes it along the axis in which "
+            "the results lie.",
+            reason="Rows are read once and written in whole sectors, though they are stored "
+            "across; two loops, one that reduces and one that turns, read them twice.",
+            category="memory",
+            metric="dram bytes read",
+            memory="tiles of rows turned in shared memory",
+            compute=f"{len(case.schedule.passes)} passes",
+            parallel="tile of rows per block",
+            efficiency=round(_SHARE * max(filled, 0.02), 3),
+        )
+    ]
+
+
+def emit(case: Case, name: str, prefix: str) -> Emitted:
+    """Print a loop over rows that are stored across.
+
+    Raises:
+        ValueError: When the strategy does not fit.
+    """
+    code = _code(case)
+    tunables = _tunables(case, code, prefix)
+    if tunables is None:
+        raise ValueError(f"{case.loop.name}: {name} does not fit")
+    nest = case.nest
+    body = Body(code, case.schedule, prefix, case.keeps(case.along_rows))
+    source = render(
+        "rows_turned",
+        title=TITLE,
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        columns=nest.columns,
+        others=[],
+        code=code,
+        keeps=offsets(body.kept),
+        before=body.before,
+        before_stores=body.before_stores,
+        passes=body.passes(),
+    )
+    along = tiles(code.along_size, "ROWS", code.slide if code.slides else 0)
+    outer = prod(nest.kept[:-1])
+    grid = tunables.named(f"{outer} * {along}" if outer > 1 else along)
+    shared = tunables.named(_shared_text(code))
+    launch = Launch(f"{prefix}_rows", grid, tunables.named("{THREADS}"), shared)
+    text, plan = complete(source, buffer_arguments(nest), [launch])
+    return Emitted(source=text, plan=plan)
+
+
+def _code(case: Case) -> TurnedRowsCode:
+    return TurnedRowsCode(case.nest, case.along_rows)
+
+
+def _tunables(case: Case, code: TurnedRowsCode, prefix: str) -> Tunables | None:
+    """The tunables; None where nothing is stored across, or rows are too long to turn."""
+    nest = case.nest
+    if not nest.kept or not across_rows(nest) or nest.rows >> 31:
+        return None
+    if nest.kept[-1] * code.stores[0].itemsize < SECTOR_BYTES:
+        return None
+    lanes = [n for n in powers(1, 32) if -(-nest.columns // n) * case.row_words <= LANE_WORDS]
+    fewest = max(_FEWEST_ROWS, code.slide)
+    least = 2 * fewest if code.slides else fewest
+    if not lanes or not _fits(case, code, least):
+        return None
+    widths = case.along_rows.widths
+    vectors = max(1, nest.columns // widths[0])
+    lanes = first(max(min(vectors, _THREADS // _MOST_ROWS), vectors // _HELD), lanes)
+    short = _stored_bytes(code) < _SHORT_ROW_BYTES
+    threads = first(_FEW_THREADS if short else _THREADS, [_FEW_THREADS, 256, _THREADS])
+    rows = _rows(code, fewest, max(fewest, threads[0] // lanes[0]))
+    tunables = Tunables(prefix).add("THREADS", threads).add("LANES", lanes).add("VECTOR", widths)
+    others = [n for n in (2 * rows, rows // 2, least) if n % fewest == 0 and n >= least]
+    tunables.add("ROWS", [rows, *others])
+    tunables.require("{ROWS} % ({THREADS} // {LANES}) == 0")
+    held = f"-(-{nest.columns} // ({{LANES}} * {{VECTOR}})) * {{VECTOR}}"
+    tunables.require(f"{held} * {case.row_words} <= {LANE_WORDS}")
+    tunables.require(f"{_shared_text(code)} <= {case.shared_bytes}")
+    hints = store_hints(code.stores, windows=code.slides)
+    return tunables.add("LOADS", (0, 1)).add("STORES", hints)
+
+
+def _fits(case: Case, code: TurnedRowsCode, rows: int) -> bool:
+    """Whether the smallest block has room for a tile of so many rows."""
+    text = _shared_text(code).format(ROWS=rows, THREADS=_FEW_THREADS)
+    return Expression(f"{text} <= {case.shared_bytes}", frozenset(), 0).holds({})
+
+
+def _stored_bytes(code: TurnedRowsCode) -> int:
+    """Bytes of a row in its tile."""
+    return code.across_size * sum(store.itemsize for store in code.stores)
+
+
+def _rows(code: TurnedRowsCode, fewest: int, step: int) -> int:
+    """Rows of a tile: a multiple of `step`, as many as a block takes at a time."""
+    most = max(step, min(_MOST_ROWS, _TILE // _stored_bytes(code)) // step * step)
+    rows = part(code.along_size, most, fewest)
+    if code.slides:
+        rows = window(code.along_size, most, fewest, code.slide)
+    return -(-rows // step) * step
+
+
+def _shared_text(code: TurnedRowsCode) -> str:
+    """Shared memory of a block in bytes, over tunables in braces.
+
+    A chunk more a line, and a few besides, are at least as much as the gaps between lines take;
+    where lines are stored in windows every thread has a slot for what is not the tile's.
+    """
+    rooms = []
+    for store in code.stores:
+        line = f"(({{ROWS}} * {store.itemsize} + 15) // 16 + 1)"
+        spare = f" + {{THREADS}} * {store.itemsize}" if code.slides else ""
+        rooms.append(f"16 * ({code.across_size} * {line} + 16){spare}")
+    return " + ".join(rooms)
+
+
+TURNED_ROW_FAMILY = row_family(NAMES, strategies, emit)

@@ -1,0 +1,195 @@
+"""A loop: one fused iteration space of the intermediate form.
+
+A Loop is one fused iteration space. Its axes are split into `outer` (kept) and `inner` (reduced,
+or scanned); a Loop that reduces nothing has no inner axes. Its body is a list of statements in
+SSA form and in topological order. A statement is at *row* level when its value is the same for
+all inner positions (nothing it depends on varies along an inner axis, or it is a reduction),
+and at *element* level otherwise; `Loop.levels` works that out.
+
+Everything memory-bound is written this way: softmax is two reductions and a store, a layer
+norm one `moments` and a store, a loss a reduction over every axis, a bias-activation chain a
+loop without inner axes. How a loop is spread over threads is not said here: that is a
+strategy, and strategies live with the emitters.
+
+Sizes and strides are concrete integers, in elements. A buffer is named by the plan's variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from math import prod
+from typing import Literal
+
+from kernelwright.tools.types import DType, Value
+
+
+class Axis(Value):
+    """One iteration axis."""
+
+    name: str
+    size: int
+
+
+class Stride(Value):
+    """How far one step moves in a buffer, in elements.
+
+    `by` is the name of an axis, or of an integer statement for indirect access (a gather).
+    """
+
+    by: str
+    step: int
+
+
+class Access(Value):
+    """A position in a buffer: offset + sum of step x (axis position or statement value)."""
+
+    buffer: str
+    dtype: DType
+    offset: int = 0
+    strides: tuple[Stride, ...] = ()
+
+    def step(self, by: str) -> int:
+        """The stride along an axis; 0 where the access does not vary with it."""
+        return sum(stride.step for stride in self.strides if stride.by == by)
+
+
+class ReduceKind(StrEnum):
+    """What a reduction keeps of a row.
+
+    `moments` gives the mean and the sum of squared distances from it (its statement has two
+    results, `<name>` and `<name>_m2`). `softmax` gives the maximum of its argument and the sum
+    of exp(argument - maximum) (`<name>` and `<name>_sum`); no graph contains it, a rewrite
+    makes it from a max and a sum. `argmax` and `argmin` give the first position of the extremum
+    in the row-major order of the inner axes, as int64. Comparisons treat NaN as PyTorch does:
+    it wins.
+    """
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"
+    MIN = "min"
+    ANY = "any"
+    ALL = "all"
+    ARGMAX = "argmax"
+    ARGMIN = "argmin"
+    MOMENTS = "moments"
+    SOFTMAX = "softmax"
+
+
+class Stmt(Value):
+    """One SSA statement.
+
+    `op` is one of
+      load      `access` read and converted to `dtype` (float16 and bfloat16 become float32);
+                with an argument only where that holds: elsewhere nothing is read, and it is 0
+      const     `value`
+      index     position along the axis named in `args[0]`, as int64
+      reduce    `reduce` over all inner axes of the element-level statement `args[0]`
+      scan      running `scan` along the inner axes of `args[0]`, in their row-major order,
+                inclusive
+      cast      `args[0]` converted to `dtype`
+      <name>    a pointwise operator of `OPERATORS`, on `args`
+
+    `dtype` is the type computed in: float32, float64, int64 or bool.
+    """
+
+    name: str
+    op: str
+    dtype: DType
+    args: tuple[str, ...] = ()
+    value: float | int | bool | None = None
+    access: Access | None = None
+    reduce: ReduceKind | None = None
+    scan: Literal["sum", "prod", "max", "min"] | None = None
+
+
+# Pointwise operators and their number of arguments. Semantics are those of the ATen operator
+# of the same name; `where` is (condition, then, else), `fma` is a * b + c.
+OPERATORS: Mapping[str, int] = {
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "atan2": 2, "fmod": 2, "remainder": 2,
+    "floordiv": 2, "truncdiv": 2, "maximum": 2, "minimum": 2, "copysign": 2, "hypot": 2,
+    "neg": 1, "abs": 1, "sign": 1, "reciprocal": 1, "sqrt": 1, "rsqrt": 1, "square": 1,
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1,
+    "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1,
+    "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "sigmoid": 1, "erf": 1, "erfc": 1,
+    "lgamma": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "relu": 1,
+    "isnan": 1, "isinf": 1, "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
+    "logical_and": 2, "logical_or": 2, "logical_xor": 2, "logical_not": 1,
+    "bitwise_and": 2, "bitwise_or": 2, "bitwise_xor": 2, "bitwise_not": 1,
+    "shift_left": 2, "shift_right": 2, "where": 3, "fma": 3,
+}  # fmt: skip
+
+
+class Store(Value):
+    """Writes statement `value`, converted to the access's type, at every position it varies on."""
+
+    access: Access
+    value: str
+
+
+class Loop(Value):
+    """One fused loop nest; see the module's description."""
+
+    name: str
+    outer: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    body: tuple[Stmt, ...]
+    stores: tuple[Store, ...]
+    family: str = "pointwise"
+
+    @property
+    def rows(self) -> int:
+        """Number of outer positions."""
+        return prod(axis.size for axis in self.outer)
+
+    @property
+    def columns(self) -> int:
+        """Number of inner positions of one row."""
+        return prod(axis.size for axis in self.inner)
+
+    def stmt(self, name: str) -> Stmt:
+        """The statement that defines `name` (also for `<x>_m2` and `<x>_sum`)."""
+        for stmt in self.body:
+            if name in results(stmt):
+                return stmt
+        raise KeyError(name)
+
+    def levels(self) -> dict[str, Literal["row", "element"]]:
+        """For every value defined in the body, whether it varies along inner axes."""
+        inner = {axis.name for axis in self.inner}
+        levels: dict[str, Literal["row", "element"]] = {}
+        for stmt in self.body:
+            names = set(stmt.args)
+            if stmt.access is not None:
+                names |= {stride.by for stride in stmt.access.strides if stride.step}
+            varies = bool(names & inner) or any(levels.get(name) == "element" for name in names)
+            if stmt.op == "scan":
+                varies = True
+            for result in results(stmt):
+                levels[result] = "element" if varies and stmt.op != "reduce" else "row"
+        return levels
+
+    def passes(self) -> dict[str, int]:
+        """For every value, how many passes over the row must be complete before it is known.
+
+        0 for values that depend on no reduction or scan; a reduction is 1 + its argument's.
+        """
+        known: dict[str, int] = {}
+        for stmt in self.body:
+            names = list(stmt.args)
+            if stmt.access is not None:
+                names += [stride.by for stride in stmt.access.strides]
+            depth = max((known.get(name, 0) for name in names), default=0)
+            for result in results(stmt):
+                known[result] = depth + (stmt.op in ("reduce", "scan"))
+        return known
+
+
+def results(stmt: Stmt) -> tuple[str, ...]:
+    """The names that a statement defines."""
+    if stmt.reduce is ReduceKind.MOMENTS:
+        return (stmt.name, f"{stmt.name}_m2")
+    if stmt.reduce is ReduceKind.SOFTMAX:
+        return (stmt.name, f"{stmt.name}_sum")
+    return (stmt.name,)

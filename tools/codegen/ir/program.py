@@ -1,0 +1,112 @@
+"""A whole forward: its buffers, and loops and plan lines in order."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from kernelwright.tools.codegen.ir.loops import Loop
+from kernelwright.tools.types import DType, Value
+
+
+class Buffer(Value):
+    """A tensor the plan holds: an input, a weight, a temporary or an output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    role: Literal["input", "weight", "temporary", "output"]
+
+
+class PlanLine(Value):
+    """A line of the plan that is no kernel: a view, a library call, an allocation.
+
+    `text` is plan source that assigns `makes` (several names for a tuple) from `uses`.
+    `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
+    tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
+    """
+
+    text: str
+    makes: tuple[str, ...]
+    uses: tuple[str, ...]
+    operator: str = ""
+    cost_bytes: int = 0
+    cost_flops: int = 0
+    tensor_share: float | None = None
+    # Names are given by the form that a program is of; the line itself is the same in every form.
+    name: str = Field(default="", exclude=True)
+
+
+class LibraryCall(Value):
+    """A library call as a family of kernels sees it, with the tensors it reads and makes.
+
+    Its arguments, views of `operands` among them, stand in the text of `line`.
+    """
+
+    line: PlanLine
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+
+    @property
+    def name(self) -> str:
+        """What choices call it."""
+        return self.line.name or self.line.makes[0]
+
+    @property
+    def family(self) -> str:
+        """What a person would call it: the operator, without namespace and overload."""
+        return self.line.operator.split(".")[1]
+
+
+ProgramNode: TypeAlias = Loop | LibraryCall
+
+
+class Program(Value):
+    """A whole forward: steps in order. `parameters` are the plan's arguments, in order.
+
+    `buffers` names everything that a Loop or a PlanLine reads or writes. Buffers with role
+    "temporary" or "output" that a Loop stores to are allocated by the plan in the lines of the
+    first such loop, before the launch that takes them.
+    `weights` maps plan variables to state-dict names; `returns` are the buffers returned.
+    `views` gives, for a returned buffer whose returned shape differs from how it was stored,
+    the plan expression to return instead.
+    """
+
+    parameters: tuple[str, ...]
+    weights: tuple[tuple[str, str], ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Loop | PlanLine, ...]
+    returns: tuple[str, ...]
+    views: tuple[tuple[str, str], ...] = ()
+    output_structure: Literal["tensor", "tuple", "list"] = "tensor"
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The steps that are kernels."""
+        return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def nodes(self) -> tuple[ProgramNode, ...]:
+        """The steps that a family of kernels may take, in order: loops and library calls."""
+        found = (self.node(step) for step in self.steps)
+        return tuple(node for node in found if node is not None)
+
+    def node(self, step: Loop | PlanLine) -> ProgramNode | None:
+        """A step as a node; None for a line that only hands tensors on."""
+        if isinstance(step, Loop):
+            return step
+        if not step.operator.startswith("aten.") or not step.makes:
+            return None
+        return LibraryCall(
+            line=step,
+            operands=tuple(map(self.buffer, step.uses)),
+            results=tuple(map(self.buffer, step.makes)),
+        )
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name; KeyError when there is none."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        raise KeyError(name)

@@ -1,0 +1,140 @@
+"""The roofline's time of a loop under a strategy, and of a whole program.
+
+Time is the larger of memory's and arithmetic's, plus the launches. The ledger corrects these
+figures later; what is not modelled: overlap between loops, and caches beyond the last level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
+from kernelwright.tools.codegen.ir.dependence import varies_along
+
+# How many multiply-adds an operator costs where hardware has no single instruction for it.
+_DEAR = {
+    "exp": 8, "exp2": 6, "expm1": 12, "log": 10, "log2": 8, "log10": 10, "log1p": 12, "tanh": 16,
+    "sigmoid": 12, "erf": 20, "erfc": 24, "sin": 16, "cos": 16, "tan": 24, "pow": 24, "div": 6,
+    "sqrt": 6, "rsqrt": 6, "reciprocal": 4, "atan2": 30, "fmod": 12, "remainder": 12, "lgamma": 60,
+}  # fmt: skip
+
+
+def predict_ms(loop: Loop, strategy: Strategy, hardware: Hardware) -> float:
+    """Predicted time of one loop, in milliseconds."""
+    read, written = loop_bytes(loop)
+    moved = read * strategy.bytes_read_factor + written
+    return roofline_ms(moved, loop_flops(loop), strategy, hardware)
+
+
+def roofline_ms(
+    moved_bytes: float,
+    flops: float,
+    strategy: Strategy,
+    hardware: Hardware,
+    *,
+    tflops: float | None = None,
+) -> float:
+    """The larger of memory's time and arithmetic's, and the launches.
+
+    Args:
+        moved_bytes: Read and written, as often as they are.
+        flops: Arithmetic, a multiply-add counted as two.
+        strategy: Its share of bandwidth and its launches count.
+        hardware: The device.
+        tflops: The rate of the arithmetic; None for plain float32. A family on tensor cores
+            gives the share of `hardware.tensor_tflops` that it reaches.
+    """
+    rate = hardware.fp32_tflops if tflops is None else tflops
+    by_memory = moved_bytes / (hardware.bandwidth_gb_s * 1e6 * strategy.efficiency)
+    by_arithmetic = flops / (rate * 1e9)
+    return max(by_memory, by_arithmetic) + strategy.launches * hardware.launch_us / 1e3
+
+
+def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hardware) -> float:
+    """Predicted time of a program under one strategy a loop, library calls included."""
+    total = 0.0
+    for step in program.steps:
+        if isinstance(step, PlanLine):
+            total += line_ms(step, hardware)
+        else:
+            total += predict_ms(step, choices[step.name], hardware)
+    return total
+
+
+def line_ms(line: PlanLine, hardware: Hardware) -> float:
+    """The roofline's time for one library call, its launch included; a view costs nothing."""
+    by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
+    by_arithmetic = line.cost_flops / (_library_tflops(line, hardware) * 1e9)
+    launched = line.cost_bytes > 0 or line.cost_flops > 0
+    return max(by_memory, by_arithmetic) + (hardware.launch_us / 1e3 if launched else 0.0)
+
+
+def _library_tflops(line: PlanLine, hardware: Hardware) -> float:
+    if line.tensor_share is None or hardware.tensor_tflops is None:
+        return hardware.fp32_tflops
+    return line.tensor_share * hardware.tensor_tflops
+
+
+def loop_bytes(loop: Loop) -> tuple[int, int]:
+    """Bytes that a loop must read and write, each element once.
+
+    A gather is counted once a position, whatever it hits.
+    """
+    sizes = {axis.name: axis.size for axis in (*loop.outer, *loop.inner)}
+    depends = varies_along(loop)
+    read: dict[str, set[Access]] = {}
+    for stmt in loop.body:
+        if stmt.access is not None:
+            read.setdefault(stmt.access.buffer, set()).add(stmt.access)
+    written = sum(_footprint(store.access, sizes, depends) for store in loop.stores)
+    return sum(_together(views, sizes, depends) for views in read.values()), written
+
+
+def _together(
+    views: set[Access], sizes: Mapping[str, int], depends: Mapping[str, frozenset[str]]
+) -> int:
+    """Bytes of several views of one tensor: those of each, up to what lies between their ends.
+
+    Where that is no bound (an element found by a gather) the largest view counts.
+    """
+    each = [_footprint(view, sizes, depends) for view in views]
+    if any(stride.by not in sizes for view in views for stride in view.strides):
+        return max(each)
+    ends = [_ends(view, sizes) for view in views]
+    spanned = max(high for _, high in ends) - min(low for low, _ in ends) + 1
+    return min(sum(each), max(max(each), spanned * next(iter(views)).dtype.itemsize_bytes))
+
+
+def _ends(access: Access, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The first and the last element that a view reaches."""
+    moved = [stride.step * (sizes[stride.by] - 1) for stride in access.strides]
+    low = access.offset + sum(min(0, step) for step in moved)
+    return low, access.offset + sum(max(0, step) for step in moved)
+
+
+def _footprint(
+    access: Access, sizes: Mapping[str, int], depends: Mapping[str, frozenset[str]]
+) -> int:
+    axes: set[str] = set()
+    for stride in access.strides:
+        if stride.step:
+            axes |= {stride.by} if stride.by in sizes else depends[stride.by]
+    return prod(sizes[axis] for axis in axes) * access.dtype.itemsize_bytes
+
+
+def loop_flops(loop: Loop) -> int:
+    """Arithmetic of a loop; a multiply-add counts two, dear functions what they cost."""
+    levels = loop.levels()
+    total = 0
+    for stmt in loop.body:
+        at_element = stmt.op == "reduce" or levels[stmt.name] == "element"
+        total += _flops(stmt) * loop.rows * (loop.columns if at_element else 1)
+    return total
+
+
+def _flops(stmt: Stmt) -> int:
+    if stmt.op in ("load", "const", "index", "cast"):
+        return 0
+    return 2 * _DEAR[stmt.op] if stmt.op in _DEAR else (2 if stmt.op == "fma" else 1)

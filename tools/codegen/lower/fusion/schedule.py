@@ -1,0 +1,204 @@
+"""Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
+
+`keep` names buffers that are stored and read back even where they could be computed again; `lower`
+tries which of them pay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from kernelwright.tools.codegen.lower.fusion.absorb import absorbed
+from kernelwright.tools.codegen.lower.fusion.cutting import in_regions
+from kernelwright.tools.codegen.lower.fusion.inline import digits, inlined
+from kernelwright.tools.codegen.lower.fusion.merging import Merging, keeps_levels
+from kernelwright.tools.codegen.lower.fusion.split import row_axes, split
+from kernelwright.tools.codegen.lower.fusion.steps import number_stages, ordered, still_needed
+from kernelwright.tools.codegen.lower.nests.context import Context, Step
+from kernelwright.tools.codegen.lower.nests.expr import Address, Expr
+from kernelwright.tools.codegen.lower.nests.nest import Nest, where_of
+from kernelwright.tools.codegen.lower.nests.traffic import fastest, footprint, nest_read_bytes
+
+# Expressions of one nest: beyond that registers spill and compilers slow down.
+INLINE_LIMIT, ABSORB_LIMIT = 240, 640
+# Reductions over rows that one nest makes at once: each is a register a thread, or several.
+REDUCTIONS_LIMIT = 32
+# What one more launch costs, in bytes of traffic; between a CPU's and a large GPU's figure, and
+# the latter alone.
+LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
+
+_HEAVY_WORDS = """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
+    atanh sigmoid erf erfc lgamma pow atan2 fmod remainder sqrt rsqrt div
+"""
+_HEAVY = frozenset(_HEAVY_WORDS.split())
+
+
+@dataclass
+class Fusion:
+    """One attempt at a schedule."""
+
+    context: Context
+    needed: frozenset[str]
+    keep: frozenset[str] = frozenset()
+    split: frozenset[str] = frozenset()
+    cut: frozenset[str] = frozenset()
+    absorb: bool = False
+    cuttable: list[str] = field(default_factory=list, init=False)
+    splittable: list[str] = field(default_factory=list, init=False)
+    steps: list[Step] = field(default_factory=list, init=False)
+    inlined: dict[str, int] = field(default_factory=dict, init=False)
+
+    def run(self) -> Fusion:
+        """Inlines, drops and merges; `steps` are the result in a valid order."""
+        self.steps = [Step(s.number, s.nest, s.line) for s in self.context.steps]
+        number_stages(self.steps)
+        self._inline()
+        self.steps = still_needed(self.steps, self.needed)
+        self._cut()
+        self._split()
+        if self.absorb:
+            self._absorb()
+        self.steps = Merging(self.context, self.steps, self.needed).run()
+        self.steps = still_needed(self.steps, self.needed)
+        self.steps = ordered(self.steps)
+        return self
+
+    # Inlining
+
+    def _inline(self) -> None:
+        producers: dict[str, Step] = {}
+        for step in self.steps:
+            if step.nest is not None:
+                step.nest = self._absorbed(step, producers)
+            for buffer in step.targets:
+                # A tensor written in parts has no one producer.
+                parts = buffer in producers
+                producers[buffer] = Step(-1) if parts else step
+
+    def _absorbed(self, step: Step, producers: dict[str, Step]) -> Nest:
+        nest = step.nest
+        if nest is None:
+            raise ValueError("a plan line computes nothing")
+        refused: set[Address] = set()
+        while (load := self._candidate(nest, producers, refused)) is not None:
+            where = where_of(load)
+            source = producers[where.buffer]
+            new = None
+            if source.nest is not None and self._worth(source, step, nest, where):
+                new = inlined(self.context.ops, nest, load, source.nest)
+            if new is None or len(new.exprs) > (ABSORB_LIMIT if self.absorb else INLINE_LIMIT):
+                refused.add(where)
+                continue
+            self.inlined[where.buffer] = self.inlined.get(where.buffer, 0) + 1
+            nest = new
+        return nest
+
+    def _candidate(
+        self, nest: Nest, producers: dict[str, Step], refused: set[Address]
+    ) -> Expr | None:
+        for load in nest.loads:
+            where = where_of(load)
+            source = producers.get(where.buffer)
+            if where in refused or source is None or source.nest is None or source.nest.inner:
+                continue
+            if where.buffer in self.keep or where.buffer in self.context.exact:
+                continue
+            if digits(source.nest.writes[0].address) is not None:
+                return load
+        return None
+
+    def _worth(self, source: Step, step: Step, nest: Nest, where: Address) -> bool:
+        """Whether computing again is no dearer than storing and reading back."""
+        made = source.nest
+        if made is None:
+            return False
+        pool = self.context.pool
+        heavy = any(expr.op in _HEAVY for expr in made.exprs)
+        repeats = nest.numel(pool) // max(1, made.numel(pool))
+        if heavy and repeats >= 8 and _along_fastest(nest, where):
+            return False
+        if step.stage == source.stage:
+            return True
+        # A library call lies between: the two can never be one nest.
+        again = nest_read_bytes(self.context, made)
+        stored = made.numel(pool) * where.dtype.itemsize_bytes
+        return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    # Cutting
+
+    def _cut(self) -> None:
+        """Cuts nests where the regions meet that they read."""
+        self.steps, self.cuttable = in_regions(self.context, self.steps, self.cut)
+        self.steps = still_needed(self.steps, self.needed)
+
+    # Splitting
+
+    def _split(self) -> None:
+        made = (step.nest for step in self.steps if step.nest is not None and step.nest.inner)
+        statistics = frozenset[str]().union(*(nest.targets for nest in made))
+        result: list[Step] = []
+        for step in self.steps:
+            rows = row_axes(step.nest, statistics) if step.nest is not None else ()
+            if step.nest is None or not rows:
+                result.append(step)
+                continue
+            name = min(step.targets)
+            self.splittable.append(name)
+            parts = split(self.context, step.nest, rows) if name in self.split else (step.nest,)
+            result += [Step(step.number, nest, stage=step.stage) for nest in parts]
+        self.steps = result
+
+    # Absorbing
+
+    def _absorb(self) -> None:
+        """Lets windows over rows compute what they need of them; see `absorb`."""
+        makers = {b: s.nest for s in self.steps if s.nest and s.nest.inner for b in s.targets}
+        for step in self.steps:
+            if step.nest is not None and not step.nest.inner:
+                step.nest = self._with_rows(step.nest, makers)
+        self.steps = still_needed(self.steps, self.needed)
+
+    def _with_rows(self, nest: Nest, makers: dict[str, Nest]) -> Nest:
+        """The nest after it took the reductions that it cannot be merged with.
+
+        Those are read at several places, or lie along an axis that windows move along. The last
+        made come first, as they read the others.
+        """
+        sizes = self.context.pool.sizes
+        for buffer in reversed(makers):
+            count = sum(where_of(load).buffer == buffer for load in nest.loads)
+            new = absorbed(self.context.ops, nest, makers[buffer]) if count else None
+            if new is None or not self._bearable(new) or not keeps_levels(new):
+                continue
+            rows = (prod(sizes[axis] for axis in n.inner) for n in (new, makers[buffer]))
+            if count > 1 or len(set(rows)) > 1:
+                nest = new
+        return nest
+
+    def _bearable(self, nest: Nest) -> bool:
+        reductions = sum(expr.op == "reduce" for expr in nest.exprs)
+        return len(nest.exprs) <= ABSORB_LIMIT and reductions <= REDUCTIONS_LIMIT
+
+    # Cost
+
+    def cost(self, launch_bytes: int = LAUNCH_BYTES) -> int:
+        """Bytes moved, launches included, by everything that is not a library call."""
+        total = 0
+        for step in self.steps:
+            if step.nest is not None:
+                total += launch_bytes + nest_read_bytes(self.context, step.nest)
+                total += sum(footprint(write.address) for write in step.nest.writes)
+        return total
+
+
+def _along_fastest(nest: Nest, where: Address) -> bool:
+    """Whether a read varies along the row, or along the axis that the nest's write moves least.
+
+    Such a read is made again for every row; one that does not can be made once a row.
+    """
+    if nest.inner:
+        return any(where.step(axis) for axis in nest.inner)
+    axis = fastest(nest.writes[0].address)
+    return axis is not None and where.step(axis) != 0

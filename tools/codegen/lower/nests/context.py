@@ -1,0 +1,198 @@
+"""What translation has made so far: values as views, nests and library lines in order."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kernelwright.tools.candidates.plan.vocabulary import RESERVED as PLAN_WORDS
+from kernelwright.tools.codegen.ir import Buffer, PlanLine
+from kernelwright.tools.codegen.lower.nests.expr import Address, Expr, Pool, computed
+from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
+from kernelwright.tools.codegen.lower.nests.simplify import Ops
+from kernelwright.tools.codegen.lower.nests.views import (
+    View,
+    at_axes,
+    expand,
+    extent,
+    refine,
+    whole,
+)
+from kernelwright.tools.types import DType, Node, Ref, TensorSpec
+
+# Names a plan or device code gives a meaning to; a buffer must not hide them.
+_RESERVED_WORDS = """
+    empty empty_like zeros zeros_like ones full full_like launch weights prepared update aten
+    prepare forward require tune range min max int len ceil_div float bool abs round sum
+    tensor_map auto break case char const continue default do double else enum extern for goto
+    if inline long register restrict return short signed sizeof static struct switch typedef
+    union unsigned void volatile while class new delete template this operator namespace using
+    public private true false exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin
+    acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc lgamma floor ceil trunc pow fabs
+    fmin fmax fma isnan isinf copysign hypot sigmoid relu where y0 y1 j0 j1 gamma div half index
+    remainder half2 float2 float4 main threadIdx blockIdx blockDim gridDim shape stride view
+    reshape to contiguous
+"""
+RESERVED = frozenset(_RESERVED_WORDS.split()) | PLAN_WORDS
+
+
+@dataclass
+class Step:
+    """A nest or a line of the plan, with its place in the graph's order.
+
+    `stage` counts the library calls before it on the longest path.
+    """
+
+    number: int
+    nest: Nest | None = None
+    line: PlanLine | None = None
+    stage: int = 0
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Buffers that must exist before."""
+        if self.nest is not None:
+            return self.nest.reads
+        return frozenset(self.line.uses if self.line else ())
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """Buffers that it fills."""
+        if self.nest is not None:
+            return self.nest.targets
+        return frozenset(self.line.makes if self.line else ())
+
+
+@dataclass
+class Context:
+    """The state of one translation.
+
+    `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
+    `single` names the nodes with one reader. `channels_last` asks for convolutions in that
+    layout; see `channels_last.convolved`.
+    """
+
+    pool: Pool = field(default_factory=Pool)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    values: dict[str, tuple[View | None, ...]] = field(default_factory=dict)
+    specs: dict[str, TensorSpec] = field(default_factory=dict)
+    leaves: set[str] = field(default_factory=set)
+    weights: dict[str, str] = field(default_factory=dict)
+    exact: set[str] = field(default_factory=set)
+    fills: dict[str, Expr] = field(default_factory=dict)
+    scans: dict[str, Node] = field(default_factory=dict)
+    single: frozenset[str] = frozenset()
+    channels_last: bool = False
+
+    @cached_property
+    def ops(self) -> Ops:
+        """Makes expressions in this translation's pool."""
+        return Ops(self.pool)
+
+    def name(self, wanted: str) -> str:
+        """A buffer name like `wanted` that is free and safe in a plan and in device code."""
+        plain = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted) or "t"
+        plain = f"t{plain}" if not plain[0].isalpha() else plain
+        if plain in RESERVED or keyword.iskeyword(plain):
+            plain += "_"
+        name, count = plain, 1
+        while name in self.buffers:
+            count += 1
+            name = f"{plain}_{count}"
+        return name
+
+    def buffer(self, wanted: str, spec: TensorSpec, role: str = "temporary") -> View:
+        """A new buffer and the view that is all of it."""
+        name = self.name(wanted)
+        self.buffers[name] = Buffer.model_validate(
+            {"name": name, "shape": spec.shape, "dtype": spec.dtype, "role": role}
+        )
+        return whole(name, spec)
+
+    def value(self, ref: Ref) -> View:
+        """The view that holds a node's (first) result."""
+        view = self.values[ref.node][0]
+        if view is None:
+            raise KeyError(ref.node)
+        return view
+
+    def add(self, nest: Nest | None = None, line: PlanLine | None = None) -> None:
+        """Appends a step."""
+        self.steps.append(Step(len(self.steps), nest, line))
+
+    def space(self, views: Sequence[View], shape: Sequence[int]) -> Space:
+        """Axes for `shape` fine enough for every view, which are broadcast to it.
+
+        A view whose atoms fit no common refinement is copied first.
+        """
+        held = [expand(view, shape) for view in views]
+        dims: list[tuple[int, ...]] = []
+        for at, size in enumerate(shape):
+            sizes: tuple[int, ...] = (size,) if size > 1 else ()
+            for number, view in enumerate(held):
+                if all(atom.step == 0 for atom in view.dims[at]):
+                    continue
+                finer = refine(sizes, [atom.size for atom in view.dims[at]])
+                if finer is None:
+                    copied = self.copy(views[number])
+                    return self.space([*views[:number], copied, *views[number + 1 :]], shape)
+                sizes = finer
+            dims.append(sizes)
+        axes = tuple(tuple((self.pool.axis(n), n) for n in sizes) for sizes in dims)
+        return Space(axes, tuple(at_axes(_fitted(view, dims), axes) for view in held))
+
+    def copy(self, view: View, named: str = "copy") -> View:
+        """The same tensor in a buffer of its own."""
+        space = self.space([view], view.shape)
+        made = self.buffer(f"{view.buffer}_{named}", TensorSpec(shape=view.shape, dtype=view.dtype))
+        value = self.read(space.addresses[0])
+        self.add(Nest(space.names(), (), (Write(space.at(made), value),)))
+        return made
+
+    def held(self, view: View | None, remedy: Callable[[View], View | None], source: View) -> View:
+        """`view`, or what `remedy` makes of a copy of `source` where the view does not exist."""
+        if view is not None:
+            return view
+        again = remedy(self.copy(source))
+        if again is None:
+            raise ValueError(f"no view of {source.buffer} even after a copy")
+        return again
+
+    def read(self, where: Address) -> Expr:
+        """A read; of a tensor filled with a constant, the constant."""
+        fill = self.fills.get(where.buffer)
+        return self.pool.load(where) if fill is None else fill
+
+    def load(self, where: Address, dtype: DType) -> Expr:
+        """A read converted to the type that `dtype` is computed in."""
+        return self.ops.cast(self.read(where), computed(dtype))
+
+
+@dataclass(frozen=True)
+class Space:
+    """Axes of each dimension of a shape, and the addresses of the views it was made for."""
+
+    axes: tuple[tuple[tuple[str, int], ...], ...]
+    addresses: tuple[Address, ...]
+
+    def names(self, dims: Sequence[int] | None = None) -> tuple[str, ...]:
+        """The axes of some dimensions (all), in order."""
+        wanted = range(len(self.axes)) if dims is None else dims
+        return tuple(name for dim in wanted for name, _ in self.axes[dim])
+
+    def at(self, view: View, dims: Sequence[int] | None = None) -> Address:
+        """Where `view`, whose shape is that of some dimensions (all), is at these axes."""
+        wanted = range(len(self.axes)) if dims is None else dims
+        return at_axes(view, [self.axes[dim] for dim in wanted])
+
+
+def _fitted(view: View, dims: Sequence[tuple[int, ...]]) -> View:
+    """A broadcast dimension moves along no axis, whatever its atoms are."""
+    kept = (
+        () if all(atom.step == 0 for atom in dim) or extent(dim) == 1 else dim
+        for dim, _ in zip(view.dims, dims, strict=True)
+    )
+    return View(view.buffer, view.dtype, view.offset, tuple(kept), view.chain)

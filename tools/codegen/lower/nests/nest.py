@@ -1,0 +1,176 @@
+"""A nest: one iteration space and what is written in it. The lowering's form of a Loop.
+
+Nests are values. Axes are names in the pool, sizes stand there; size-1 axes do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from kernelwright.tools.codegen.lower.nests.expr import (
+    Address,
+    Affine,
+    Expr,
+    Pool,
+    Term,
+    place,
+    reachable,
+)
+from kernelwright.tools.codegen.lower.nests.simplify import Ops
+from kernelwright.tools.types import DType
+
+ORDERED_REDUCTIONS = frozenset({"argmax", "argmin"})
+
+
+@dataclass(frozen=True)
+class Write:
+    """`value` goes to `address`, at every position of the nest that the address varies with."""
+
+    address: Address
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Outer axes are kept, inner axes are reduced or scanned; see `ir.Loop`."""
+
+    outer: tuple[str, ...]
+    inner: tuple[str, ...]
+    writes: tuple[Write, ...]
+
+    @cached_property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Everything computed, in topological order."""
+        return tuple(reachable(write.value for write in self.writes))
+
+    @cached_property
+    def loads(self) -> tuple[Expr, ...]:
+        """Every distinct read."""
+        return tuple(expr for expr in self.exprs if expr.op == "load")
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Outer axes, then inner ones."""
+        return self.outer + self.inner
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Buffers read."""
+        return frozenset(where_of(load).buffer for load in self.loads)
+
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        """Buffers written."""
+        return frozenset(write.address.buffer for write in self.writes)
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the order of inner positions matters to a result."""
+        return any(
+            expr.op == "scan" or (expr.op == "reduce" and expr.word in ORDERED_REDUCTIONS)
+            for expr in self.exprs
+        )
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """What it does along inner axes: `reduce`, `scan`."""
+        return frozenset(expr.op for expr in self.exprs if expr.op in ("reduce", "scan"))
+
+    def numel(self, pool: Pool) -> int:
+        """Positions of the whole space."""
+        return prod(pool.sizes[axis] for axis in self.axes)
+
+    def dependences(self) -> dict[Expr, frozenset[str]]:
+        """For every expression, the axes that its value varies with."""
+        inner = frozenset(self.inner)
+        known: dict[Expr, frozenset[str]] = {}
+        for expr in self.exprs:
+            axes = frozenset[str]().union(*(known[parent] for parent in expr.parents()))
+            if expr.address is not None:
+                axes |= expr.address.axes
+            if expr.op == "index":
+                axes |= {expr.word}
+            if expr.op == "reduce":
+                axes -= inner
+            if expr.op == "scan":
+                axes |= inner
+            known[expr] = axes
+        return known
+
+    def without(self, buffers: frozenset[str]) -> Nest:
+        """The nest without its writes to `buffers`."""
+        kept = tuple(write for write in self.writes if write.address.buffer not in buffers)
+        return self if len(kept) == len(self.writes) else Nest(self.outer, self.inner, kept)
+
+    def placed(self, ops: Ops, at: Mapping[str, Affine], outer: tuple[str, ...],
+               inner: tuple[str, ...]) -> Nest:  # fmt: skip
+        """The same computation over other axes: `at` says where the old ones are."""
+        values = substitute(ops, [write.value for write in self.writes], at)
+        writes = (
+            Write(place(write.address, dict(at)), value)
+            for write, value in zip(self.writes, values, strict=True)
+        )
+        return Nest(outer, inner, tuple(writes))
+
+    def split(self, ops: Ops, axis: str, low: int) -> Nest:
+        """The nest with an axis replaced by two, the second of size `low`."""
+        pool = ops.pool
+        size = pool.sizes[axis]
+        names = (pool.axis(size // low), pool.axis(low))
+        at = {axis: Affine(0, (Term(names[0], low, size // low), Term(names[1], 1, low)))}
+        return self.placed(ops, at, _put(self.outer, axis, names), _put(self.inner, axis, names))
+
+
+def _put(axes: tuple[str, ...], axis: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    if axis not in axes:
+        return axes
+    at = axes.index(axis)
+    return axes[:at] + names + axes[at + 1 :]
+
+
+def where_of(load: Expr) -> Address:
+    """The address of a load."""
+    if load.address is None:
+        raise ValueError(f"{load.op} has no address")
+    return load.address
+
+
+def substitute(ops: Ops, roots: list[Expr], at: Mapping[str, Affine]) -> list[Expr]:
+    """The expressions with axes replaced by positions along other axes."""
+    if not at:
+        return roots
+    positions = dict(at)
+    new: dict[Expr, Expr] = {}
+    for expr in reachable(roots):
+        new[expr] = _substituted(ops, expr, positions, new)
+    return [new[root] for root in roots]
+
+
+def _substituted(ops: Ops, expr: Expr, at: dict[str, Affine], new: dict[Expr, Expr]) -> Expr:
+    if expr.op == "index":
+        return affine(ops, at[expr.word]) if expr.word in at else expr
+    if expr.op == "load":
+        where = where_of(expr)
+        # Indices of an indirect load are expressions themselves, already substituted.
+        terms = tuple(
+            Term(new[t.by], t.step, t.size) if isinstance(t.by, Expr) else t for t in where.terms
+        )
+        moved = place(Address(where.buffer, where.dtype, where.offset, terms), at)
+        condition = tuple(new[arg] for arg in expr.args)
+        return ops.pool.make("load", expr.dtype, condition, address=moved)
+    if all(new[arg] is arg for arg in expr.args):
+        return expr
+    args = tuple(new[arg] for arg in expr.args)
+    return ops.remake(ops.pool.make(expr.op, expr.dtype, args, value=expr.value, word=expr.word))
+
+
+def affine(ops: Ops, at: Affine) -> Expr:
+    """A position as an integer expression."""
+    total = ops.pool.const(at.offset, DType.INT64)
+    for term in at.terms:
+        by = ops.pool.index(term.by) if isinstance(term.by, str) else term.by
+        total = ops("add", total, ops("mul", by, term.step))
+    return total

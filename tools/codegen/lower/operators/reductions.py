@@ -1,0 +1,255 @@
+"""ATen's reductions and scans as nests: kept dimensions outside, reduced ones inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError
+from kernelwright.tools.codegen.lower.nests.context import Context, Space
+from kernelwright.tools.codegen.lower.nests.expr import Address, Expr, computed
+from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
+from kernelwright.tools.codegen.lower.nests.views import View
+from kernelwright.tools.types import DType, Node, TensorSpec
+
+
+class Reduction:
+    """One reducing node: its argument at a position of the space, and the dimensions reduced."""
+
+    def __init__(
+        self, context: Context, node: Node, dims: Sequence[int] | None, dtype: DType | None = None
+    ) -> None:
+        self.context, self.node, self.ops = context, node, context.ops
+        view = context.value(Arguments(node).tensor(0))
+        rank = len(view.shape)
+        self.dims = sorted({dim % rank for dim in dims} if dims and rank else range(rank))
+        self.kept = [dim for dim in range(rank) if dim not in self.dims]
+        self.space: Space = context.space([view], view.shape)
+        self.inner = self.space.names(self.dims)
+        self.count = math.prod(view.shape[dim] for dim in self.dims)
+        work = dtype or view.dtype
+        self.x = context.load(self.space.addresses[0], work)
+
+    def reduce(self, kind: str, x: Expr | None = None) -> Expr:
+        """The reduction of `x` (the argument)."""
+        x = self.x if x is None else x
+        return reduced(self.context, kind, x, bool(self.inner))
+
+    def mean(self, x: Expr | None = None) -> Expr:
+        """Sum over count."""
+        return self.ops("div", self.reduce("sum", x), float(self.count))
+
+    def moments(self, correction: float) -> tuple[Expr, Expr]:
+        """Variance and mean."""
+        mean = self.reduce("moments")
+        squares = second(self.context, mean, self.x)
+        left = max(self.count - correction, 0.0)
+        # Nothing left to divide by: PyTorch gives NaN for 0 / 0, and so does this.
+        return self.ops("div", squares, float(left)), mean
+
+    def store(self, *values: Expr) -> None:
+        """Writes one value for each of the node's results, whatever keepdim says."""
+        views, writes = [], []
+        for value, spec in zip(values, self.node.out, strict=True):
+            kept = TensorSpec(shape=spec.shape, dtype=spec.dtype)
+            view = self.context.buffer(self.node.name, kept)
+            value = self.ops.cast(value, computed(spec.dtype))
+            writes.append(Write(self._place(view), value))
+            views.append(view)
+        outer = self.space.names(self.kept)
+        for write in writes:
+            self.context.add(Nest(outer, self.inner, (write,)))
+        self.context.values[self.node.name] = tuple(views)
+
+    def _place(self, view: View) -> Address:
+        dims = self.kept
+        if len(view.dims) != len(dims):  # keepdim leaves empty dimensions behind
+            view = View(view.buffer, view.dtype, view.offset, tuple(view.dims[d] for d in dims))
+        return self.space.at(view, dims)
+
+
+def reduced(context: Context, kind: str, x: Expr, any_inner: bool) -> Expr:
+    """A reduction, or what it is of a single element."""
+    dtype = {"any": DType.BOOL, "all": DType.BOOL, "argmax": DType.INT64, "argmin": DType.INT64}
+    out = dtype.get(kind, x.dtype)
+    if any_inner:
+        return context.pool.make("reduce", out, (x,), word=kind)
+    if kind in ("argmax", "argmin"):
+        return context.pool.const(0, DType.INT64)
+    return x
+
+
+def second(context: Context, first: Expr, x: Expr) -> Expr:
+    """The other result of a `moments` reduction; of one element it is 0, or NaN with it."""
+    if first.op == "reduce":
+        return context.pool.make("second", first.dtype, (first,))
+    return context.ops("sub", x, x)
+
+
+Meaning = Callable[[Context, Node, Arguments], None]
+
+
+def _dims(arguments: Arguments, at: int = 1) -> tuple[int, ...] | None:
+    return arguments.integers(at, "dim")
+
+
+def _plain(kind: str) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        reduction = Reduction(context, node, _dims(arguments))
+        x = reduction.x
+        if kind in ("any", "all"):
+            x = context.ops.cast(x, DType.BOOL)
+        reduction.store(reduction.reduce(kind, x))
+
+    return meaning
+
+
+def _sum_like(kind: str) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        reduction = Reduction(context, node, _dims(arguments), node.out[0].dtype)
+        reduction.store(reduction.reduce(kind))
+
+    return meaning
+
+
+def _mean(context: Context, node: Node, arguments: Arguments) -> None:
+    reduction = Reduction(context, node, _dims(arguments), node.out[0].dtype)
+    reduction.store(reduction.mean())
+
+
+def _extremum(kind: str) -> Meaning:
+    """max.dim and min.dim give values and indices; without a dimension, the value alone."""
+
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        if len(node.out) == 1 and arguments.ref(1) is not None:
+            raise UnlikeError(f"{node.op} of two tensors")
+        reduction = Reduction(context, node, _dims(arguments))
+        values = [reduction.reduce(kind)]
+        if len(node.out) == 2:
+            values.append(reduction.reduce(f"arg{kind}"))
+        reduction.store(*values)
+
+    return meaning
+
+
+def _variance(names: str) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        reduction = Reduction(context, node, _dims(arguments), node.out[0].dtype)
+        variance, mean = reduction.moments(_correction(node, arguments))
+        if names.startswith("std"):
+            variance = context.ops("sqrt", variance)
+        reduction.store(variance, mean) if names.endswith("mean") else reduction.store(variance)
+
+    return meaning
+
+
+def _correction(node: Node, arguments: Arguments) -> float:
+    if node.op.endswith("correction"):
+        return arguments.number(2, "correction", 1)
+    # The older overloads carry a flag in its place.
+    flags = [arguments.scalar(at, "unbiased") for at in (1, 2)]
+    return 0.0 if False in flags else 1.0
+
+
+def _logsumexp(context: Context, node: Node, arguments: Arguments) -> None:
+    reduction = Reduction(context, node, _dims(arguments), node.out[0].dtype)
+    ops = context.ops
+    top = reduction.reduce("max")
+    # A row of -inf (or one that holds +inf) would make inf - inf of the shift.
+    shift = ops("where", ops("isinf", top), 0.0, top)
+    total = reduction.reduce("sum", ops("exp", ops("sub", reduction.x, shift)))
+    reduction.store(ops("add", ops("log", total), shift))
+
+
+def _vector_norm(context: Context, node: Node, arguments: Arguments) -> None:
+    order = arguments.number(1, "ord", 2)
+    reduction = Reduction(context, node, _dims(arguments, 2), node.out[0].dtype)
+    reduction.store(_norm(reduction, order))
+
+
+def _norm(reduction: Reduction, order: float) -> Expr:
+    ops, x = reduction.ops, reduction.x
+    if order == 2:
+        return ops("sqrt", reduction.reduce("sum", ops("square", x)))
+    magnitude = ops("abs", x)
+    if order == 1:
+        return reduction.reduce("sum", magnitude)
+    if math.isinf(order):
+        return reduction.reduce("max" if order > 0 else "min", magnitude)
+    if order == 0:
+        return reduction.reduce("sum", ops.cast(ops("ne", x, 0.0), x.dtype))
+    return ops("pow", reduction.reduce("sum", ops("pow", magnitude, order)), 1.0 / order)
+
+
+def _count_nonzero(context: Context, node: Node, arguments: Arguments) -> None:
+    reduction = Reduction(context, node, _dims(arguments))
+    flags = context.ops.cast(reduction.x, DType.BOOL)
+    reduction.store(reduction.reduce("sum", context.ops.cast(flags, DType.INT64)))
+
+
+def _softmax(log: bool) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        reduction = Reduction(context, node, (arguments.integer(1, "dim"),), node.out[0].dtype)
+        ops = context.ops
+        shifted = ops("sub", reduction.x, reduction.reduce("max"))
+        powers = ops("exp", shifted)
+        total = reduction.reduce("sum", powers)
+        value = ops("sub", shifted, ops("log", total)) if log else ops("div", powers, total)
+        made = context.buffer(node.name, _packed(node.out[0]))
+        outer, inner = reduction.space.names(reduction.kept), reduction.inner
+        context.add(Nest(outer, inner, (Write(reduction.space.at(made), value),)))
+        context.values[node.name] = (made,)
+
+    return meaning
+
+
+def _scan(kind: str) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        spec = _packed(node.out[0])
+        rank = len(spec.shape)
+        reduction = Reduction(context, node, (arguments.integer(1, "dim"),), spec.dtype)
+        made = context.buffer(node.name, spec)
+        value = reduction.x
+        if reduction.inner:
+            value = context.pool.make("scan", value.dtype, (value,), word=kind)
+            context.scans[made.buffer] = node
+        where = reduction.space.at(made) if rank else context.space([], ()).at(made)
+        outer = reduction.space.names(reduction.kept)
+        context.add(Nest(outer, reduction.inner, (Write(where, value),)))
+        # Of a running extremum only the values are known here, not where they were.
+        context.values[node.name] = (made, *(None for _ in node.out[1:]))
+
+    return meaning
+
+
+def _packed(spec: TensorSpec) -> TensorSpec:
+    """The same tensor, contiguous."""
+    return TensorSpec(shape=spec.shape, dtype=spec.dtype)
+
+
+REDUCTIONS: Mapping[str, Meaning] = {
+    "sum": _sum_like("sum"),
+    "prod": _sum_like("prod"),
+    "mean": _mean,
+    "amax": _plain("max"),
+    "amin": _plain("min"),
+    "any": _plain("any"),
+    "all": _plain("all"),
+    "argmax": _plain("argmax"),
+    "argmin": _plain("argmin"),
+    "max": _extremum("max"),
+    "min": _extremum("min"),
+    "var": _variance("var"),
+    "std": _variance("std"),
+    "var_mean": _variance("var_mean"),
+    "std_mean": _variance("std_mean"),
+    "logsumexp": _logsumexp,
+    "linalg_vector_norm": _vector_norm,
+    "count_nonzero": _count_nonzero,
+    "_softmax": _softmax(log=False),
+    "_log_softmax": _softmax(log=True),
+    "cumsum": _scan("sum"),
+    "cumprod": _scan("prod"),
+    "cummax": _scan("max"),
+    "cummin": _scan("min"),
+}

@@ -1,0 +1,193 @@
+"""Sliding windows as nests: pooling.
+
+A window that moves by its own size is a regrouping of dimensions and a reduction. Any other is
+written out: one read for each of its positions, in a loop that reduces nothing, so that what
+comes before and after fuses with it; how neighbours share their reads is the emitters' business.
+A position that may lie in the padding is clamped into range and chosen by a `where`, so that
+nothing is read out of bounds.
+
+Not here: depthwise convolutions (`depthwise`), and indices of a maximum and windows of more than
+`MOST_POSITIONS` that overlap, which stay with the library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError, base
+from kernelwright.tools.codegen.lower.nests.context import Context, Space
+from kernelwright.tools.codegen.lower.nests.expr import Expr, computed
+from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
+from kernelwright.tools.codegen.lower.operators.indexing import position
+from kernelwright.tools.codegen.lower.operators.reductions import reduced
+from kernelwright.tools.codegen.lower.operators.sliding import (
+    MOST_POSITIONS,
+    Sliding,
+    Window,
+    each,
+    few,
+    stored,
+)
+from kernelwright.tools.types import Node, TensorSpec
+
+Meaning = Callable[[Context, Node, Arguments], None]
+
+# The second result of these says where the first was found.
+_WITH_INDICES = frozenset(
+    {
+        *("max_pool2d_with_indices", "max_pool3d_with_indices", "cummax", "cummin"),
+        *(f"adaptive_max_pool{rank}d" for rank in (1, 2, 3)),
+    }
+)
+
+
+def reads_indices(node: Node, users: Mapping[str, tuple[Node, ...]]) -> bool:
+    """Whether somebody wants to know where a maximum was."""
+    if base(node.op) not in _WITH_INDICES:
+        return False
+    readers = users.get(node.name, ())
+    return any("getitem" not in r.op or Arguments(r).integer(1) != 0 for r in readers)
+
+
+def _windows(arguments: Arguments, rank: int, *, gap: int | None) -> list[Window]:
+    """Kernel, stride, padding (and dilation at `gap`) of a pooling node."""
+    kernel = each(arguments.integers(1, "kernel_size"), rank)
+    steps = each(arguments.integers(2, "stride") or kernel, rank)
+    lows = each(arguments.integers(3, "padding") or (0,), rank)
+    gaps = each((arguments.integers(gap, "dilation") if gap else None) or (1,), rank)
+    return [Window(*each) for each in zip(kernel, steps, lows, gaps, strict=True)]
+
+
+def _max_pool(rank: int) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        view = context.value(arguments.tensor(0))
+        windows = _windows(arguments, rank, gap=4)
+        sliding = Sliding(context, view, node.out[0].shape, windows)
+        _store_max(context, node, sliding)
+        context.values[node.name] = (context.values[node.name][0], None)
+
+    return meaning
+
+
+def _store_max(context: Context, node: Node, sliding: Sliding) -> None:
+    if _reduced(context, node, sliding, "max", 1.0):
+        return
+    ops, space = context.ops, sliding.space()
+
+    def read(at: Sequence[int]) -> Expr:
+        x, inside = sliding.read(space, at)
+        lowest = -math.inf if x.dtype.is_floating else -(2**63)
+        return x if inside is None else ops("where", inside, x, context.pool.const(lowest, x.dtype))
+
+    stored(context, node, space, _joined(context, "maximum", sliding, read))
+
+
+def _joined(
+    context: Context, op: str, sliding: Sliding, read: Callable[[Sequence[int]], Expr]
+) -> Expr:
+    """One operator over all positions of a window, dimension by dimension, halving each time.
+
+    Neighbouring windows then share most of what they join, column by column and pair by pair, and
+    a sum's rounding grows with the logarithm of the window.
+    """
+    few(sliding)
+
+    def along(dim: int, at: tuple[int, ...]) -> Expr:
+        if dim < 0:
+            return read(at)
+        size = sliding.windows[dim].size
+        return _halved(context, op, [along(dim - 1, (k, *at)) for k in range(size)])
+
+    return along(len(sliding.windows) - 1, ())
+
+
+def _halved(context: Context, op: str, parts: Sequence[Expr]) -> Expr:
+    """Parts joined as a tree of powers of two, so that shifted windows have the same branches."""
+    if not parts:
+        raise UnlikeError("an empty window")
+    if len(parts) == 1:
+        return parts[0]
+    low = 1 << (len(parts) - 1).bit_length() - 1
+    return context.ops(op, *(_halved(context, op, part) for part in (parts[:low], parts[low:])))
+
+
+def _average_pool(rank: int) -> Meaning:
+    def meaning(context: Context, node: Node, arguments: Arguments) -> None:
+        view = context.value(arguments.tensor(0))
+        windows = _windows(arguments, rank, gap=None)
+        sliding = Sliding(context, view, node.out[0].shape, windows)
+        counted = arguments.flag(5, "count_include_pad", True)
+        given = arguments.scalar(6, "divisor_override")
+        _store_average(
+            context, node, sliding, counted, None if given is None else arguments.number(6)
+        )
+
+    return meaning
+
+
+def _store_average(
+    context: Context, node: Node, sliding: Sliding, counted: bool, given: float | None
+) -> None:
+    """A sum over what lies inside, divided as PyTorch does; see `_divisor`."""
+    every = math.prod(window.size for window in sliding.windows)
+    if _reduced(context, node, sliding, "sum", given or float(every)):
+        return
+    ops, space = context.ops, sliding.space()
+
+    def read(at: Sequence[int]) -> Expr:
+        x, inside = sliding.read(space, at)
+        return x if inside is None else ops("where", inside, x, 0.0)
+
+    total = _joined(context, "add", sliding, read)
+    divisor = given or _divisor(context, space, sliding, counted)
+    stored(context, node, space, ops("div", total, divisor))
+
+
+def _divisor(context: Context, space: Space, sliding: Sliding, counted: bool) -> Expr:
+    """How many positions count: those within the padded input, or within the input alone.
+
+    Windows that `ceil_mode` lets reach beyond the padding are cut off there in both cases.
+    """
+    ops = context.ops
+    count = context.pool.const(1.0, computed(sliding.view.dtype))
+    for number, window in enumerate(sliding.windows):
+        dim = sliding.first + number
+        size, reach = sliding.view.shape[dim], window.low if counted else 0
+        last = (sliding.shape[dim] - 1) * window.step - window.low
+        if last + window.size <= size + reach and (counted or window.low == 0):
+            count = ops("mul", count, float(window.size))
+            continue
+        start = ops("sub", ops("mul", position(context, space, dim), window.step), window.low)
+        end = ops("minimum", ops("add", start, window.size), size + reach)
+        length = ops("sub", end, ops("maximum", start, -reach))
+        count = ops("mul", count, ops.cast(length, count.dtype))
+    return count
+
+
+def _reduced(context: Context, node: Node, sliding: Sliding, kind: str, divisor: float) -> bool:
+    """A reduction over the windows where outputs share nothing and windows are large."""
+    few = math.prod(window.size for window in sliding.windows) <= MOST_POSITIONS
+    found = None if few else sliding.apart()
+    if found is None:
+        return False
+    space, inner, where = found
+    x = context.load(where, sliding.view.dtype)
+    value = reduced(context, kind, x, bool(inner))
+    value = context.ops("div", value, divisor) if divisor != 1.0 else value
+    spec = node.out[0]
+    made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
+    outer = range(len(spec.shape))
+    write = Write(space.at(made, outer), context.ops.cast(value, computed(spec.dtype)))
+    context.add(Nest(space.names(outer), inner, (write,)))
+    context.values[node.name] = (made,)
+    return True
+
+
+WINDOWS: Mapping[str, Meaning] = {
+    "max_pool2d_with_indices": _max_pool(2),
+    "max_pool3d_with_indices": _max_pool(3),
+    "avg_pool1d": _average_pool(1),
+    "avg_pool2d": _average_pool(2),
+    "avg_pool3d": _average_pool(3),
+}

@@ -1,0 +1,209 @@
+"""Starts a process behind the wall, knows all that it started, and ends all of it.
+
+    walled = await start_walled(Enclosure(argv=(...), scratch=folder, environment={...}))
+    status = await walled.wait()      # as `subprocess` counts: negative for a signal
+    await walled.end()                # afterwards nothing of it is left, whatever it did
+
+Its standard output and error come as one stream, `walled.output`; other pipes or sockets are
+handed over by `descriptors`. Not here: what is said over them, limits in time.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernelwright.tools.evaluate.sandbox.tree import gone, held_bytes, tree
+from kernelwright.tools.evaluate.sandbox.walls import Wall, command, wall
+from kernelwright.tools.priority import give_way, lowered
+from kernelwright.tools.types import Isolation, Value, WallKind
+
+_ENDING_S = 3.0
+_DEATH_S = 10.0
+_POLL_S = 0.02
+_FILE_BYTES = 8 << 30
+_LIVE: dict[int, bool] = {}
+
+
+@atexit.register
+def _end_all() -> None:
+    """A program that leaves without closing its executor still leaves no process behind."""
+    for group, gently in tuple(_LIVE.items()):
+        _signal_group(group, signal.SIGTERM if gently else signal.SIGKILL)
+
+
+class Enclosure(Value):
+    """What runs behind the wall, and what it may reach there.
+
+    `scratch` is its folder, made when missing and the only one it can write; `readable` is bound
+    read-only beside the system, Python and its packages and ourselves; it gets
+    `environment` and nothing else; `descriptors` stay open under their numbers. `device` decides
+    whether the GPU is there. `file_bytes` is the most that one file may hold.
+    """
+
+    argv: tuple[str, ...]
+    scratch: Path
+    environment: Mapping[str, str]
+    readable: tuple[Path, ...] = ()
+    descriptors: tuple[int, ...] = ()
+    device: str = "cpu"
+    file_bytes: int = _FILE_BYTES
+
+
+async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Walled":
+    """Start it behind this program's wall, or behind another one that works here.
+
+    Raises:
+        EnvironmentLacksError: a wall is demanded that does not work here.
+        OSError: the process cannot be started.
+    """
+    chosen = behind or wall(enclosure.device)
+    scratch = enclosure.scratch.absolute()
+    scratch.mkdir(parents=True, exist_ok=True)
+    reading, writing = os.pipe()
+    argv = command(
+        chosen.kind,
+        enclosure.argv,
+        scratch=scratch,
+        status_fd=writing,
+        strict=chosen.strict,
+        without=chosen.without,
+        readable=enclosure.readable,
+        device=enclosure.device,
+        limits={"FSIZE": enclosure.file_bytes},
+    )
+    low = lowered(argv)
+    creating = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *low,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=(writing, *enclosure.descriptors),
+            env=dict(enclosure.environment),
+            cwd=scratch,
+            start_new_session=True,
+        )
+    )
+    try:
+        # Where creating is cancelled, asyncio waits for the end of its output, and that for good.
+        await asyncio.wait({creating})
+    except BaseException:
+        await asyncio.wait({creating})
+        if creating.exception() is None:
+            await asyncio.shield(Walled(creating.result(), reading, chosen).end())
+        else:
+            os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    if creating.exception() is not None:
+        os.close(reading)
+    process = await creating
+    give_way(process.pid, began_low=low != tuple(argv))
+    return Walled(process, reading, chosen)
+
+
+class Walled:
+    """A started tree of processes."""
+
+    def __init__(self, process: asyncio.subprocess.Process, status_fd: int, behind: Wall) -> None:
+        self._process = process
+        self._status_fd = status_fd
+        self._wall = behind
+        self._status: int | None = None
+        self._ended = False
+        self._ending = asyncio.Lock()
+        _LIVE[process.pid] = behind.kind is WallKind.NONE
+
+    @property
+    def pid(self) -> int:
+        """The outermost process, which leads a session of its own."""
+        return self._process.pid
+
+    @property
+    def isolation(self) -> Isolation:
+        """How it is kept apart."""
+        return self._wall.isolation
+
+    @property
+    def output(self) -> asyncio.StreamReader:
+        """What it writes to its standard output and error."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return not self._ended and self._process.returncode is None
+
+    def processes(self) -> tuple[int, ...]:
+        """Every process of the tree that runs now, wall and launcher included."""
+        return () if self._ended else tree(self.pid)
+
+    def held_bytes(self, running: tuple[int, ...] | None = None) -> int:
+        """Memory that the whole tree holds; what is shared between its processes once."""
+        return held_bytes(self.processes() if running is None else running)
+
+    async def wait(self) -> int | None:
+        """How the command ended, once it has: negative for a signal; None when nobody saw it."""
+        await self._exit()
+        self._read_status()
+        return self._status
+
+    @property
+    def status(self) -> int | None:
+        """How the command ended, if that is known."""
+        return self._status
+
+    async def end(self) -> None:
+        """End everything; returns when nothing of it is left, or after some seconds.
+
+        Several may ask for it at once; each returns when it is done.
+        """
+        async with self._ending:
+            if not self._ended:
+                await self._end()
+
+    async def _end(self) -> None:
+        left = tree(self.pid)
+        if self._wall.kind is WallKind.NONE and self._process.returncode is None:
+            # The launcher alone finds those that left the group.
+            _signal_group(self.pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exit(), _ENDING_S)
+        _signal_group(self.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._exit(), _DEATH_S)
+        await gone(left, _DEATH_S)
+        self._read_status()
+        os.close(self._status_fd)
+        self._ended = True
+        _LIVE.pop(self.pid, None)
+
+    async def _exit(self) -> None:
+        """Return once the outermost process has ended.
+
+        asyncio's own `wait` also waits for the end of its output, whose pipe any process that was
+        forked meanwhile may hold, a compile server for one: it may never return.
+        """
+        while self._process.returncode is None:  # noqa: ASYNC110  # asyncio tells it no event
+            await asyncio.sleep(_POLL_S)
+
+    def _read_status(self) -> None:
+        if self._status is not None or self._ended:
+            return
+        os.set_blocking(self._status_fd, False)
+        with contextlib.suppress(BlockingIOError):
+            if told := os.read(self._status_fd, 32):
+                self._status = os.waitstatus_to_exitcode(int(told))
+
+
+def _signal_group(pid: int, how: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, how)

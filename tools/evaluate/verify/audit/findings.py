@@ -1,0 +1,171 @@
+"""Runs the experiments within a limit of time and gathers their badges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.audit.guesses import constant, exploitable
+from kernelwright.tools.evaluate.verify.audit.sensitivity import (
+    idle_inputs,
+    idle_parameters,
+    insensitive,
+)
+from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject, subject_of
+from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
+from kernelwright.tools.evaluate.verify.bench import Bench, tensors
+from kernelwright.tools.evaluate.verify.nulls import passing_nulls
+from kernelwright.tools.evaluate.verify.threads import small_steps
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.tasks import RefusedError
+from kernelwright.tools.types import Badge, Doubt, Task
+
+# Drawing, truth and comparing take several times a forward, and some twenty draws are made.
+_FORWARDS = 300
+# A first draw that took longer than this part of the audit is one of too large a version.
+_FIRST_SHARE = 0.15
+_TRIES = 3
+
+
+Experiment = Callable[[Subject, Sample, int], Badge | None]
+
+
+class Findings(NamedTuple):
+    """Badges, and notes on what was left out."""
+
+    badges: tuple[Badge, ...]
+    notes: tuple[str, ...] = ()
+
+
+def find(bench: Bench) -> Findings:
+    """The measured badges of a task.
+
+    Raises:
+        RefusedError: the user's code fails on the task's own inputs.
+    """
+    limit_s = bench.rules.audit_s
+    try:
+        subject, first = _affordable(bench, limit_s)
+    except UnverifiableError as error:
+        return Findings((), (f"the audit's experiments were left out: {error}",))
+    with small_steps():
+        return _Experiments(bench, subject, first, time.monotonic() + limit_s).run()
+
+
+def _affordable(bench: Bench, limit_s: float) -> tuple[Subject, Sample]:
+    """A version of the task that is quick enough, and a first draw of it."""
+    per_forward_s = limit_s / _FORWARDS
+    for tries_left in reversed(range(_TRIES)):
+        subject = subject_of(bench, forward_s(bench), per_forward_s)
+        if subject is None:
+            break
+        start = time.monotonic()
+        first = subject.sample("task", fresh_seed(bench.seed, "nulls"))
+        if bench.device == "cuda":
+            torch.cuda.synchronize()  # what was issued is not what it costs
+        taken = time.monotonic() - start
+        if taken <= _FIRST_SHARE * limit_s or not tries_left:
+            return subject, first
+        # The device is slower than its figures: other work on it, or an operator of a slow kind.
+        per_forward_s *= _FIRST_SHARE * limit_s / taken / 2
+    raise UnverifiableError("no version of it that is small enough to try things out on runs")
+
+
+class _Experiments:
+    """All of them on one subject, as long as there is time."""
+
+    def __init__(self, bench: Bench, subject: Subject, first: Sample, until: float) -> None:
+        self._bench = bench
+        self._subject = subject
+        self._first = first
+        self._until = until
+        self._seed = bench.seed
+        self._skipped: list[str] = []
+
+    def run(self) -> Findings:
+        """Badges in the order of how much they say."""
+        task, first = self._bench.task, self._first
+        badges: list[Badge] = []
+        settled = _has(task, Doubt.CONSTANT) or _has(task, Doubt.VOID)
+        if not settled and (found := self._attempt(constant)) is not None:
+            badges.append(found)
+            settled = True
+        if settled:
+            return Findings(tuple(badges), self._notes())
+        if (found := self._attempt(exploitable)) is not None:
+            badges.append(found)
+        if (found := self._insensitive()) is not None:
+            badges.append(found)
+        for words in passing_nulls(
+            first.own, first.right, tensors(first.arguments), self._bench.chunk_elements
+        ):
+            badges.append(Badge(name=Doubt.NULL_PASSES, reason=words))
+        badges += self._idle_terms()
+        return Findings(tuple(badges), self._notes())
+
+    def _attempt(self, experiment: Experiment) -> Badge | None:
+        """One experiment; where the user's code refuses its inputs, it tells nothing."""
+        try:
+            return experiment(self._subject, self._first, self._seed)
+        except (RefusedError, UnverifiableError):
+            return None
+
+    def _insensitive(self) -> Badge | None:
+        subject, first, seed = self._subject, self._first, self._seed
+        unused = {badge.reason for badge in self._bench.task.badges}
+        inputs = [
+            name
+            for name in idle_inputs(subject, first, seed)
+            if f"the forward does not use {name}" not in unused
+        ]
+        reference = self._bench.reference
+        parameters = list(idle_parameters(subject, reference, first, seed, self._goes_on))
+        words = "" if subject.is_whole else f", measured with {subject.words}"
+        return insensitive(inputs, parameters, words)
+
+    def _idle_terms(self) -> list[Badge]:
+        """One badge for all terms that may be left out."""
+        try:
+            terms = list(idle_terms(self._subject, self._bench, self._seed, self._goes_on))
+        except (RefusedError, UnverifiableError):
+            return []
+        if not terms:
+            return []
+        words = "" if self._subject.is_whole else f", measured with {self._subject.words}"
+        reason = (
+            f"the reference without {', or without '.join(terms)} is within the judge's bound on "
+            f"every distribution{words}: being correct proves little here"
+        )
+        return [Badge(name=Doubt.NULL_PASSES, reason=reason)]
+
+    def _goes_on(self) -> bool:
+        """Whether there is time for another parameter; if not, that is said."""
+        left = time.monotonic() < self._until
+        if not left and not self._skipped:
+            self._skipped.append(
+                "the audit ran out of time: not every parameter and term was tried"
+            )
+        return left
+
+    def _notes(self) -> tuple[str, ...]:
+        notes: list[str] = []
+        if not self._subject.is_whole:
+            notes.append(f"the audit ran a smaller version: {self._subject.words}")
+        return (*notes, *self._skipped)
+
+
+def forward_s(bench: Bench) -> float:
+    """About how long PyTorch's forward takes: every result written and read, all operations."""
+    graph, hardware = bench.task.graph, bench.hardware
+    moved = 2 * sum(spec.size_bytes for node in graph.nodes for spec in node.out)
+    return moved / (hardware.bandwidth_gb_s * 1e9) + bench.task.flops / (
+        hardware.fp32_tflops * 1e12
+    )
+
+
+def _has(task: Task, doubt: Doubt) -> bool:
+    return any(badge.name == doubt for badge in task.badges)

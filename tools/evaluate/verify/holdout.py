@@ -1,0 +1,144 @@
+"""Shapes that a candidate was not written for: right on them too, or right for this shape only.
+
+Tried after everything else, in a worker that may be lost over it: what reads or writes outside of
+smaller inputs says nothing against the candidate on its own shape, as exports run the reference
+everywhere else. Not covered: other element types and layouts, sizes above the task's own, and on a
+GPU tasks with integer inputs, as an index that is too large would poison the device.
+"""
+
+from collections.abc import Callable
+
+from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.languages import Built
+from kernelwright.tools.tasks import RefusedError
+from kernelwright.tools.tasks.resized import changeable, variants
+from kernelwright.tools.types import Candidate, Task, TensorSpec
+from kernelwright.tools.types.value import Value
+
+
+class HeldOut(Value):
+    """What other shapes showed: those that passed, and why one did not.
+
+    `why_not` is "" where all passed; `tried` is False where the reference takes no other shape.
+    """
+
+    passed: tuple[str, ...] = ()
+    why_not: str = ""
+    tried: bool = True
+
+    @property
+    def words(self) -> str:
+        """The label of the candidate."""
+        if not self.tried:
+            return f"this shape only: {self.why_not}"
+        if self.why_not:
+            return f"this shape only: {self.why_not}"
+        return f"shape-generic, verified on {', '.join(self.passed)}"
+
+
+def held_out(
+    bench: Bench,
+    candidate: Candidate,
+    built: Built,
+    seed: int,
+    announce: Callable[[str], None],
+    settle: Callable[[], None],
+) -> HeldOut:
+    """Run a candidate on other shapes of its task.
+
+    Args:
+        bench: the task on its device.
+        candidate: right on the task's own shapes.
+        built: what the compiler made of it.
+        seed: of the draws.
+        announce: told before the candidate runs.
+        settle: told when the reference's turn begins.
+    """
+    if bench.device == "cuda" and _takes_integers(bench.task):
+        return HeldOut(tried=False, why_not="others were not tried, as it takes integers")
+
+    def attempt(name: str, other: Bench) -> str:
+        announce(f"the candidate runs on {name}, {_shape(other.task)}")
+        seed_there = fresh_seed(seed, name)
+        return _fails(other, candidate, built, seed_there, announce, settle)
+
+    return tried_on_others(bench, seed, attempt, settle)
+
+
+def tried_on_others(
+    bench: Bench, seed: int, attempt: Callable[[str, Bench], str], settle: Callable[[], None]
+) -> HeldOut:
+    """Try something on every other shape that the reference takes, until it fails on one.
+
+    Args:
+        bench: the task on its device.
+        seed: of the draws that show what the reference returns there.
+        attempt: given what the shape is called and the bench with it, says why it is not right
+            there; "" where it is.
+        settle: told when the reference's turn begins.
+    """
+    settle()
+    free = changeable(bench.task, lambda task: _outputs(bench, task, seed) is not None)
+    passed: list[str] = []
+    for name, task in variants(bench.task, free).items():
+        settle()
+        outputs = _outputs(bench, task, seed)
+        if outputs is None:
+            continue
+        other = bench.resized(task.model_copy(update={"outputs": outputs}))
+        if why_not := attempt(name, other):
+            words = f"on {name}, {_shape(task)}: {why_not}"
+            return HeldOut(passed=tuple(passed), why_not=words)
+        passed.append(f"{name} ({_shape(task)})")
+    if not passed:
+        return HeldOut(tried=False, why_not="the reference takes no other")
+    return HeldOut(passed=tuple(passed))
+
+
+def _fails(
+    bench: Bench,
+    candidate: Candidate,
+    built: Built,
+    seed: int,
+    announce: Callable[[str], None],
+    settle: Callable[[], None],
+) -> str:
+    """Why a candidate is not right there; "" where it is."""
+    memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
+    try:
+        runner = plan_runner(bench, candidate, built, memory)
+        trials = Trials(bench, memory, runner, announce)
+        trials.prepare()
+        trials.run(Draw("normal", seed), Sentence(bench), twice=False, settle=settle)
+    except (RejectedError, UnverifiableError) as found:
+        return getattr(found, "reason", str(found))
+    return f"{trials.skipped[0]}" if trials.skipped else ""
+
+
+def _outputs(bench: Bench, task: Task, seed: int) -> tuple[TensorSpec, ...] | None:
+    """What the reference returns for inputs of those sizes; None where it refuses them."""
+    other = bench.resized(task)
+    try:
+        own = other.own(other.draw(Draw("normal", seed)))
+    except (RefusedError, RuntimeError, IndexError, ValueError):
+        return None
+    return tuple(
+        spec.model_copy(update={"shape": tuple(value.shape), "strides": None})
+        for spec, value in zip(task.outputs, own.outputs, strict=True)
+    )
+
+
+def _takes_integers(task: Task) -> bool:
+    specs = (spec.tensor for spec in task.inputs)
+    return any(spec is not None and not spec.dtype.is_floating for spec in specs)
+
+
+def _shape(task: Task) -> str:
+    sizes = ("x".join(map(str, item.tensor.shape)) for item in task.inputs if item.tensor)
+    return " and ".join(sizes)

@@ -1,0 +1,297 @@
+"""The order of events in which a candidate proves itself.
+
+For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
+memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
+and must give the same bits; later draws reuse the first one's memory with new values, under other
+weights. What is judged is what was there when the candidate returned, in stream order; that
+nothing changed after it is seen when everything has come to rest.
+Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from kernelwright.tools.candidates import ContractError, DeviceError, LaunchRefused
+from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.evaluate.defences import Defence
+from kernelwright.tools.evaluate.verify.aftermath import (
+    at_rest,
+    inputs_unchanged,
+    shaped,
+    untouched,
+    weights_unchanged,
+)
+from kernelwright.tools.evaluate.verify.bench import Bench, Draw, Result, tensors
+from kernelwright.tools.evaluate.verify.errors import finite
+from kernelwright.tools.evaluate.verify.failures import RejectedError, rejection
+from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints, numbered
+from kernelwright.tools.evaluate.verify.memory import GuardedMemory, refill
+from kernelwright.tools.evaluate.verify.reasons import out_of_bounds
+from kernelwright.tools.evaluate.verify.repeats import (
+    ORDER_CHANGED,
+    one_order,
+    order_may_change,
+    unlike,
+)
+from kernelwright.tools.evaluate.verify.room import available_bytes, candidate_bytes
+from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.threads import small_steps
+from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.languages import Built
+from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.types import Candidate, Verdict
+
+_REST_S = 0.002  # what a thread left behind needs at least to show itself
+
+Announce = Callable[[str], None]
+Shelved = TypeVar("Shelved", Tensor, Argument)
+Answered = TypeVar("Answered")
+
+
+class Runner(Protocol):
+    """A way to call a candidate: a plan interpreted here, or foreign code somewhere else."""
+
+    def prepare(self, weights: Mapping[str, Tensor]) -> None:
+        """The set-up, once."""
+        ...
+
+    def __call__(
+        self, arguments: Sequence[Argument], weights: Mapping[str, Tensor], /
+    ) -> tuple[Tensor, ...]:
+        """The outputs on arguments and weights that lie in the memory of the trials."""
+        ...
+
+
+def plan_runner(
+    bench: Bench, candidate: Candidate, built: Built, memory: GuardedMemory
+) -> PlanRunner:
+    """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
+    try:
+        return load_candidate(candidate, built, bench.device, allocator=memory)
+    except (ContractError, LaunchRefused, DeviceError) as error:
+        raise rejection(error) from error
+
+
+class Trials:
+    """Runs one candidate through draws of inputs.
+
+    Args:
+        bench: the task on its device.
+        memory: guarded memory that the runner can reach.
+        runner: calls the candidate.
+        announce: told before the candidate runs, as it may not come back.
+        keeps: whether a later draw may be given the memory of the one before.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        memory: GuardedMemory,
+        runner: Runner,
+        announce: Announce,
+        *,
+        keeps: bool = False,
+    ) -> None:
+        self._bench = bench
+        self._announce = announce
+        self._memory = memory
+        self._runner = runner
+        live = bench.reference.weights()
+        self._weights = {n: self._memory.place(t, f"weight {n}") for n, t in live.items()}
+        self._moved = False
+        self._placed: list[Argument] = []
+        self._before: tuple[Tensor, ...] = ()
+        self.skipped: list[str] = []
+        # Where the device has no room for three copies of everything, copies wait on the host.
+        room = available_bytes(bench.device, bench.rules.memory_fraction)
+        self._tight = bench.device == "cuda" and candidate_bytes(bench.task) > room
+        # Answers are copied when they are returned, else they would change with their memory.
+        apart = self._has(Defence.LATE_CHANGES) and self._has(Defence.NEW_VALUES)
+        self._keeps = keeps and apart and not self._tight
+        self._recycled = False
+
+    def prepare(self) -> None:
+        """Run the plan's set-up, once."""
+        self._announce("the candidate prepares")
+        self._attempt(lambda: self._runner.prepare(self._weights))
+
+    def run(
+        self,
+        draw: Draw,
+        sentence: Sentence,
+        *,
+        twice: bool,
+        settle: Callable[[], None],
+        weights: int | None = None,
+        instead: Sequence[Argument] | None = None,
+        recycled: bool = False,
+    ) -> None:
+        """One draw: run, check memory, then compare with a truth that did not exist before.
+
+        Args:
+            draw: which inputs.
+            sentence: compares, and keeps the numbers.
+            twice: run again on the same inputs in new memory.
+            settle: told when the candidate is done and the reference's turn begins.
+            weights: a seed of other weights than the module's own, in the same memory.
+            instead: arguments to use in place of the draw's own.
+            recycled: in the memory of the call before, as that left it, where it was kept.
+
+        Raises:
+            RejectedError: the candidate failed, with its verdict and reason.
+            UnverifiableError: there is no memory for the truth.
+        """
+        other = self._bench.other_weights(weights) if weights is not None else nullcontext()
+        with other:
+            self._follow(moved=weights is not None)
+            self._recycled = recycled and self._keeps
+            self._run(draw, sentence, twice=twice, settle=settle, instead=instead)
+
+    def _follow(self, *, moved: bool) -> None:
+        """The candidate's weights are the reference's, and so is what it prepared from them."""
+        if not moved and not self._moved:
+            return
+        for name, live in self._bench.reference.weights().items():
+            refill(self._weights[name], live)
+        self._moved = moved
+        self.prepare()
+
+    def _run(
+        self,
+        draw: Draw,
+        sentence: Sentence,
+        *,
+        twice: bool,
+        settle: Callable[[], None],
+        instead: Sequence[Argument] | None,
+    ) -> None:
+        arguments = self._bench.draw(draw) if instead is None else list(instead)
+        self._put(arguments)
+        pristine = [self._shelve(a) for a in arguments]
+        del arguments
+        got = self._call(pristine, f"inputs drawn from {draw.distribution!r}")
+        other = self._repeat(pristine, got) if twice and self._has(Defence.NEW_MEMORY) else None
+        arguments = [_on(a, self._bench.device) for a in pristine]
+        settle()
+        own = self._bench.own(arguments)
+        if draw.distribution != "task" and not all(map(finite, own.outputs)):
+            self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
+            return
+        right = self._bench.right(arguments, own)
+        with small_steps():
+            for answer in (got,) if other is None else (got, other):
+                sentence.judge(draw, arguments, answer, own, right, before=self._before)
+        if self._has(Defence.NEW_VALUES):
+            self._before = tuple(self._shelve(t) for t in got.outputs)
+
+    def _put(self, arguments: Sequence[Argument]) -> None:
+        """Place the arguments: new values into the same memory where the layout allows it."""
+        again = self._has(Defence.NEW_VALUES) and bool(self._placed)
+        if again and all(map(_fits, self._placed, arguments)):
+            for placed, new in zip(tensors(self._placed), tensors(arguments), strict=True):
+                refill(placed, new)
+            return
+        self._placed = self._in_new_memory(arguments)
+
+    def _in_new_memory(self, arguments: Sequence[Argument], mark: str = "") -> list[Argument]:
+        return [
+            self._memory.place(a, f"{mark}{i}") if isinstance(a, Tensor) else a
+            for i, a in enumerate(arguments)
+        ]
+
+    def _repeat(self, pristine: Sequence[Argument], first: Result) -> Result | None:
+        """The same inputs in new memory must give the same bits.
+
+        An answer that has other bits and is excused (see `repeats`) is returned.
+        """
+        shelved = tuple(self._shelve(t) for t in first.outputs) if self._tight else first.outputs
+        other = self._again(pristine)
+        reason = unlike(shelved, other.outputs)
+        if not reason:
+            return None
+        if order_may_change(self._bench.task, self._bench.device):
+            with self._in_one_order():
+                one, two = self._again(pristine), self._again(pristine)
+            if not unlike(one.outputs, two.outputs):
+                self.skipped.append(ORDER_CHANGED)
+                return other
+        raise RejectedError(Verdict.NONDETERMINISTIC, reason)
+
+    def _in_one_order(self) -> AbstractContextManager[None]:
+        """Inside, the library that the candidate calls adds up in one order."""
+        return one_order()
+
+    def _again(self, pristine: Sequence[Argument]) -> Result:
+        """The result on the same inputs, which lie in new memory."""
+        kept, self._placed = self._placed, self._in_new_memory(pristine, "again ")
+        result = self._call(pristine, "the same inputs in new memory")
+        self._placed = kept
+        self._memory.forget("input again")
+        return result
+
+    def _call(self, pristine: Sequence[Argument], on_what: str) -> Result:
+        """Run the candidate once and check everything but the values."""
+        live = self._bench.reference.weights()
+        for name in self._bench.mutated:
+            refill(self._weights[name], live[name])
+        self._announce(f"the candidate runs on {on_what}")
+        kept_here = {f"input {n}": t for n, t in numbered(tensors(pristine)).items()}
+        kept_here |= {f"weight {name!r}": t for name, t in live.items()}
+        far = Fingerprints(kept_here) if self._has(Defence.INPUTS_UNCHANGED) else None
+        self._memory.begin(recycling=self._recycled)
+        outputs, returned = self._attempt(self._outputs)
+        with small_steps():
+            if self._has(Defence.GUARD_BANDS) and (damage := self._memory.damage()) is not None:
+                raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
+            if far is not None:
+                inputs_unchanged(self._placed, pristine)
+                weights_unchanged(self._weights, live, self._bench.mutated)
+                untouched(far)
+            if self._has(Defence.EXACT_RESULT):
+                shaped(outputs, self._bench.task.outputs)
+            if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
+                time.sleep(_REST_S)
+            at_rest(outputs, returned, "something works on behind the call")
+        # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
+        if self._keeps:
+            self._memory.retire()
+        self._memory.forget("allocation")
+        return Result(returned, {name: self._weights[name].clone() for name in self._bench.mutated})
+
+    def _has(self, defence: Defence) -> bool:
+        return self._bench.rules.has(defence)
+
+    def _outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """What the candidate returns, and a copy of it made at once, in stream order."""
+        outputs = tuple(self._runner(self._placed, self._weights))
+        if not self._has(Defence.LATE_CHANGES):
+            return outputs, outputs
+        return outputs, tuple(self._shelve(output).clone() for output in outputs)
+
+    def _attempt(self, call: Callable[[], Answered]) -> Answered:
+        try:
+            answer = call()
+            if self._bench.device == "cuda":
+                torch.cuda.synchronize()
+        except Exception as error:
+            raise rejection(error) from error
+        return answer
+
+    def _shelve(self, value: Shelved) -> Shelved:
+        """The value, on the host when the device is short of room."""
+        return value.cpu() if self._tight and isinstance(value, Tensor) else value
+
+
+def _fits(placed: Argument, new: Argument) -> bool:
+    if isinstance(placed, Tensor) and isinstance(new, Tensor):
+        return placed.stride() == new.stride() and placed.shape == new.shape
+    return not isinstance(placed, Tensor) and not isinstance(new, Tensor)
+
+
+def _on(argument: Argument, device: str) -> Argument:
+    return argument.to(device) if isinstance(argument, Tensor) else argument

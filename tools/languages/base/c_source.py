@@ -1,0 +1,199 @@
+"""What the languages of C's family share: signatures, tunables as macros, allowed includes.
+
+Exported functions and declarations are read with tree-sitter, whose CUDA grammar also reads C++.
+Nothing is preprocessed: an exported signature must be spelled out, not made by a macro.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, lru_cache
+
+import tree_sitter_cuda
+from tree_sitter import Language as Grammar
+from tree_sitter import Node, Parser
+
+from kernelwright.tools.candidates.comments import declarations
+from kernelwright.tools.candidates.ctypes_table import POINTEES, SCALARS, canonical
+from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.source import KernelFunction, KernelSource, Parameter
+from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.types import LanguageName, Setting, Verdict
+
+_MAX_BYTES = 1 << 20
+# The grammar does not know this attribute and would read the function as a variable.
+_CLUSTER_DIMS = re.compile(rb"__cluster_dims__\s*\([^()]*\)")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# `%:` is how the language also spells `#`.
+_DIRECTIVE = re.compile(r"(?:#|%:|\?\?=)[ \t]*(?:include_next|include|embed|import)\b([^\n]*)")
+_HEADER = re.compile(r'\s*(?:<([^<>"\n]+)>|"([^<>"\n]+)")')
+
+
+@lru_cache(maxsize=128)  # the coder, the tuner and the judge all read the same few sources
+def read_c_source(
+    text: str, language: LanguageName, *, qualifier: str, has_grid: bool
+) -> KernelSource:
+    """What a kernel exports and declares.
+
+    Args:
+        text: The source.
+        language: The name that the result bears.
+        qualifier: What an exported function has beside `extern "C"`, as "__global__"; "" for none.
+        has_grid: Whether its launches have a geometry.
+
+    Raises:
+        ContractError: When a signature or declaration breaks the contract, or nothing is
+            exported.
+    """
+    data = text.encode("utf-8", errors="replace")
+    if len(data) > _MAX_BYTES or b"\0" in data:
+        raise ContractError(0, "source", "the kernel is no text of at most a megabyte")
+    data = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
+    root = Parser(_grammar()).parse(data).root_node
+    tunables, requires = declarations(_comments(root))
+    functions = tuple(_function(node) for node in _exported(root, qualifier))
+    _check_names(functions)
+    return KernelSource(
+        language=language,
+        functions=functions,
+        tunables=tunables,
+        requires=requires,
+        has_grid=has_grid,
+    )
+
+
+def with_macros(kernel: str, settings: Sequence[Setting]) -> str:
+    """The kernel with one `#define` a tunable after its last include.
+
+    Not on the command line: there a tunable called N or T would rewrite the system's headers.
+    A `#line` keeps the compiler's line numbers those of the kernel as written.
+    """
+    if not settings:
+        return kernel
+    macros = "".join(f"#define {item.name} {_literal(item.value)}\n" for item in settings)
+    last = max((found.end() for found in _INCLUDE.finditer(kernel)), default=0)
+    head, tail = kernel[:last], kernel[last:].removeprefix("\n")
+    line = head.count("\n") + (2 if head else 1)
+    return f"{head}{chr(10) if head else ''}{macros}#line {line}\n{tail}"
+
+
+def _literal(value: int) -> str:
+    return str(value) if value >= 0 else f"({value})"
+
+
+def check_includes(kernel: str, allowed: Collection[str]) -> None:
+    """Refuse a kernel that includes what is not on the list.
+
+    Comments are looked at with and without, because a raw string can disguise one as the other.
+
+    Raises:
+        CompileRefusedError: Naming the header and those that are allowed.
+    """
+    spliced = _SPLICE.sub("", kernel)
+    for text in (spliced, _COMMENT.sub(" ", spliced)):
+        for found in _DIRECTIVE.finditer(text):
+            header = _HEADER.match(found.group(1))
+            name = (header.group(1) or header.group(2)) if header else found.group(1).strip()
+            if name not in allowed:
+                known = ", ".join(sorted(allowed))
+                words = f"a kernel may not include {name!r}; allowed are {known}"
+                raise CompileRefusedError(words, verdict=Verdict.COMPILE_ERROR)
+
+
+@cache
+def _grammar() -> Grammar:
+    return Grammar(tree_sitter_cuda.language())
+
+
+def _walk(root: Node) -> Iterator[Node]:
+    """Every node in the source's order, without recursion (sources nest deeply)."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
+def _comments(root: Node) -> Iterator[tuple[int, str]]:
+    for node in _walk(root):
+        if node.type == "comment":
+            yield _line(node), _text(node)
+
+
+def _exported(root: Node, qualifier: str) -> Iterator[Node]:
+    for linkage in _walk(root):
+        if linkage.type != "linkage_specification":
+            continue
+        for node in _walk(linkage):
+            qualified = not qualifier or any(child.type == qualifier for child in node.children)
+            if node.type == "function_definition" and qualified:
+                yield node
+
+
+def _function(node: Node) -> KernelFunction:
+    declarator = _declarator(node)
+    name = declarator.child_by_field_name("declarator")
+    returned = node.child_by_field_name("type")
+    if name is None or name.type != "identifier":
+        raise ContractError(_line(node), "signature", "an exported function has no plain name")
+    word = _text(name)
+    if any(child.type == "storage_class_specifier" for child in node.children):
+        raise ContractError(
+            _line(node), "signature", f"{word} is static or inline, so not exported"
+        )
+    if returned is not None and _text(returned) != "void":
+        raise ContractError(_line(node), "signature", f"{word} must return void")
+    listed = declarator.child_by_field_name("parameters")
+    children = listed.children if listed is not None else []
+    parameters = [child for child in children if child.type not in ("(", ")", ",", "comment")]
+    if len(parameters) == 1 and _text(parameters[0]) == "void":
+        parameters = []
+    return KernelFunction(
+        name=word, parameters=tuple(_parameter(item, word) for item in parameters), line=_line(node)
+    )
+
+
+def _declarator(node: Node) -> Node:
+    declarator = node.child_by_field_name("declarator")
+    if declarator is None or declarator.type != "function_declarator":
+        raise ContractError(_line(node), "signature", "an exported function must return void")
+    return declarator
+
+
+def _parameter(node: Node, function: str) -> Parameter:
+    line, spelled = _line(node), _text(node)
+    kind, declarator = node.child_by_field_name("type"), node.child_by_field_name("declarator")
+    if node.type != "parameter_declaration" or kind is None or declarator is None:
+        raise ContractError(line, "signature", f"{function}: {spelled!r} is not `type name`")
+    pointer = declarator.type == "pointer_declarator"
+    names = [item for item in _walk(declarator) if item.type == "identifier"]
+    nested = declarator.child_by_field_name("declarator") if pointer else declarator
+    if nested is None or nested.type != "identifier" or len(names) != 1:
+        words = f"{function}: {spelled!r} is neither a pointer to a type nor a number"
+        raise ContractError(line, "signature", words)
+    type_ = canonical(_text(kind))
+    known = POINTEES if pointer else SCALARS
+    if type_ not in known:
+        what = "pointer to" if pointer else "value of"
+        words = f"{function}: parameter {_text(nested)} is a {what} {type_!r}; known are "
+        raise ContractError(line, "signature", words + ", ".join(sorted(known)))
+    return Parameter(name=_text(nested), type=type_, pointer=pointer)
+
+
+def _check_names(functions: tuple[KernelFunction, ...]) -> None:
+    if not functions:
+        raise ContractError(0, "exports", 'no `extern "C"` kernel is exported')
+    seen: set[str] = set()
+    for function in functions:
+        if function.name in seen:
+            raise ContractError(function.line, "exports", f"{function.name} is defined twice")
+        seen.add(function.name)
+
+
+def _line(node: Node) -> int:
+    return node.start_point.row + 1
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", errors="replace")

@@ -1,5 +1,0 @@
-"""The patterns that readings show, by what they are about; `tools.profile.symptoms` has the table.
-
-Each is a function from readings and hardware to a symptom, or None where it does not show or its
-readings are missing.
-"""

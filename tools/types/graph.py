@@ -1,0 +1,157 @@
+"""What tracing found: an ATen graph as plain values, without torch.
+
+Shapes are concrete integers. The graph is in topological order. Nothing here imports torch,
+so the playbook can reason about a module on a machine (and in a test) that never loaded it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from kernelwright.tools.types.value import Value
+
+
+class DType(StrEnum):
+    """Element types, named as in `torch.<name>`."""
+
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT64 = "int64"
+    INT32 = "int32"
+    INT16 = "int16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes of one element."""
+        return _ITEMSIZE_BYTES[self]
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether values of this type carry a fraction."""
+        return self.value.startswith(("float", "bfloat"))
+
+
+_ITEMSIZE_BYTES = {
+    DType.FLOAT64: 8,
+    DType.FLOAT32: 4,
+    DType.FLOAT16: 2,
+    DType.BFLOAT16: 2,
+    DType.INT64: 8,
+    DType.INT32: 4,
+    DType.INT16: 2,
+    DType.INT8: 1,
+    DType.UINT8: 1,
+    DType.BOOL: 1,
+}
+
+
+class TensorSpec(Value):
+    """Shape, type and layout of a tensor; `strides` in elements, None when contiguous."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the elements (not of gaps between strides)."""
+        return self.numel * self.dtype.itemsize_bytes
+
+
+class Ref(Value):
+    """The result of an earlier node."""
+
+    kind: Literal["ref"] = "ref"
+    node: str
+
+
+class Scalar(Value):
+    """A Python number, flag, word or None."""
+
+    kind: Literal["scalar"] = "scalar"
+    value: bool | int | float | str | None
+
+    @field_validator("value")
+    @classmethod
+    def _infinities_return(cls, value: bool | int | float | str | None) -> object:
+        """JSON writes infinities as words; no ATen argument is one of these words."""
+        return float(value) if value in ("Infinity", "-Infinity", "NaN") else value
+
+
+class DTypeArg(Value):
+    """An element type given as an argument (`_to_copy(dtype=...)`)."""
+
+    kind: Literal["dtype"] = "dtype"
+    value: DType
+
+
+class ListArg(Value):
+    """A list or tuple of arguments (dimensions, tensors to concatenate, optional indices)."""
+
+    kind: Literal["list"] = "list"
+    items: tuple[Arg, ...]
+
+
+Arg = Annotated[Ref | Scalar | DTypeArg | ListArg, Field(discriminator="kind")]
+
+
+class Node(Value):
+    """One operation and what it makes.
+
+    `op` is the ATen overload without a namespace of torch's (`aten.add.Tensor`), or one of:
+    `input` (a forward argument), `weight` (parameter or buffer; `target` is its state-dict
+    name), `constant` (a tensor baked into the graph; `target` names it in the task's
+    constants), `getitem` (args: Ref, Scalar index) for one result of a node with several.
+    """
+
+    name: str
+    op: str
+    args: tuple[Arg, ...] = ()
+    kwargs: tuple[tuple[str, Arg], ...] = ()
+    out: tuple[TensorSpec, ...]
+    target: str | None = None
+
+
+class Mutation(Value):
+    """A buffer that the forward updates: state-dict `target` takes the value of `node`."""
+
+    target: str
+    node: str
+
+
+class Graph(Value):
+    """A traced forward.
+
+    `inputs` are the names of the `input` nodes in the order of the forward's tensor
+    arguments; `outputs` the names of the returned nodes.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    output_structure: Literal["tensor", "tuple", "list"] = "tensor"
+    mutations: tuple[Mutation, ...] = ()
+
+    def node(self, name: str) -> Node:
+        """The node of that name; KeyError when there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+
+ListArg.model_rebuild()

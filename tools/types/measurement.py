@@ -1,0 +1,137 @@
+"""Timings with the conditions they were taken under."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernelwright.tools.types.value import Value
+
+Mode = Literal["offline", "server"]
+Outcome = Literal["faster", "slower", "not distinguishable"]
+
+
+class Conditions(Value):
+    """What the device was doing while it was timed; None where it cannot be read.
+
+    `others_share` is the share of all processors that other processes used meanwhile.
+    `pairs_retaken` were dropped because a clock moved or the device throttled, and taken again;
+    `pairs_unsteady` were kept although it still did.
+    """
+
+    device: str
+    l2_flushed: bool
+    input_sets: int
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    other_processes: int | None = None
+    threads: int | None = None
+    load_average: float | None = None
+    others_share: float | None = None
+    pairs_retaken: int = 0
+    pairs_unsteady: int = 0
+    notes: tuple[str, ...] = ()
+
+    def noted(self, words: str) -> "Conditions":
+        """The same with these words among the notes."""
+        return self.model_copy(update={"notes": (*self.notes, words)})
+
+
+class Measurement(Value):
+    """Timings of one implementation on one device, after warm-up."""
+
+    median_ms: float = Field(gt=0)
+    p10_ms: float
+    p90_ms: float
+    samples_ms: tuple[float, ...]
+    conditions: Conditions
+
+    @property
+    def spread(self) -> float:
+        """Width of the 10-90 % band as a fraction of the median."""
+        return (self.p90_ms - self.p10_ms) / self.median_ms
+
+
+class Comparison(Value):
+    """A candidate against one baseline, interleaved in one process.
+
+    `ratio` is the median over pairs of baseline time / candidate time; the interval holds the true
+    one with a chance of at least 95 %, whenever the comparison stopped. `noise` is by what share of
+    1 the session's comparison of a baseline with itself was off: what does not clear it cannot be
+    told from 1.
+    """
+
+    baseline: str
+    candidate_ms: float
+    baseline_ms: float
+    ratio: float
+    ci95_low: float
+    ci95_high: float
+    pairs: int
+    candidate_samples_ms: tuple[float, ...]
+    baseline_samples_ms: tuple[float, ...]
+    conditions: Conditions
+    noise: float = 0.0
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the interval excludes 1 by more than the session's own noise."""
+        return self.outcome != "not distinguishable"
+
+    @property
+    def outcome(self) -> Outcome:
+        """What may be said of the candidate beside this baseline."""
+        if self.ci95_low > 1.0 + self.noise:
+            return "faster"
+        return "slower" if self.ci95_high < 1.0 / (1.0 + self.noise) else "not distinguishable"
+
+
+class ModeTiming(Value):
+    """A comparison under another load than the headline's.
+
+    `offline` is back to back with warm caches, a call's share of many; `server` one call now and
+    then, after exponential gaps, with cold caches and clocks that had time to fall.
+    """
+
+    mode: Mode
+    comparison: Comparison
+
+
+class Baseline(Value):
+    """One way PyTorch itself does the task: `eager` or `compile` (or another mode).
+
+    `failure` says why there is no measurement; that torch.compile cannot compile a module is a
+    fact about the module, not an error of ours. `noise` is how far from 1 the ratio was when this
+    baseline was compared with itself; None where that was not tried.
+    """
+
+    name: str
+    measurement: Measurement | None = None
+    failure: str = ""
+    setup_s: float = 0.0
+    noise: float | None = None
+
+
+class Baselines(Value):
+    """All baselines of a task on this device, and the ceilings that give its floor."""
+
+    items: tuple[Baseline, ...]
+
+    @property
+    def best(self) -> Baseline:
+        """The fastest baseline that ran; LookupError when none did."""
+        ran = [item for item in self.items if item.measurement is not None]
+        if not ran:
+            raise LookupError("no baseline could be measured")
+        return min(ran, key=lambda item: item.measurement.median_ms if item.measurement else 0.0)
+
+    @property
+    def noise(self) -> float:
+        """By what share of 1 a comparison of nothing with nothing is off in this session."""
+        return max((item.noise for item in self.items if item.noise is not None), default=0.0)
+
+    def named(self, name: str) -> Baseline | None:
+        """The baseline of that name, or None."""
+        return next((item for item in self.items if item.name == name), None)

@@ -1,0 +1,105 @@
+"""A reference to beat, as data: nothing here holds code of the user's that could run."""
+
+from typing import Literal, get_args
+
+from kernelwright.tools.types.audit import Badge
+from kernelwright.tools.types.graph import Graph, TensorSpec
+from kernelwright.tools.types.value import Value
+
+Domain = Literal["any", "nonnegative", "unit", "distribution", "sorted", "permutation"]
+Precision = Literal["tf32", "fp16", "bf16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+class InputSpec(Value):
+    """One forward argument: a tensor, or a plain Python scalar that stays fixed.
+
+    For tensors, the statistics of the values that the task itself drew: fresh integers come from
+    the closed range [minimum, maximum], so that indices stay valid. `domain` is what those values
+    have in common: all >= 0, all in [0, 1], rows that sum to one; for integers, ascending
+    (offsets) or each value of the range once.
+    """
+
+    name: str
+    tensor: TensorSpec | None = None
+    scalar: bool | int | float | str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    mean: float | None = None
+    standard_deviation: float | None = None
+    domain: Domain = "any"
+
+
+class WeightSpec(Value):
+    """A parameter or buffer, by its state-dict name."""
+
+    name: str
+    tensor: TensorSpec
+    is_buffer: bool = False
+
+
+class TracePolicy(Value):
+    """How a file becomes a task; what the person may override on the command line.
+
+    `inputs` overrides `get_inputs`: one text an argument, such as `4096x4096:float32`.
+    `allow` names precisions below the task's own that a candidate may compute in; what computes in
+    another one is kept, but ranked apart.
+    """
+
+    entry: str | None = None
+    inputs: tuple[str, ...] = ()
+    allow: tuple[Precision, ...] = ()
+    device: Literal["cpu", "cuda"] = "cpu"
+    timeout_s: float = 120.0
+
+
+class Refusal(Value):
+    """Why a file cannot be a task: one clear sentence for the person, and detail for the curious.
+
+    `exit_status` is 2 when the input is unusable and 3 when the environment lacks something.
+    """
+
+    sentence: str
+    detail: str = ""
+    exit_status: Literal[2, 3] = 2
+
+
+class Task(Value):
+    """A reference to beat.
+
+    `source` is the text of the user's file; it is executed in workers only. `bytes_moved` counts
+    every input, parameter and buffer that is read once and every output written once; `flops`
+    follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
+    `badges` are the audit's doubts, `warnings` the sentences that a person is shown.
+    `allow` is the person's word on precisions below the task's own.
+    """
+
+    name: str
+    path: str
+    source: str
+    source_sha256: str
+    entry: str
+    entry_kind: Literal["kernelbench", "module", "function"]
+    input_override: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    weights: tuple[WeightSpec, ...] = ()
+    graph: Graph
+    bytes_moved: int
+    flops: int
+    training: bool = False
+    draws_random: bool = False
+    allow: tuple[Precision, ...] = ()
+    warnings: tuple[str, ...] = ()
+    badges: tuple[Badge, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Warnings that no badge stands for."""
+        told = {badge.words for badge in self.badges}
+        return tuple(words for words in self.warnings if words not in told)
+
+    @property
+    def tensor_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs that are tensors, in order."""
+        return tuple(spec for spec in self.inputs if spec.tensor is not None)

@@ -1,0 +1,151 @@
+"""What the judge concluded about one candidate."""
+
+from enum import StrEnum
+from typing import Literal
+
+from kernelwright.tools.types.isolation import NOT_ISOLATED, Isolation
+from kernelwright.tools.types.launch import LaunchShape
+from kernelwright.tools.types.measurement import Comparison, Measurement, ModeTiming
+from kernelwright.tools.types.value import Value
+
+# How closely a candidate is judged, from the least to the most trusted.
+Effort = Literal["screen", "precise", "certify"]
+
+
+class Verdict(StrEnum):
+    """The conclusion; everything but CORRECT ends the ladder for that candidate."""
+
+    CORRECT = "correct"
+    INVALID_PLAN = "invalid_plan"
+    COMPILE_ERROR = "compile_error"
+    LAUNCH_ERROR = "launch_error"
+    ILLEGAL_ACCESS = "illegal_access"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_RESULT = "wrong_result"
+    NOT_WRITTEN = "not_written"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    UNDEFINED_BEHAVIOUR = "undefined_behaviour"
+    INPUT_MUTATED = "input_mutated"
+    NONDETERMINISTIC = "nondeterministic"
+    STALE_RESULT = "stale_result"
+    BELOW_FLOOR = "below_floor"
+    CHEATING = "cheating"
+
+
+class CompileReport(Value):
+    """What the compiler said: per-kernel resources where the language has them."""
+
+    kernel: str
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    stack_bytes: int | None = None
+
+
+class OutputError(Value):
+    """How far one output is from the float64 truth, on one distribution of inputs.
+
+    `error` and `reference_error` are norm-wise relative errors of the candidate and of PyTorch's
+    own result in the task's dtype; `error_ratio` the larger of the norm-wise and worst-element
+    ratios after both were floored at the output dtype's rounding.
+    """
+
+    output: int
+    distribution: str
+    error: float
+    reference_error: float
+    error_ratio: float
+    worst_index: tuple[int, ...] = ()
+    worst_got: float | None = None
+    worst_expected: float | None = None
+
+
+class StageTimes(Value):
+    """Where one evaluation's time went."""
+
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    screen_s: float = 0.0
+    time_s: float = 0.0
+
+
+class Clocks(Value):
+    """Three clocks over a foreign candidate's timed calls, milliseconds a call.
+
+    Attributes:
+        wall_ms: The judge's own, from go until it held the answers; the only one believed.
+        own_ms: The candidate's process: device events, or its monotonic clock.
+        work_ms: Summed kernel durations, or processor time by the kernel's books.
+        protocol_ms: What the judge's protocol costs a call that does nothing.
+    """
+
+    wall_ms: float
+    own_ms: float
+    work_ms: float
+    protocol_ms: float
+
+
+class Verification(Value):
+    """The judge's finding on correctness, with the numbers behind it.
+
+    `precision` is the label: the task's own, a lower one, or `fp32 via fp16` for what splits its
+    operands and loses nothing. `effective_bits` are the correct bits of a result on inputs that
+    short significands get wrong, None where that was not measured. `apart` says why the candidate
+    is not ranked with those of the task's own precision; "" for one that is. `shapes` says on which
+    other shapes it is right, or that it is for the task's only; "" where none was tried.
+    """
+
+    verdict: Verdict
+    reason: str
+    error_ratio: float | None = None
+    errors: tuple[OutputError, ...] = ()
+    allclose_1e4: bool | None = None
+    allclose_1e2: bool | None = None
+    coverage: float | None = None
+    method: str = ""
+    precision: str = ""
+    effective_bits: float | None = None
+    apart: str = ""
+    shapes: str = ""
+    distributions: tuple[str, ...] = ()
+    not_verified: tuple[str, ...] = ()
+    isolation: Isolation = NOT_ISOLATED
+
+
+class Evaluation(Value):
+    """Everything known about one candidate after one trip up the ladder.
+
+    `screen` is the short timing that every correct candidate gets; `comparisons` the precise
+    interleaved ones, one a baseline, that only promising candidates get. `launches` is how its
+    plan really launched its kernels, () for one that was not timed. `modes` stand beside them for
+    finalists, against the best baseline. `launch_ms` is what a call takes longer on its own than as
+    a graph replay: the host's share, None where calls were not replayed.
+    """
+
+    candidate: str
+    verification: Verification
+    reports: tuple[CompileReport, ...] = ()
+    launches: tuple[LaunchShape, ...] = ()
+    compiler_log: str = ""
+    screen: Measurement | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    modes: tuple[ModeTiming, ...] = ()
+    launch_ms: float | None = None
+    prepare_ms: float | None = None
+    clocks: Clocks | None = None
+    stages: StageTimes = StageTimes()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Short for `verification.verdict`."""
+        return self.verification.verdict
+
+    @property
+    def median_ms(self) -> float | None:
+        """The best known time: the precise one where it exists, else the screened one."""
+        if self.comparisons:
+            return min(item.candidate_ms for item in self.comparisons)
+        return self.screen.median_ms if self.screen else None
