@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from kernelwright.agents.llm.client import LLMClient
-from kernelwright.agents.shared.start import Start
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Start, Steering
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.types import Analysis, Idea, LedgerEntry, Symptom, Task, Value
 
 Mind = TypeVar("Mind", covariant=True)

@@ -81,17 +81,17 @@ def emitter_for(kind: str) -> object:
 def series(target: str, size: tuple[int, int], count: int, seconds: float) -> list[dict]:
     """Comparisons of one kernel with itself, one after another."""
     from kernelwright.tools.evaluate.rules import Rules
-    from kernelwright.tools.evaluate.worker.station import Station
+    from kernelwright.tools.evaluate.worker.comparing import TaskRuntime
     from kernelwright.tools.languages.loading import load_candidate
 
     task, hardware, candidate, built = asyncio.run(ready(target, *size))
     rules, found = Rules(), []
-    station = Station(task, hardware, rules, seed=0)
+    station = TaskRuntime(task, hardware, rules, seed=0)
     eager = station.baselines.get("eager")
     own = station.harness.compare("eager", eager, eager, seconds=rules.calibrate_s)
     noise = abs(own.ratio - 1.0)
     for number in range(count):
-        station = Station(task, hardware, rules, seed=number)
+        station = TaskRuntime(task, hardware, rules, seed=number)
         weights = station.bench.reference.weights()
         twins = []
         for _ in range(2):

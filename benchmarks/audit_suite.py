@@ -18,7 +18,7 @@ from pathlib import Path
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.messages import Audited, AuditRequest
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.worker.desk import Desk
+from kernelwright.tools.evaluate.worker.request_handler import RequestHandler
 from kernelwright.tools.hardware import cached_ceilings, detect
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, TracePolicy
@@ -61,7 +61,7 @@ def audited(path: Path, hardware: Hardware, rules: Rules) -> dict[str, object]:
     if not task.draws_random:
         request = AuditRequest(task=task, hardware=hardware, rules=rules, seed=1)
         try:
-            answer = Desk(lambda stage: None).answer(request)
+            answer = RequestHandler(lambda stage: None).answer(request)
         except Exception as error:
             line["error"] = f"{type(error).__name__}: {error}"[:300]
         else:

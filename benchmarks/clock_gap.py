@@ -36,13 +36,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from kernelwright.profiles.load import Hardware, hardware_profile
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.timing.cold import Flush
 from kernelwright.tools.evaluate.timing.harness import Harness
-from kernelwright.tools.evaluate.timing.stopwatch import stopwatch
-from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.timing.stopwatch import (
+    Flush,
+    stopwatch,
+)
 from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
@@ -65,7 +67,7 @@ class Ways:
     """
 
     def __init__(self, task: Task, hardware: Hardware, candidate: Candidate, built: Built) -> None:
-        bench = Bench(task, hardware, Rules(), 0, nullcontext)
+        bench = ReferenceRuntime(task, hardware, Rules(), 0, nullcontext)
         self.device = bench.device
         self._sets = Harness(bench).sets
         self._memory = SpoiltMemory(bench.device)

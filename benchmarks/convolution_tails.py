@@ -30,9 +30,9 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir.roofline import predict_ms
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.registry import forms
+from kernelwright.tools.codegen.library.forms import forms
+from kernelwright.tools.evaluate.verify.precision import with_channels_last
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.evaluate.verify.turned import with_channels_last
 from kernelwright.tools.languages import CompileFailure, compile_candidate, new_candidate
 from kernelwright.tools.languages.loading import load_candidate
 from kernelwright.tools.tasks import Reference, draw, trace

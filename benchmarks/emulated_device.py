@@ -16,10 +16,9 @@ from pathlib import Path
 import torch
 
 from kernelwright.tools.candidates import KernelSource
+from kernelwright.tools.candidates.kernel_source import KernelFunction
 from kernelwright.tools.candidates.run import PlanRunner
-from kernelwright.tools.candidates.run.arguments import Converters
-from kernelwright.tools.candidates.run.launcher import Extent
-from kernelwright.tools.candidates.source import KernelFunction
+from kernelwright.tools.candidates.run.arguments import Converters, Extent
 from kernelwright.tools.languages import INCLUDE, parse_kernel
 from kernelwright.tools.languages.base.c_source import with_macros
 from kernelwright.tools.types import Candidate

@@ -25,7 +25,7 @@ from pathlib import Path
 from honest_candidates import Pairs, foreign_files, own
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.selftest.suite import RULES
 from kernelwright.tools.types import Candidate, Comparison, Evaluation, Task, Value, Verdict

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from kernelwright.tools.evaluate.vector_math import FUNCTIONS, resolve_vector_math
+from kernelwright.tools.evaluate.process_setup import FUNCTIONS, resolve_vector_math
 
 _THREADS = 8
 

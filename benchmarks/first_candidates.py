@@ -22,8 +22,12 @@ sys.path.insert(0, str(ROOT))
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import Hardware, hardware_profile, search_profile
-from kernelwright.tools.codegen.library.ideas import FORM, Recipe, Repertoire
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    Recipe,
+    Repertoire,
+    repertoire_for,
+)
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Idea, Refusal, TracePolicy
 

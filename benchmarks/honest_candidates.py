@@ -14,7 +14,7 @@ from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.intake import RECORDS, read_foreign
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.selftest.catalogue import base, cases, twin_of
 from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy

@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import KernelSource, complete_settings
 from kernelwright.tools.candidates.run import PlanRunner
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
 from kernelwright.tools.export.plan_python import print_plan
 from kernelwright.tools.languages import new_candidate, parse_kernel

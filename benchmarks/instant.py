@@ -14,20 +14,19 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from thousand import Thousand, baselines, hash_of
 
+from kernelwright.agents.coder.coder import PlaybookCoder
 from kernelwright.agents.coder.model import ModelCoder
-from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.critic.critic import PlaybookCritic
 from kernelwright.agents.critic.model import ModelCritic
-from kernelwright.agents.critic.playbook import PlaybookCritic
-from kernelwright.agents.llm.recording import RecordingClient
+from kernelwright.agents.llm.wrappers import RecordingClient
 from kernelwright.agents.planner.model import ModelPlanner
 from kernelwright.agents.planner.playbook import PlaybookPlanner
-from kernelwright.agents.profiler.model import ModelProfiler
-from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.profiler.profiler import ModelProfiler, PlaybookProfiler
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import ModelCalled
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire
+from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import (
     Baselines,

@@ -23,13 +23,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.digits import probed
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.inspection import Inspection
+from kernelwright.tools.evaluate.verify.measured_precision import probed
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory, SpoiltMemory
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.tasks import trace
@@ -97,11 +97,11 @@ class Tanh:
         return (torch.tanh(x, out=y),)
 
 
-def verified(bench: Bench, count: Callable[[str, Callable[[], object]], None]) -> None:
+def verified(bench: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
     """Every draw of a certification, the digits, and the answers without work."""
     memory = GuardedMemory("cpu", bench.rules.guard_bytes)
     trials = Trials(bench, memory, Tanh(memory.empty), lambda words: None, keeps=True)
-    sentence = Sentence(bench)
+    sentence = ResultComparator(bench)
     for number, name in enumerate(DRAWS):
         count(
             f"verify {name}",
@@ -114,7 +114,7 @@ def verified(bench: Bench, count: Callable[[str, Callable[[], object]], None]) -
     count("nulls", lambda: bench.nulls)
 
 
-def timed(bench: Bench, count: Callable[[str, Callable[[], object]], None]) -> None:
+def timed(bench: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
     """What surrounds a sample of the clock, and one that is looked at."""
     spoilt = SpoiltMemory("cpu")
     inspection = Inspection(bench, {}, lambda: None, 1, harsh=["large_offset"], spoil=spoilt.spoil)
@@ -141,10 +141,10 @@ def main() -> None:
     file = Path(tempfile.mkdtemp()) / "tanh.py"
     task = trace(FORWARD.format(rows=asked.rows, columns=COLUMNS), str(file), TracePolicy())
     assert isinstance(task, Task), task
-    bench = Bench(task, detect("cpu"), Rules.of("timing"), 0, no_new_processes)
+    bench = ReferenceRuntime(task, detect("cpu"), Rules.of("timing"), 0, no_new_processes)
     elements = asked.rows * COLUMNS
     # Steps as few as on a GPU: 48 of them in 6 GB.
-    Bench.chunk_elements = property(lambda self: max(1, elements // 48))  # type: ignore[assignment]
+    ReferenceRuntime.chunk_elements = property(lambda self: max(1, elements // 48))  # type: ignore[assignment]
     total = 0.0
 
     def count(step: str, work: Callable[[], object]) -> None:

@@ -34,7 +34,7 @@ from kernelwright.graphs.search.graph import build_search
 from kernelwright.graphs.search.state import START_STATE
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.archive import Archive, warm_up
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Refusal, Task, TracePolicy

@@ -9,9 +9,8 @@ import torch
 from strategy_loops import Problem, Truth
 
 from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.tasks.convert import to_graph
-from kernelwright.tools.tasks.export import trace_graph
-from kernelwright.tools.tasks.simplify import simplify
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import simplify, to_graph
 
 Call = Callable[..., torch.Tensor]
 # Elements of an input whose truth is made at once.

@@ -24,7 +24,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.profiles.load import Hardware, search_profile
 from kernelwright.tools.archive import Archive, Author
 from kernelwright.tools.candidates import valid_settings
-from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire
+from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire
 from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.types import (
     Analysis,

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.timing.statistics import median, percentile
 from kernelwright.tools.types.value import Value
 

@@ -34,9 +34,9 @@ from pathlib import Path
 from worker_fault_kinds import ROWS, Fault, faults, honest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.memory import machine_bytes
+from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes
 from kernelwright.tools.evaluate.sandbox.walls import LAUNCHER
 from kernelwright.tools.types import Isolation, Refusal, Task, TracePolicy, Value
 

@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
     References run in the tests' own processes too, where their first calls must be exact.
     """
-    from kernelwright.tools.evaluate.vector_math import resolve_vector_math
+    from kernelwright.tools.evaluate.process_setup import resolve_vector_math
 
     resolve_vector_math()
     gc.freeze()

@@ -1,50 +1,215 @@
-"""Understands a person with a language model that calls commands as tools, rules behind it.
+"""Makes a model's words harmless to show: no HTML, no pictures, no links to follow unseen.
+
+A page shows them as Markdown, and a picture in it would be fetched from wherever it says.
+
+Commands as tools of a language model: what it may call, and what its calls mean.
+
+Made from the wishes' own classes, so a new wish is a new tool. A file is never loaded by a model,
+which would have to copy it, and no call approves anything: both are the person's.
+
+Understands a person with a language model that calls commands as tools, rules behind it.
 
 What rules are sure of, and what must happen within a second, is not asked: files, answers to open
 questions, and orders. What spends time or leaves the house becomes a button, whatever the model
 wanted. Where no answer comes the rules understand, and that is said.
+
+Which assistant talks with the person: rules, or a language model with rules behind it.
 """
 
+import json
+import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import get_args
 
-from kernelwright.agents.assistant.model_tools import (
-    answer_of,
-    as_call,
-    as_functions,
-    in_words,
-    wishes_of,
-)
-from kernelwright.agents.assistant.rules import ParsedMessage, read
-from kernelwright.agents.assistant.sanitize_markdown import sanitize_markdown
-from kernelwright.agents.assistant.types.chat import (
-    ChatReply,
-    Code,
-    CommandResult,
-    Piece,
-    Table,
-    Turn,
-    Understanding,
-    Words,
-)
-from kernelwright.agents.assistant.types.commands import (
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from kernelwright.agents.assistant.rules import ParsedMessage, RulesAssistant, read
+from kernelwright.agents.assistant.types import (
+    COMMAND,
+    Assistant,
     CancelTask,
     ChangeTask,
+    ChatReply,
+    Code,
     Command,
+    CommandResult,
     ContinueSearch,
     ExportResult,
     GetReport,
     LoadTask,
     PauseSearch,
+    Piece,
     ReopenRun,
     StartSearch,
     Steer,
     StopSearch,
+    Table,
+    Turn,
     Unclear,
+    Understanding,
+    Words,
 )
 from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.llm.json_text import whole
 from kernelwright.agents.prompting.templates import PromptTemplate
-from kernelwright.tools.types import Message, Prompt
+from kernelwright.profiles.models import ModelProfile
+from kernelwright.tools.types import Message, Prompt, Reply
+
+_PICTURE = re.compile(r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])?")
+_LINK = re.compile(r"\[([^\]\n]+)\](?:\(([^)\s]*)[^)\n]*\)|\[[^\]\n]*\])")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:.*$", re.MULTILINE)
+_ADDRESS = re.compile(r"<?\b((?:https?|ftp|file|data|javascript):[^\s>)`\]]+)>?", re.IGNORECASE)
+_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+LONGEST = 8_000
+
+
+def sanitize_markdown(text: str) -> str:
+    """The same words; what stands as code stays as it is, as code is never anything else."""
+    parts = _CODE.split(text[:LONGEST])
+    return "".join(part if place % 2 else _tamed(part) for place, part in enumerate(parts)).strip()
+
+
+def _tamed(text: str) -> str:
+    text = _DEFINITION.sub("", _PICTURE.sub(r"\1", text))
+    text = _LINK.sub(r"\1", text)
+    text = _ADDRESS.sub(r"`\1`", text)
+    return _TAG.sub("&lt;", text)
+
+
+_CLASSES: tuple[type[BaseModel], ...] = get_args(get_args(Command)[0])
+_NOT_A_MODELS = (LoadTask, Unclear)
+_WITHHELD = frozenset({"kind", "approved"})
+
+
+class Call(BaseModel):
+    """One tool as a model without native tools writes it."""
+
+    tool: str = Field(description="the name of a tool")
+    arguments: dict[str, JsonValue] = Field(default_factory=dict, description="by name, if any")
+
+
+class Answer(BaseModel):
+    """What a model without native tools answers."""
+
+    words: str = Field(default="", description="what is said to the person, as Markdown")
+    calls: tuple[Call, ...] = Field(default=(), description="tools to call, in order")
+
+
+@cache
+def offered() -> dict[str, type[BaseModel]]:
+    """The wishes that a model may call, by the tool's name."""
+    kept = (item for item in _CLASSES if not issubclass(item, _NOT_A_MODELS))
+    return {item.model_fields["kind"].default: item for item in kept}
+
+
+@cache
+def as_functions() -> str:
+    """The tools as an OpenAI-compatible server takes them, as JSON."""
+    return json.dumps([_function(name, kind) for name, kind in offered().items()])
+
+
+@cache
+def in_words() -> str:
+    """The tools for a model that reads of them: a line each, with the arguments' shapes."""
+    return "\n".join(_line(name, kind) for name, kind in offered().items())
+
+
+def answer_of(reply: Reply) -> Answer:
+    """What a reply says and calls, natively or in its text; words where it is no JSON."""
+    if reply.calls:
+        calls = tuple(_native(call.name, call.arguments) for call in reply.calls)
+        return Answer(words=reply.text, calls=calls)
+    for value in whole(reply.text):
+        if isinstance(value, dict) and (found := _written(value)):
+            return found
+    return Answer(words=reply.text)
+
+
+def wishes_of(answer: Answer) -> tuple[Command, ...]:
+    """The wishes that can be made of an answer's calls; what is no wish is left out."""
+    found = (_wish(call) for call in answer.calls)
+    return tuple(wish for wish in found if wish is not None)
+
+
+def as_call(wish: Command) -> str:
+    """A wish as the call that it came from, or could have."""
+    left_out = _WITHHELD | {"source"}
+    given = wish.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
+    return json.dumps({"tool": wish.kind, "arguments": given})
+
+
+def _function(name: str, kind: type[BaseModel]) -> dict[str, JsonValue]:
+    schema = kind.model_json_schema()
+    properties = {
+        field: _plain(schema["properties"][field])
+        for field in kind.model_fields
+        if field not in _WITHHELD
+    }
+    needed: list[JsonValue] = [item for item in schema.get("required", []) if item in properties]
+    parameters: dict[str, JsonValue] = {"type": "object", "properties": properties}
+    about = " ".join((kind.__doc__ or "").split())
+    function: dict[str, JsonValue] = {"name": name, "description": about}
+    function["parameters"] = {**parameters, "required": needed}
+    return {"type": "function", "function": function}
+
+
+def _plain(schema: dict[str, JsonValue]) -> JsonValue:
+    """A field's schema without what servers' grammars stumble over."""
+    return {key: value for key, value in schema.items() if key not in ("title", "default")}
+
+
+def _line(name: str, kind: type[BaseModel]) -> str:
+    fields = ", ".join(field for field in kind.model_fields if field not in _WITHHELD)
+    about = " ".join((kind.__doc__ or "").split())
+    return f"- `{name}({fields})`: {about}"
+
+
+def _native(name: str, arguments: str) -> Call:
+    given = next((value for value in whole(arguments) if isinstance(value, dict)), {})
+    return Call(tool=name, arguments=given)
+
+
+def _written(value: dict[str, JsonValue]) -> Answer | None:
+    """An answer in our shape, or a bare call in one of the shapes that models have learnt."""
+    if {"words", "calls"} & set(value):
+        try:
+            return Answer.model_validate(value)
+        except ValidationError:
+            return None
+    name = value.get("tool") or value.get("name")
+    if not isinstance(name, str) or name not in offered():
+        return None
+    given = value.get("arguments") or value.get("parameters")
+    return Answer(calls=(Call(tool=name, arguments=given if isinstance(given, dict) else {}),))
+
+
+def _wish(call: Call) -> Command | None:
+    """Arguments that do not fit are left out one by one, and the call with its last needed one."""
+    kind = offered().get(call.tool.rsplit(".", 1)[-1])
+    if kind is None:
+        return None
+    given = {
+        name: _fitting(value)
+        for name, value in call.arguments.items()
+        if name in kind.model_fields and name not in _WITHHELD and value is not None
+    }
+    while True:
+        try:
+            return COMMAND.validate_python({**given, "kind": kind.model_fields["kind"].default})
+        except ValidationError as error:
+            wrong = {str(item["loc"][1]) for item in error.errors() if len(item["loc"]) > 1}
+            if not wrong & set(given):
+                return None
+            given = {name: value for name, value in given.items() if name not in wrong}
+
+
+def _fitting(value: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
+    return tuple(value) if isinstance(value, list) else value
+
 
 HERE = Path(__file__).parent
 # Understood by rules where they are sure: there is nothing to think about.
@@ -190,3 +355,26 @@ def _without(reading: ParsedMessage, error: LLMError) -> Understanding:
     return known.model_copy(
         update={"words": "\n\n".join(part for part in (note, known.words) if part)}
     )
+
+
+# Somebody sits there and waits; after this, rules answer.
+PATIENCE_S = 45.0
+RETRIES = 1
+
+
+def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None) -> Assistant:
+    """The assistant behind a model's profile.
+
+    Args:
+        profile: The model; None, or a person who answers by files, leaves it to the rules.
+        on_piece: Called with the pieces of a streamed answer.
+    """
+    if profile is None or profile.kind == "manual":
+        return RulesAssistant()
+    from kernelwright.agents.llm.clients import endpoint_client
+
+    patient = {
+        "timeout_s": min(profile.timeout_s, PATIENCE_S),
+        "retries": min(profile.retries, RETRIES),
+    }
+    return ModelAssistant(endpoint_client(profile.model_copy(update=patient), on_piece=on_piece))

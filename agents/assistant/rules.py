@@ -7,7 +7,14 @@ clause by clause. Not here: what is done about a wish (`graphs.conversation`).
 import re
 from collections.abc import Sequence
 
-from kernelwright.agents.assistant.parsing.changes import device_in, wants_shapes
+from kernelwright.agents.assistant.parsing.changes import (
+    device_in,
+    precisions_in,
+    shapes_in,
+    sizes_in,
+    sizes_with,
+    wants_shapes,
+)
 from kernelwright.agents.assistant.parsing.clauses import (
     clause_in,
     merged,
@@ -17,23 +24,24 @@ from kernelwright.agents.assistant.parsing.clauses import (
     with_types,
 )
 from kernelwright.agents.assistant.parsing.commands import command_in
-from kernelwright.agents.assistant.parsing.limits import limits_in
+from kernelwright.agents.assistant.parsing.names import limits_in
 from kernelwright.agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
-from kernelwright.agents.assistant.parsing.pasted import python_files, take_apart
-from kernelwright.agents.assistant.parsing.shapes import (
-    precisions_in,
-    shapes_in,
-    sizes_in,
-    sizes_with,
+from kernelwright.agents.assistant.parsing.text import (
+    LONGEST,
+    bare,
+    mended,
+    plain,
+    python_files,
+    take_apart,
+    translated,
 )
-from kernelwright.agents.assistant.parsing.text import LONGEST, bare, mended, plain, translated
-from kernelwright.agents.assistant.types.chat import CommandResult, Turn, Understanding
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
     Command,
+    CommandResult,
     ContinueSearch,
     LoadTask,
     PauseSearch,
@@ -42,7 +50,9 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
+    Turn,
     Unclear,
+    Understanding,
 )
 from kernelwright.tools.types import Value
 

@@ -11,7 +11,7 @@ from functools import cache
 
 from kernelwright.agents.coder.edits import EditError, apply, has_edits, read_edits
 from kernelwright.agents.llm.json_text import Block, blocks, without_thinking
-from kernelwright.agents.shared.attributes import LABELS
+from kernelwright.agents.shared.facts import LABELS
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import LanguageName, Value
 

@@ -1,9 +1,30 @@
-"""The coder: what it is asked for, what it answers with, and the Protocol of its minds."""
+"""The coder: what it is asked for, what it answers with, and the Protocol of its minds.
 
+The coder by rules: candidates for an idea, and something else to try after a failure.
+
+The playbook's mind writes the idea's recipe down once and spreads settings over its tunables. It
+cannot reason about a compiler's message, so its repair is a fallback: other settings where
+resources were the trouble, another form of the task where the result was refused, else the next
+strategy of the same loop; the real message is kept in the note.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.candidate_priority import is_refused
+from kernelwright.agents.shared.facts import Steering, agreement, choices
 from kernelwright.tools.archive import Standing
+from kernelwright.tools.candidates import ContractError, valid_settings
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    Option,
+    Recipe,
+    Repertoire,
+    in_form,
+)
+from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.types import (
     Analysis,
     Candidate,
@@ -14,6 +35,7 @@ from kernelwright.tools.types import (
     StrategyVersion,
     Symptom,
     Value,
+    Verdict,
 )
 
 Settings = tuple[Setting, ...]
@@ -69,3 +91,167 @@ class Coder(Protocol):
     async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
         """Answer a failure; no candidates means that nothing better is known."""
         ...
+
+
+# Verdicts that other settings of the same kernel may cure.
+RESOURCES = frozenset({
+    Verdict.COMPILE_ERROR, Verdict.LAUNCH_ERROR, Verdict.OUT_OF_MEMORY, Verdict.TIMED_OUT,
+})  # fmt: skip
+
+
+class PlaybookCoder:
+    """Writes from a repertoire's drafts."""
+
+    def __init__(self, repertoire: Repertoire) -> None:
+        self._repertoire = repertoire
+
+    async def write(self, order: CoderRequest) -> CoderAnswer:
+        """The idea's recipe under settings that lie far apart."""
+        recipe = Recipe.from_idea(order.idea)
+        if recipe is None:
+            return CoderAnswer(
+                candidates=(), notes=("the playbook cannot write another mind's idea",)
+            )
+        return self._write(order, recipe.choices, parents=_parents(order.idea), note="")
+
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+        """Other settings where resources were the trouble, else another form or strategy."""
+        failed, verdict = failure.candidate, failure.evaluation.verdict
+        message = _message(failure.evaluation)
+        note = f"instead of {failed.id}, which was {verdict.value.replace('_', ' ')}: {message}"
+        chosen = choices(failed)
+        if verdict in RESOURCES:
+            answer = self._write(order, chosen, parents=(failed.id,), note=note)
+            if answer.candidates:
+                return answer
+        other = self._other(chosen, order, refused=is_refused(failure.evaluation))
+        if other is None:
+            return CoderAnswer(candidates=(), notes=(f"nothing to put {note}",))
+        return self._write(order, other, parents=(failed.id,), note=note)
+
+    def _write(
+        self, order: CoderRequest, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
+    ) -> CoderAnswer:
+        try:
+            draft = self._repertoire.draft(chosen)
+            source = parse_kernel(draft.kernel, self._repertoire.language)
+        except (ValueError, ContractError) as error:
+            return CoderAnswer(
+                candidates=(), notes=(f"{order.idea.id} could not be written: {error}",)
+            )
+        used = {item.settings for item in order.written if item.kernel == draft.kernel}
+        settings = spread(
+            valid_settings(source), order.count, used, _preferences(order.analysis), order.seed
+        )
+        return CoderAnswer(
+            candidates=tuple(
+                new_candidate(
+                    self._repertoire.language,
+                    draft.kernel,
+                    draft.plan,
+                    settings=chosen_settings,
+                    idea=order.idea.id,
+                    parents=parents,
+                    strategies=draft.strategies,
+                    note=note,
+                )
+                for chosen_settings in settings
+            )
+        )
+
+    def _other(
+        self, chosen: dict[str, str], order: CoderRequest, *, refused: bool
+    ) -> dict[str, str] | None:
+        """The next strategy of the loop that the idea changed, or of the dominant one.
+
+        Where a result was refused it is a form that nobody wrote, if there is one: loops of the
+        same form read the same results of the library. Nothing more is written of a form in
+        doubt while another is not.
+        """
+        written = [choices(item) for item in order.written]
+        forms = self._forms(written) if refused else iter(())
+        undoubted = {item.get(FORM) for item in written} - {*order.doubts}
+        idle = chosen.get(FORM) in order.doubts and undoubted
+        others = chain(forms, () if idle else self._strategies(chosen, order))
+        return next((one for one in others if one not in written and one != chosen), None)
+
+    def _forms(self, written: list[dict[str, str]]) -> Iterator[dict[str, str]]:
+        """Forms of which nothing was written, each at its fastest, as the repertoire has them."""
+        options = self._repertoire.options()
+        known = {item.get(FORM) for item in written}
+        for option in options:
+            if option.loop == FORM and option.strategy.name not in known:
+                yield in_form(options, {FORM: option.strategy.name})
+
+    def _strategies(self, chosen: dict[str, str], order: CoderRequest) -> Iterator[dict[str, str]]:
+        """The same with another strategy of one loop, the fastest by prediction first."""
+        recipe = Recipe.from_idea(order.idea)
+        options = self._repertoire.options()
+        loop = (recipe.changed if recipe else "") or (options[0].loop if options else "")
+        for option in _by_prediction(options, loop):
+            other = chosen | {loop: option.strategy.name}
+            yield in_form(options, other) if loop == FORM else other
+
+
+def spread(
+    valid: Sequence[Settings],
+    count: int,
+    used: set[Settings],
+    preferences: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+    seed: int = 0,
+) -> list[Settings]:
+    """Settings not used yet that lie far apart, those that the critic prefers first.
+
+    The first declared values come first of all, as the writer of a kernel puts the likeliest
+    ones there; each further choice differs in most tunables from those taken before.
+
+    Args:
+        valid: Every combination that satisfies the source's requirements.
+        count: How many to choose at most.
+        used: Combinations that were written before.
+        preferences: What the critic prefers and avoids, as `NAME=value`.
+        seed: Decides between equals.
+    """
+    prefer, avoid = preferences
+    left = [settings for settings in valid if settings not in used]
+    dice = random.Random(f"{seed}:{len(used)}:{len(left)}")
+    rank = {settings: dice.random() for settings in left}
+    taken: list[Settings] = []
+    if left and not used and not prefer and not avoid:
+        taken.append(left.pop(0))
+
+    def worth(settings: Settings) -> tuple[int, int, float]:
+        named = {setting.name: str(setting.value) for setting in settings}
+        liked = agreement(named, prefer) - agreement(named, avoid)
+        before = [*taken, *used] if len(used) < 64 else taken
+        nearest = min((_distance(settings, other) for other in before), default=0)
+        return liked, nearest, rank[settings]
+
+    while left and len(taken) < count:
+        best = max(left, key=worth)
+        taken.append(best)
+        left.remove(best)
+    return taken
+
+
+def _distance(one: Settings, other: Settings) -> int:
+    """In how many tunables two settings differ."""
+    return len(set(one) - set(other))
+
+
+def _preferences(analysis: Analysis | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (analysis.prefer, analysis.avoid) if analysis is not None else ((), ())
+
+
+def _parents(idea: Idea) -> tuple[str, ...]:
+    return (idea.parent,) if idea.parent else ()
+
+
+def _by_prediction(options: tuple[Option, ...], loop: str) -> list[Option]:
+    return sorted((o for o in options if o.loop == loop), key=lambda o: o.predicted_ms)
+
+
+def _message(evaluation: Evaluation) -> str:
+    """The judge's reason, and the first error line of the compiler where there is one."""
+    log = [line for line in evaluation.compiler_log.splitlines() if "error" in line.lower()]
+    return "; ".join((evaluation.verification.reason, *log[:1]))[:600]

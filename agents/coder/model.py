@@ -8,11 +8,17 @@ say so. Not here: how answers are read and checked (`agents.coder`).
 from pathlib import Path
 
 from kernelwright.agents.coder.answers import Draft
-from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from kernelwright.agents.coder.offers import Offers, find_source, first_choices, offers, source_of
-from kernelwright.agents.coder.playbook import spread
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure, spread
 from kernelwright.agents.coder.repairs import findings
-from kernelwright.agents.coder.rounds import Checked, Rounds
+from kernelwright.agents.coder.rounds import (
+    Checked,
+    Offers,
+    Rounds,
+    find_source,
+    first_choices,
+    offers,
+    source_of,
+)
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (
     analysis_card,
@@ -23,16 +29,13 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from kernelwright.agents.prompting.contract import contract, craft
 from kernelwright.agents.prompting.tables import fenced
-from kernelwright.agents.prompting.templates import PromptTemplate
-from kernelwright.agents.shared.attributes import LABELS, choices
-from kernelwright.agents.shared.start import PERSON, Start
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft
+from kernelwright.agents.shared.facts import LABELS, PERSON, Start, Steering, choices
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive.behaviour import declared
 from kernelwright.tools.candidates import valid_settings
-from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire, in_form
+from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire, in_form
 from kernelwright.tools.languages import language_named, new_candidate, parse_kernel
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Candidate, Message, Prompt, Task

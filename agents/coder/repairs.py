@@ -13,7 +13,7 @@ from kernelwright.agents.prompting.cards import resources
 from kernelwright.tools.candidates import ContractError, complete_settings
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.languages import language_named, parse_kernel
-from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.base.compilers import CompileRefusedError
 from kernelwright.tools.types import (
     Candidate,
     Evaluation,

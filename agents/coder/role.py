@@ -1,7 +1,6 @@
 """The coder as a role of the search."""
 
-from kernelwright.agents.coder.coder import Coder
-from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.coder.coder import Coder, PlaybookCoder
 from kernelwright.agents.llm.client import LLMClient
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 

@@ -11,7 +11,7 @@ from math import log
 
 import optuna
 
-from kernelwright.agents.shared.attributes import agreement
+from kernelwright.agents.shared.facts import agreement
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.languages import parse_kernel, with_settings
 from kernelwright.tools.types import Analysis, Candidate, Setting

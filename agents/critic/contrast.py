@@ -6,16 +6,19 @@ For every attribute in which a fast exemplar differs from a slow one, the median
 candidates on either side say what the difference is worth.
 
 Not here: what is concluded from it (`agents.critic`). Times in milliseconds.
+
+Which candidates are near to each other in their source: where a small change tells most.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, log
 from statistics import median
 from typing import Generic, TypeVar
 from weakref import ref
 
-from kernelwright.agents.shared.attributes import attributes
+from kernelwright.agents.shared.facts import attributes
 from kernelwright.tools.archive import Standing, is_timed
 from kernelwright.tools.candidates import implementation_key
 from kernelwright.tools.types import Candidate, Evaluation, Value
@@ -220,3 +223,41 @@ def _times(
         one = [sample for sample in one if sample.implementation in both]
         other = [sample for sample in other if sample.implementation in both]
     return [sample.median_ms for sample in one], [sample.median_ms for sample in other]
+
+
+def fastest_settings(found: Sequence[Sample]) -> list[Sample]:
+    """Every implementation once, by its fastest settings, in the order of writing."""
+    fastest: dict[str, Sample] = {}
+    for sample in found:
+        known = fastest.setdefault(sample.implementation, sample)
+        if sample.median_ms < known.median_ms:
+            fastest[sample.implementation] = sample
+    return list(fastest.values())
+
+
+def closest(found: Sequence[Sample], sources: Mapping[str, Candidate]) -> Sample | None:
+    """Of the other implementations, the one whose source differs in fewest lines from the best's.
+
+    Args:
+        found: Samples, each of another implementation.
+        sources: Their candidates by id.
+    """
+    best = min(found, key=lambda sample: sample.median_ms, default=None)
+    others = [sample for sample in found if sample is not best]
+    if best is None or not others:
+        return None
+    own = _LINES.of(sources[best.candidate])
+    return min(others, key=lambda sample: _distance(own, _LINES.of(sources[sample.candidate])))
+
+
+def _distance(one: Counter[str], other: Counter[str]) -> int:
+    return (one - other).total() + (other - one).total()
+
+
+def _lines(candidate: Candidate) -> Counter[str]:
+    text = f"{candidate.kernel}\n{candidate.plan}"
+    return Counter(line.strip() for line in text.splitlines() if line.strip())
+
+
+# An archive hands out the same candidates round after round.
+_LINES = ByIdentity(_lines)

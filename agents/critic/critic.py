@@ -1,16 +1,45 @@
-"""The critic: what it looks at, how it is asked, and the Protocol of its minds."""
+"""The critic: what it looks at, how it is asked, and the Protocol of its minds.
+
+The critic by rules: contrasts fast and slow candidates, and is held to what it predicts.
+
+An analysis claims which differences explain the gap, each with its numbers; says what that
+implies; names what to prefer and to avoid; and predicts. The next analysis scores those
+predictions, and an attribute whose predictions failed counts for less from then on.
+"""
 
 import random
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
+from math import exp, sqrt
 from typing import Protocol
 
-from kernelwright.agents.critic.contrast import Difference, Sample, differences, exemplars, samples
-from kernelwright.agents.critic.source_similarity import closest, fastest_settings
+from kernelwright.agents.critic.contrast import (
+    Difference,
+    Sample,
+    closest,
+    differences,
+    exemplars,
+    fastest_settings,
+    samples,
+)
+from kernelwright.agents.critic.predictions import DISTRUSTED, checked, score, trust
 from kernelwright.agents.shared.citations import known, reading
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering, is_actionable
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.types import Analysis, Evidence, Idea, LedgerEntry, Symptom, Task, Value
+from kernelwright.tools.types import (
+    Analysis,
+    Claim,
+    Evidence,
+    Idea,
+    LedgerEntry,
+    Prediction,
+    Symptom,
+    Task,
+    Value,
+    Verdict,
+)
 
 EXEMPLARS = 4
 
@@ -99,3 +128,129 @@ class Critic(Protocol):
     async def critique(self, hearing: CriticInput) -> Analysis:
         """Contrast what was measured, and score what was predicted the round before."""
         ...
+
+
+CLAIMS = 3
+# Differences below 3 % drown in the noise of a screening.
+WORTH_SAYING = 0.03
+# An attribute is avoided for failing only when it failed this often and never held.
+FAILURES = 2
+
+
+class PlaybookCritic:
+    """Contrasts by medians over attributes."""
+
+    async def critique(self, hearing: CriticInput) -> Analysis:
+        """See the class; the same hearing gives the same analysis."""
+        scored = score(hearing.standings, hearing.analyses, hearing.reading)
+        record = (*checked(hearing.analyses), *(item for item in scored if item.held is not None))
+        found = hearing.samples
+        telling = _telling(hearing.differences, trust(record))
+        steerable = [item for item in telling if is_actionable(item.name)]
+        failing = _always_fail(hearing.standings)
+        return Analysis(
+            round=hearing.round,
+            claims=tuple(_claim(item, found) for item in telling),
+            implies=_implies(telling, found, failing, hearing.symptoms),
+            prefer=tuple(dict.fromkeys(f"{item.name}={item.faster}" for item in steerable)),
+            avoid=_avoid(steerable, failing),
+            predictions=(*scored, *(_predict(item, hearing.round) for item in steerable)),
+            predictions_held=sum(item.held is True for item in record),
+            predictions_checked=len(record),
+        )
+
+
+def _telling(found: Sequence[Difference], trusted: dict[str, float]) -> list[Difference]:
+    """The few differences that explain most, one an attribute, weighed by support and trust."""
+
+    def weight(item: Difference) -> float:
+        support = sqrt(min(item.faster_count, item.slower_count, 4))
+        return item.effect * support * trusted.get(item.name, 1.0)
+
+    best: dict[str, Difference] = {}
+    for item in sorted(found, key=weight, reverse=True):
+        if item.effect > WORTH_SAYING and trusted.get(item.name, 1.0) > DISTRUSTED:
+            best.setdefault(item.name, item)
+    return list(best.values())[:CLAIMS]
+
+
+def _claim(item: Difference, found: Sequence[Sample]) -> Claim:
+    times = {sample.candidate: sample.median_ms for sample in found}
+    return Claim(
+        words=f"{item.name}={item.faster} is {exp(item.effect):.2f}x as fast as "
+        f"{item.name}={item.slower}",
+        faster=item.fast_exemplar,
+        slower=item.slow_exemplar,
+        numbers=(
+            f"{item.fast_exemplar}: {times[item.fast_exemplar]:.4g} ms",
+            f"{item.slow_exemplar}: {times[item.slow_exemplar]:.4g} ms",
+            f"median with {item.faster}: {item.faster_ms:.4g} ms over {item.faster_count}",
+            f"median with {item.slower}: {item.slower_ms:.4g} ms over {item.slower_count}",
+        ),
+    )
+
+
+def _predict(item: Difference, round: int) -> Prediction:
+    """Candidates with the better value should stay on the better side of the middle."""
+    below_ms = sqrt(item.faster_ms * item.slower_ms)
+    return Prediction(
+        words=f"candidates with {item.name}={item.faster} have a median below {below_ms:.4g} ms",
+        attribute=item.name,
+        value=item.faster,
+        below_ms=below_ms,
+        made_in_round=round,
+    )
+
+
+def _always_fail(standings: Sequence[Standing]) -> dict[str, str]:
+    """Strategies that failed every time, with the last reason."""
+    outcomes: dict[str, list[Standing]] = defaultdict(list)
+    for item in standings:
+        for text in item.candidate.strategies:
+            outcomes[text].append(item)
+    return {
+        text: items[-1].evaluation.verification.reason
+        for text, items in outcomes.items()
+        if len(items) >= FAILURES
+        and all(item.evaluation.verdict is not Verdict.CORRECT for item in items)
+    }
+
+
+def _avoid(steerable: Sequence[Difference], failing: dict[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*(f"{d.name}={d.slower}" for d in steerable), *failing)))
+
+
+def _implies(
+    telling: Sequence[Difference],
+    found: Sequence[Sample],
+    failing: dict[str, str],
+    symptoms: Sequence[Symptom],
+) -> str:
+    """What follows in general, in two or three sentences."""
+    words = []
+    if telling:
+        first = telling[0]
+        words.append(
+            f"Most of the gap between {first.slow_exemplar} and {first.fast_exemplar} goes with "
+            f"{first.name}: {first.faster} rather than {first.slower}."
+        )
+    elif len(found) < 2:
+        words.append("There are not two correct candidates to contrast yet.")
+    else:
+        words.append("No single difference explains a gap of more than 3 %.")
+    words += [f"{text} failed every time: {reason}." for text, reason in sorted(failing.items())]
+    words += [f"{symptom.words[:1].upper()}{symptom.words[1:]}." for symptom in symptoms[:2]]
+    return " ".join(words)
+
+
+def silenced(critic: object, seed: int) -> Critic:
+    """In any critic's place, the one that says nothing."""
+    return SilentCritic()
+
+
+class SilentCritic:
+    """Contrasts nothing and predicts nothing."""
+
+    async def critique(self, hearing: CriticInput) -> Analysis:
+        """An analysis without a word."""
+        return Analysis(round=hearing.round, claims=(), implies="")

@@ -7,9 +7,8 @@ model's answer is kept is for `agents.critic.claim_check` to say.
 
 from pathlib import Path
 
-from kernelwright.agents.critic.claim_check import STEPS, CriticAnswer, merged
+from kernelwright.agents.critic.claim_check import STEPS, Contrast, CriticAnswer, contrast, merged
 from kernelwright.agents.critic.critic import Critic, CriticInput
-from kernelwright.agents.critic.exhibits import Contrast, contrast
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from kernelwright.agents.critic.contrast import Sample, samples
-from kernelwright.agents.shared.attributes import LABELS
+from kernelwright.agents.shared.facts import LABELS
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Prediction
 

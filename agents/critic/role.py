@@ -1,7 +1,6 @@
 """The critic as a role of the search."""
 
-from kernelwright.agents.critic.critic import Critic
-from kernelwright.agents.critic.playbook import PlaybookCritic, silenced
+from kernelwright.agents.critic.critic import Critic, PlaybookCritic, silenced
 from kernelwright.agents.llm.client import LLMClient
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 

@@ -59,7 +59,7 @@ class ReasoningChat(ChatOpenAI):
 
 
 def chat_model(profile: ModelProfile) -> ReasoningChat:
-    """A chat model that asks once; asking again is for `agents.llm.retries`.
+    """A chat model that asks once; asking again is for `agents.llm.wrappers`.
 
     Raises:
         LLMError: The profile names no address or no model.

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from kernelwright.agents.llm.budget import BudgetedClient, TokenBudget
 from kernelwright.agents.llm.client import LLMClient
 from kernelwright.agents.llm.endpoint import EndpointClient, OnPiece
-from kernelwright.agents.llm.recording import Book, RecordingClient, Tell
-from kernelwright.agents.llm.retries import RetryingClient
+from kernelwright.agents.llm.wrappers import Book, RecordingClient, RetryingClient, Tell
 from kernelwright.profiles.models import ModelProfile, Models
 
 # Makes the client of a person; only who knows the run's folder can.

@@ -1,7 +1,7 @@
 """A client behind an OpenAI-compatible endpoint: one prompt, one request, one reply.
 
 Whatever the server does ends as a reply or as a `ServerFaultError`. Parameters that a server does
-not know are left out from then on. Not here: asking again (`agents.llm.retries`) and what may be
+not know are left out from then on. Not here: asking again (`agents.llm.wrappers`) and what may be
 spent (`agents.llm.budget`).
 """
 

@@ -22,7 +22,7 @@ from time import monotonic, time
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.prompting.templates import section
 from kernelwright.tools.types import Prompt, Reply
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 HERE = Path(__file__).parent
 PROMPT, ANSWER, REPLACED = ".prompt.md", ".answer.md", ".replaced.md"

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Idea, LedgerEntry, StrategyVersion, Symptom, Value
 from kernelwright.tools.types.task import Precision

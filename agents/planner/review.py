@@ -16,7 +16,7 @@ from math import isfinite
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kernelwright.agents.planner.planner import PlannerInput
-from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.agents.shared.facts import speaks_of
 from kernelwright.tools.types import Idea, Value
 
 CATEGORIES = ("memory", "latency", "parallelism", "arithmetic", "fusion", "algebra")

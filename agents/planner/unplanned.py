@@ -8,8 +8,8 @@ import random
 
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.planner.playbook import PlaybookPlanner
-from kernelwright.agents.shared.steering import speaks_of
-from kernelwright.tools.codegen.library.ideas import Option, Recipe, Repertoire
+from kernelwright.agents.shared.facts import speaks_of
+from kernelwright.tools.codegen.library.kernel_library import Option, Recipe, Repertoire
 from kernelwright.tools.types import Idea
 
 WHY = "drawn by chance, as planning is switched off"

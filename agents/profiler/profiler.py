@@ -2,15 +2,33 @@
 
 The playbook's mind computes both from what is known without counters. A language model adds words
 that explain the readings; it never changes one.
+
+The profiler by a language model: explains readings in words, and changes none of them.
+
+Readings and symptoms are the playbook's. A model is asked only where somebody wants to look
+closely; its explanation stays if it cites readings that are there, as they were measured.
 """
 
+from pathlib import Path
 from typing import Protocol
 
+from pydantic import BaseModel, Field
+
+from kernelwright.agents.llm.answers import answer
+from kernelwright.agents.llm.client import LLMClient, LLMError
+from kernelwright.agents.prompting.cards import (
+    candidate_card,
+    hardware_card,
+    symptoms_card,
+    task_card,
+)
+from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.shared.citations import Texts, citations, complaint, known, reading
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.profile import evidence_for, symptoms, tensor_roof
+from kernelwright.tools.profile.host_counters import PERF
 from kernelwright.tools.profile.measured import NSIGHT
-from kernelwright.tools.profile.readings import PERF
-from kernelwright.tools.types import Candidate, Evaluation, Evidence, Symptom, Task, Value
+from kernelwright.tools.types import Candidate, Evaluation, Evidence, Prompt, Symptom, Task, Value
 
 
 class ProfileReading(Value):
@@ -77,3 +95,107 @@ def _without_absent(
     counted = (NSIGHT, PERF)
     asked = any(item.name == "counters" or item.source.startswith(counted) for item in measured)
     return tuple(item for item in known if not asked or item.name != "counters")
+
+
+HERE = Path(__file__).parent
+WORDS = PromptTemplate(
+    HERE / "profiler.md", "task", "hardware", "candidate", "facts", "missing", "symptoms"
+)
+# There is one exhibit; it has the name that the critic would give it.
+EXHIBIT = "K1"
+
+
+class ProfilerAnswer(BaseModel):
+    """What bounds the candidate, and the readings that show it."""
+
+    words: str = Field(
+        description="two to four sentences: what bounds the kernel now, by which mechanism, and "
+        "which change would move that bound"
+    )
+    numbers: Texts = Field(
+        description="the readings that show it, copied from the table, as K1.registers=64"
+    )
+
+
+class ModelProfiler:
+    """Asks a model what readings mean.
+
+    Args:
+        client: Who is asked.
+        fallback: Who makes the readings and names the symptoms.
+    """
+
+    def __init__(self, client: LLMClient, fallback: Profiler) -> None:
+        self._client = client
+        self._fallback = fallback
+
+    async def profile(
+        self,
+        candidate: Candidate,
+        evaluation: Evaluation,
+        task: Task,
+        hardware: Hardware,
+        *,
+        measured: tuple[Evidence, ...] = (),
+        closely: bool = False,
+        round: int = 0,
+    ) -> ProfileReading:
+        """See the class; where nobody answers, the readings stand for themselves."""
+        plain = await self._fallback.profile(
+            candidate, evaluation, task, hardware, measured=measured, round=round
+        )
+        facts = known(candidate, evaluation, task, hardware)
+        if not closely or not facts:
+            return plain
+        prompt = _ask(candidate, evaluation, task, hardware, plain, facts)
+        try:
+            answered = await answer(
+                self._client, prompt.model_copy(update={"round": round}), ProfilerAnswer
+            )
+        except LLMError as error:
+            note = f"nobody explains the readings of {candidate.id}: {error}"
+            return plain.model_copy(update={"notes": (note,)})
+        explanation, notes = _explained(answered.value, facts, candidate.id)
+        return plain.model_copy(
+            update={"explanation": explanation, "notes": (*answered.notes, *notes)}
+        )
+
+
+def _ask(
+    candidate: Candidate,
+    evaluation: Evaluation,
+    task: Task,
+    hardware: Hardware,
+    plain: ProfileReading,
+    facts: tuple[Evidence, ...],
+) -> Prompt:
+    messages = WORDS.messages(
+        task=task_card(task),
+        hardware=hardware_card(hardware),
+        candidate=candidate_card(candidate, evaluation),
+        facts=facts,
+        missing=tuple(item for item in plain.evidence if item.value is None),
+        symptoms=symptoms_card(plain.symptoms),
+    )
+    return Prompt(key=f"profiler:{candidate.id}", role="profiler", messages=messages)
+
+
+def _explained(
+    said: ProfilerAnswer, facts: tuple[Evidence, ...], candidate: str
+) -> tuple[str, tuple[str, ...]]:
+    """The words with the numbers that hold; no words where none does."""
+    numbers, wrong = [], []
+    for text in said.numbers:
+        found = citations(text if EXHIBIT in text else f"{EXHIBIT}.{text}")
+        wrong += [] if found else [f"{text[:60]!r} is no reading"]
+        for cited in found:
+            problem = complaint(cited, {EXHIBIT: facts})
+            if problem:
+                wrong.append(problem)
+            else:
+                numbers.append(f"{cited.name} {reading(facts, cited.name):.6g}")
+    notes = (f"of the explanation of {candidate}: {'; '.join(wrong)}",) if wrong else ()
+    if not numbers:
+        return "", (*notes, f"an explanation of {candidate} cited no reading and was left out")
+    words = " ".join(said.words.split()).replace(EXHIBIT, candidate)
+    return f"{words} ({'; '.join(dict.fromkeys(numbers))})", notes

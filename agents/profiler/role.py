@@ -10,7 +10,7 @@ def _by_rules(setting: RoleSetting) -> Profiler:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
-    from kernelwright.agents.profiler.model import ModelProfiler
+    from kernelwright.agents.profiler.profiler import ModelProfiler
 
     return ModelProfiler(client, PlaybookProfiler())
 

@@ -4,13 +4,13 @@ Every card is a few lines of Markdown and says in words when it has nothing to s
 stands in fences that it cannot close. Times are milliseconds. A traced graph is one operation a
 line (`y = add(x, w["bias"])  # float32[64, 128]`), and one of thousands of nodes is cut in the
 middle, as its ends say most. Tables of ideas and candidates are in `agents.prompting.tables`,
-standing words (contract, craft) in `agents.prompting.contract`.
+standing words (contract, craft) in `agents.prompting.templates`.
 """
 
 from collections.abc import Sequence
 
 from kernelwright.agents.prompting.tables import fenced, milliseconds, shortened
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import (

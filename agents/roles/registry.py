@@ -1,16 +1,32 @@
 """Every role of a search, in one place.
 
 Adding a role is a folder beside the others and its value in `ROLES`.
+
+The set of agents that thinks in one search: one mind a role.
+
+Planner and coder that begin with the person's own kernel (`agents.shared.facts`).
+
+It is an idea of the person's in the first round, so that the ledger says what it brought and later
+ideas may start from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar, cast
 
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.critic.critic import Critic
 from kernelwright.agents.critic.role import CRITIC
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.profiler.profiler import Profiler
 from kernelwright.agents.profiler.role import PROFILER
 from kernelwright.agents.role import Appearance, Role, StepRole
+from kernelwright.agents.shared.facts import PERSON, Start
 from kernelwright.agents.strategist.role import STRATEGIST
+from kernelwright.agents.strategist.strategist import Strategist
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.languages import new_candidate
 
 
 class RoleRegistry:
@@ -50,3 +66,119 @@ class RoleRegistry:
 
 
 ROLES = RoleRegistry(PLANNER, CODER, PROFILER, CRITIC, STRATEGIST)
+
+
+Mind = TypeVar("Mind")
+
+
+class AgentSet:
+    """Who thinks in a search: one mind a role.
+
+    Args:
+        minds: The minds by the names of their roles, each as its role made it.
+    """
+
+    def __init__(self, minds: Mapping[str, object]) -> None:
+        self._minds = dict(minds)
+
+    @classmethod
+    def of_search(
+        cls,
+        planner: Planner,
+        coder: Coder,
+        profiler: Profiler,
+        critic: Critic,
+        strategist: Strategist | None = None,
+    ) -> "AgentSet":
+        """The minds that every search has."""
+        return cls({
+            PLANNER.name: planner,
+            CODER.name: coder,
+            PROFILER.name: profiler,
+            CRITIC.name: critic,
+            STRATEGIST.name: strategist,
+        })  # fmt: skip
+
+    def of(self, role: Role[Mind]) -> Mind:
+        """Who thinks for a role; KeyError where nobody does."""
+        # A role makes minds of its own type only, and `replaced` keeps to that.
+        return cast(Mind, self._minds[role.name])
+
+    def replaced(self, role: Role[Mind], mind: Mind) -> "AgentSet":
+        """The same minds with another one for a role."""
+        return AgentSet({**self._minds, role.name: mind})
+
+    def without(
+        self, parts: Collection[str], seed: int, roles: Iterable[Role[object]]
+    ) -> "AgentSet":
+        """The same minds with parts switched off; steps of the graph leave out the other parts."""
+        minds = self
+        for role in roles:
+            if role.part in parts and role.switch_off is not None:
+                minds = minds.replaced(role, role.switch_off(minds.of(role), seed))
+        return minds
+
+    @property
+    def planner(self) -> Planner:
+        """Who has the ideas."""
+        return self.of(PLANNER)
+
+    @property
+    def coder(self) -> Coder:
+        """Who writes candidates."""
+        return self.of(CODER)
+
+    @property
+    def profiler(self) -> Profiler:
+        """Who says what bounds a candidate."""
+        return self.of(PROFILER)
+
+    @property
+    def critic(self) -> Critic:
+        """Who contrasts fast and slow candidates."""
+        return self.of(CRITIC)
+
+    @property
+    def strategist(self) -> Strategist | None:
+        """Who rewrites prompts; nobody does where no model thinks."""
+        return self.of(STRATEGIST)
+
+
+class StartingPlanner:
+    """Puts the person's idea before another planner's ideas of the first round."""
+
+    def __init__(self, planner: Planner, start: Start) -> None:
+        self._planner = planner
+        self._start = start
+
+    async def plan(self, situation: PlannerInput) -> Proposal:
+        """The other planner's proposal, with one idea more in the first round."""
+        proposal = await self._planner.plan(situation)
+        if situation.round > 1:
+            return proposal
+        return proposal.model_copy(update={"ideas": (self._start.idea, *proposal.ideas)})
+
+
+class StartingCoder:
+    """Hands out the person's candidate for the person's idea; another coder does all the rest."""
+
+    def __init__(self, coder: Coder, start: Start) -> None:
+        self._coder = coder
+        self._start = start
+
+    async def write(self, order: CoderRequest) -> CoderAnswer:
+        """The person's candidate where it is complete and asked for."""
+        if order.idea.origin != PERSON or not self._start.plan:
+            return await self._coder.write(order)
+        start = self._start
+        try:
+            candidate = new_candidate(
+                start.language, start.kernel, start.plan, idea=order.idea.id, origin="person"
+            )
+        except ContractError as error:
+            return CoderAnswer(candidates=(), notes=(f"{start.name}: {error}",))
+        return CoderAnswer(candidates=(candidate,))
+
+    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+        """The other coder's."""
+        return await self._coder.repair(order, failure)

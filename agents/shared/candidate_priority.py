@@ -17,9 +17,9 @@ Not here: who writes the candidates, and what is repaired.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kernelwright.agents.shared.attributes import choices
+from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.ideas import FORM
+from kernelwright.tools.codegen.library.kernel_library import FORM
 from kernelwright.tools.types import Candidate, Evaluation, Value, Verdict
 
 # How much faster a part may be than predicted. Of our loops the roofline knows the bytes. Of a

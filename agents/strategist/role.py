@@ -10,7 +10,7 @@ def _by_rules(setting: RoleSetting) -> None:
 
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Strategist:
-    from kernelwright.agents.strategist.model import ModelStrategist
+    from kernelwright.agents.strategist.strategist import ModelStrategist
 
     return ModelStrategist(client, setting.task, setting.hardware)
 

@@ -4,10 +4,10 @@
 conversation's place: a task on the table, a run, and one answer for every wish.
 """
 
-from kernelwright.graphs.conversation.desk import Desk
-from kernelwright.graphs.conversation.lives import Lives
-from kernelwright.graphs.conversation.settings import Finding, Settings
+from kernelwright.graphs.conversation.context import Finding, Settings
+from kernelwright.graphs.conversation.controller import ChatController
+from kernelwright.graphs.conversation.search_manager import SearchManager
+from kernelwright.graphs.conversation.subscribers import Hear, Told
 from kernelwright.graphs.conversation.task_card import TaskCard
-from kernelwright.graphs.conversation.watching import Hear, Told
 
-__all__ = ["Desk", "Finding", "Hear", "Lives", "Settings", "TaskCard", "Told"]
+__all__ = ["ChatController", "Finding", "Hear", "SearchManager", "Settings", "TaskCard", "Told"]

@@ -21,15 +21,18 @@ from langgraph.runtime import Runtime
 from langsmith import tracing_context
 
 from kernelwright.agents.assistant.rules import urgent
-from kernelwright.agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types import (
     Assistant,
     Attachment,
+    ChangeTask,
     ChatReply,
+    Command,
     CommandResult,
+    LoadTask,
     Offer,
+    StartSearch,
     Turn,
 )
-from kernelwright.agents.assistant.types.commands import ChangeTask, Command, LoadTask, StartSearch
 
 # How often a model may look at what was done and ask for more; rules never do.
 LOOKS = 4
@@ -56,7 +59,7 @@ class Desk(Protocol):
 
 
 @dataclass
-class Visit:
+class MessageContext:
     """One message, or one button, and who deals with it; nothing of it is stored.
 
     `wish` is a button's: nothing has to be understood then, and `text` is its label.
@@ -85,14 +88,14 @@ class Memory(TypedDict, total=False):
     offers: list[str]
 
 
-ConversationGraph = CompiledStateGraph[Memory, Visit, Memory, Memory]
+ConversationGraph = CompiledStateGraph[Memory, MessageContext, Memory, Memory]
 
 
 def build_conversation(
     checkpointer: BaseCheckpointSaver[str] | None = None,
 ) -> ConversationGraph:
     """The graph, ready to hear."""
-    graph = StateGraph(Memory, context_schema=Visit)
+    graph = StateGraph(Memory, context_schema=MessageContext)
     graph.add_node("understand", understand)
     graph.add_node("act", act)
     graph.add_node("say", say)
@@ -118,7 +121,7 @@ class Conversation:
         # A thread's lock is there as long as somebody holds it or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def hear(self, thread: str, visit: Visit) -> AsyncIterator[ChatReply]:
+    async def hear(self, thread: str, visit: MessageContext) -> AsyncIterator[ChatReply]:
         """Answer one message or button; answers come as soon as there are any.
 
         Raises:
@@ -139,7 +142,7 @@ class Conversation:
                         yield saying
 
 
-async def understand(state: Memory, runtime: Runtime[Visit]) -> Memory:
+async def understand(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     """Ask the assistant what is to be done next; a button says so itself."""
     visit = runtime.context
     if visit.wish is not None:
@@ -156,7 +159,7 @@ async def understand(state: Memory, runtime: Runtime[Visit]) -> Memory:
     return {}
 
 
-async def act(state: Memory, runtime: Runtime[Visit]) -> Memory:
+async def act(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     """Do the next wish; what would follow an open question waits for its answer."""
     visit = runtime.context
     wish = visit.pending.pop(0)
@@ -171,7 +174,7 @@ async def act(state: Memory, runtime: Runtime[Visit]) -> Memory:
     return {}
 
 
-async def say(state: Memory, runtime: Runtime[Visit]) -> Memory:
+async def say(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     """Remember what was said; an answer without words is none."""
     visit = runtime.context
     if not visit.said:
@@ -185,12 +188,14 @@ async def say(state: Memory, runtime: Runtime[Visit]) -> Memory:
     return {"earlier": [*state.get("earlier", []), exchange][-REMEMBERED:], "offers": offers}
 
 
-def after_understanding(state: Memory, runtime: Runtime[Visit]) -> Literal["act", "say"]:
+def after_understanding(state: Memory, runtime: Runtime[MessageContext]) -> Literal["act", "say"]:
     """Something is to be done, or everything is answered."""
     return "act" if runtime.context.pending else "say"
 
 
-def after_act(state: Memory, runtime: Runtime[Visit]) -> Literal["act", "understand", "say"]:
+def after_act(
+    state: Memory, runtime: Runtime[MessageContext]
+) -> Literal["act", "understand", "say"]:
     """The next wish, another look at what was done, or the end."""
     visit = runtime.context
     if visit.pending:
@@ -198,19 +203,19 @@ def after_act(state: Memory, runtime: Runtime[Visit]) -> Literal["act", "underst
     return "understand" if _may_look(visit) and visit.looks < LOOKS else "say"
 
 
-def _urgent(visit: Visit) -> tuple[Command, ...]:
+def _urgent(visit: MessageContext) -> tuple[Command, ...]:
     if visit.wish is not None:
         return (visit.wish,)
     return urgent(visit.desk.turn(visit.text)) if not visit.attachments else ()
 
 
-def _may_look(visit: Visit) -> bool:
+def _may_look(visit: MessageContext) -> bool:
     """An open question is the person's to answer, and a button wants no comment."""
     asked = any(deed.saying.question for deed in visit.done)
     return visit.wish is None and bool(visit.done) and not asked and len(visit.done) < MOST_WISHES
 
 
-def _tell(runtime: Runtime[Visit], saying: ChatReply) -> None:
+def _tell(runtime: Runtime[MessageContext], saying: ChatReply) -> None:
     runtime.context.said.append(saying)
     runtime.stream_writer(saying)
 

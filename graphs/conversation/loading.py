@@ -1,23 +1,119 @@
-"""A file comes to the desk and becomes a task, or a question about what is missing."""
+"""Is the task on the table worth trusting and worth the search: its floor, and what is doubtful.
+
+A file comes to the desk and becomes a task, or a question about what is missing.
+"""
 
 import asyncio
 import re
 import time
 from pathlib import Path
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Code, Offer, Words
-from kernelwright.agents.assistant.types.commands import CancelTask, ChangeTask, LoadTask
-from kernelwright.graphs.conversation.devices import other_device
-from kernelwright.graphs.conversation.people import file_name
-from kernelwright.graphs.conversation.place import Place
-from kernelwright.graphs.conversation.proposing import proposals
-from kernelwright.graphs.conversation.table import OnTable
-from kernelwright.graphs.conversation.task_card import card_of, saying_of
-from kernelwright.graphs.run_view.wording import plain, quiet
+from kernelwright.agents.assistant.types import (
+    CancelTask,
+    ChangeTask,
+    ChatReply,
+    Code,
+    LoadTask,
+    Offer,
+    Piece,
+    Table,
+    Words,
+)
+from kernelwright.graphs.conversation.answers import other_device
+from kernelwright.graphs.conversation.context import ConversationContext
+from kernelwright.graphs.conversation.outline import proposals
+from kernelwright.graphs.conversation.store import OnTable, file_name
+from kernelwright.graphs.conversation.task_card import (
+    TaskCard,
+    card_of,
+    offers,
+    pays_words,
+    saying_of,
+)
+from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain, quiet
 from kernelwright.profiles.load import Hardware, search_profile
 from kernelwright.tools.evaluate.executors.base.executor import Executor
-from kernelwright.tools.types import EnvironmentLacksError, InputSpec, Refusal, Task, Value
+from kernelwright.tools.evaluate.messages import DispatchSeen
+from kernelwright.tools.types import (
+    Dispatched,
+    EnvironmentLacksError,
+    InputSpec,
+    Refusal,
+    Task,
+    Value,
+)
 from kernelwright.tools.types.task import Precision
+
+SHOWN_KERNELS = 12
+PATIENCE_S = 15.0
+
+
+async def audit(place: ConversationContext) -> ChatReply:
+    """What tracing and the judge's audit found."""
+    task, card = place.now.task, place.now.card
+    if task is None and place.folder is not None:
+        record = await place.read(place.record)
+        task = record.task if record else None
+    if task is None:
+        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
+    seen = await _seen(place, task)
+    pieces: list[Piece] = [Table(title="audit", columns=("", ""), rows=rows_of(task, card, seen))]
+    if not any(badge.proves_little for badge in task.badges):
+        pieces.append(
+            Words(text="Nothing speaks against it: a faster kernel would prove something.")
+        )
+    return ChatReply(pieces=tuple(pieces), offers=offers() if place.now.waiting else ())
+
+
+async def _seen(place: ConversationContext, task: Task) -> DispatchSeen:
+    """What PyTorch runs; a device that is busy for longer than that is not waited for."""
+
+    async def watch(judge: Executor) -> DispatchSeen:
+        if not judge.capabilities.watches:
+            return DispatchSeen(failure="this device is somewhere else")
+        return await judge.dispatch(task)
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await place.lives.ask(place.home, watch)
+    except TimeoutError:
+        return DispatchSeen(failure="the device is busy with a search; ask again later")
+    except EnvironmentLacksError as lack:
+        return DispatchSeen(failure=str(lack))
+
+
+def rows_of(task: Task, card: TaskCard | None, seen: DispatchSeen) -> tuple[tuple[str, str], ...]:
+    """Figures, what PyTorch runs, and doubts."""
+    rows = [("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")]
+    rows += [("holds", amount(memory_bytes(task), "B"))]
+    if seen.needs is not None:
+        need, there = seen.needs.judge_bytes, seen.needs.available_bytes
+        rows += [("judging takes", f"{amount(need, 'B')}; {amount(there, 'B')} there")]
+    rows += [("PyTorch runs", kernel_words(item)) for item in seen.kernels[:SHOWN_KERNELS]]
+    if seen.failure:
+        rows += [("PyTorch runs", f"not seen: {one_line(seen.failure, 200)}")]
+    if card is not None:
+        rows += [("floor", f"{milliseconds(card.floor_ms)} on {one_line(card.device, 60)}")]
+        if card.eager_ms is not None:
+            best = card.eager_ms / card.floor_ms
+            rows += [("to gain", f"at most {best:.1f} times eager PyTorch")]
+        rows += [("pays off", pays_words(card))]
+    rows += [(one_line(b.name.replace("_", " "), 40), one_line(b.reason, 300)) for b in task.badges]
+    return (*rows, *(("warning", one_line(text, 300)) for text in task.remarks))
+
+
+def kernel_words(item: Dispatched) -> str:
+    """One kernel or operator, with its time in one forward."""
+    times = f", {item.calls} times" if item.calls > 1 else ""
+    return f"{milliseconds(item.time_ms)} in {one_line(item.name, 120)}{times}"
+
+
+def memory_bytes(task: Task) -> int:
+    """What inputs, weights and outputs take."""
+    tensors = [spec.tensor for spec in task.inputs if spec.tensor is not None]
+    sizes = [tensor.size_bytes for tensor in (*tensors, *task.outputs)]
+    return sum(sizes) + sum(weight.tensor.size_bytes for weight in task.weights)
+
 
 # A person's file is text to be read by people; more is no module.
 LONGEST_SOURCE = 400_000
@@ -35,7 +131,7 @@ class Read(Value):
     audited: bool = True
 
 
-async def load(place: Place, wish: LoadTask) -> ChatReply:
+async def load(place: ConversationContext, wish: LoadTask) -> ChatReply:
     """Take a file in and say what it is."""
     if len(wish.source) > LONGEST_SOURCE:
         return ChatReply.of("That file is too long for a module; send the part to be made faster.")
@@ -48,7 +144,7 @@ async def load(place: Place, wish: LoadTask) -> ChatReply:
     return await read_anew(place, fresh)
 
 
-async def change(place: Place, wish: ChangeTask) -> ChatReply:
+async def change(place: ConversationContext, wish: ChangeTask) -> ChatReply:
     """Read the file on the table once more, with other inputs, entry or precision."""
     if not place.now.file:
         return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
@@ -75,7 +171,7 @@ async def change(place: Place, wish: ChangeTask) -> ChatReply:
     return await read_anew(place, changed)
 
 
-def _inputs(place: Place, wish: ChangeTask) -> tuple[str, ...]:
+def _inputs(place: ConversationContext, wish: ChangeTask) -> tuple[str, ...]:
     """What the inputs are from now on; as they were where nothing is said of them."""
     task, before = place.now.task, place.now.policy.inputs
     if wish.inputs or task is None:
@@ -121,7 +217,7 @@ def _type_of(spec: InputSpec) -> str:
     return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
 
 
-async def cancel(place: Place) -> ChatReply:
+async def cancel(place: ConversationContext) -> ChatReply:
     """Put the task away."""
     if not place.now.waiting:
         return ChatReply.of("All right, nothing was done.")
@@ -129,12 +225,12 @@ async def cancel(place: Place) -> ChatReply:
     return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
 
 
-def _kept_run(place: Place) -> str:
+def _kept_run(place: ConversationContext) -> str:
     """A search that runs stays this conversation's until another one is begun."""
     return place.now.run if place.life is not None else ""
 
 
-async def read_anew(place: Place, fresh: OnTable) -> ChatReply:
+async def read_anew(place: ConversationContext, fresh: OnTable) -> ChatReply:
     """Trace what lies there and show the card; a refusal keeps the file for a second try.
 
     Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
@@ -158,7 +254,7 @@ async def read_anew(place: Place, fresh: OnTable) -> ChatReply:
     return await _shown(place, fresh, found)
 
 
-async def _shown(place: Place, fresh: OnTable, found: Read) -> ChatReply:
+async def _shown(place: ConversationContext, fresh: OnTable, found: Read) -> ChatReply:
     """The card of what was read, which lies on the table from now on."""
     card = card_of(
         found.task,
@@ -175,7 +271,7 @@ async def _shown(place: Place, fresh: OnTable, found: Read) -> ChatReply:
 
 
 async def _amend(
-    place: Place, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
+    place: ConversationContext, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
 ) -> ChatReply | None:
     """The card again, when the device had time; None where something else lies there by now."""
     found = await timing
@@ -203,7 +299,7 @@ async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
     return Read(task=task, hardware=await judge.hardware(), audited=False)
 
 
-async def _run(place: Place, task: Task) -> Read | Refusal:
+async def _run(place: ConversationContext, task: Task) -> Read | Refusal:
     """Run the module on the device: does that prove anything, and how long does it take?"""
 
     async def run(judge: Executor) -> Read | Refusal:
@@ -222,7 +318,7 @@ async def _timed(judge: Executor, task: Task) -> Read | Refusal:
     return Read(task=task, hardware=await judge.hardware(), eager_ms=took)
 
 
-def _put(place: Place, wish: LoadTask) -> Path:
+def _put(place: ConversationContext, wish: LoadTask) -> Path:
     folder = place.home / "files" / f"{time.time_ns():x}"
     folder.mkdir(parents=True)
     path = folder / file_name(wish.name)
@@ -243,7 +339,7 @@ def _refused(refusal: Refusal, fresh: OnTable) -> ChatReply:
     return ChatReply(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
 
 
-def _how_to_change(place: Place) -> ChatReply:
+def _how_to_change(place: ConversationContext) -> ChatReply:
     text = (
         "Tell me the shapes and types, one for each input, such as `4096x1024:float16`; "
         "or which class or function of the file is meant; or that TF32, half precision or "
@@ -257,7 +353,7 @@ def _how_to_change(place: Place) -> ChatReply:
     )
 
 
-def _variants(place: Place, task: Task) -> list[Offer]:
+def _variants(place: ConversationContext, task: Task) -> list[Offer]:
     """The task's own inputs in half precision, and four times as large."""
     found: list[Offer] = []
     for label, dtype, times in (("Half precision", "float16", 1), ("Four times the rows", "", 4)):

@@ -1,25 +1,148 @@
-"""A person's runs: which there are, taking up one of them again, naming and deleting one."""
+"""Taking results home: asked for, approved, made, and handed over.
+
+A person's runs: which there are, taking up one of them again, naming and deleting one.
+"""
 
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Offer, Table, Words
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     CancelTask,
+    ChatReply,
     ContinueSearch,
     DeleteRun,
+    Download,
+    ExportResult,
+    Offer,
     RenameRun,
     ReopenRun,
     ShowProgress,
+    Table,
+    Words,
 )
-from kernelwright.graphs.conversation.driving import STOP
-from kernelwright.graphs.conversation.place import Place
-from kernelwright.graphs.conversation.table import OnTable
-from kernelwright.graphs.conversation.terms import TITLE, keep_title
+from kernelwright.graphs.conversation.context import ConversationContext
+from kernelwright.graphs.conversation.explaining import (
+    candidate_of,
+    judged_rows,
+    label,
+    standing_of,
+)
+from kernelwright.graphs.conversation.steering import NO_RUN, STOP
+from kernelwright.graphs.conversation.store import TITLE, OnTable, keep_title
+from kernelwright.graphs.run_view.story import Story
 from kernelwright.graphs.run_view.wording import STATUS, one_line, quiet, ratio
+from kernelwright.graphs.search.summary import material_of
 from kernelwright.tools.archive import Archive, RunError, RunRecord, run_folders
+from kernelwright.tools.export import (
+    ExportRefusedError,
+    Material,
+    check,
+    export_kernelbench,
+    export_zip,
+)
+from kernelwright.tools.types import Verdict
+
+WHAT = {
+    "module": "a drop-in `nn.Module` with its kernel, what was verified and one command that "
+    "verifies it again, as a zip file",
+    "kernelbench": "a single `ModelNew` file for KernelBench's evaluator",
+}
+
+
+async def export(place: ConversationContext, wish: ExportResult) -> ChatReply:
+    """Ask before the first byte is written; then write, and hand over."""
+    story = await place.story()
+    if story is None:
+        return ChatReply.of(NO_RUN)
+    item = candidate_of(story, wish.candidate)
+    standing = standing_of(story, item)
+    if standing is None or standing.evaluation.verdict is not Verdict.CORRECT:
+        return ChatReply.of(f"{label(item)} was not found correct, so it cannot be taken home.")
+    if not wish.approved:
+        return _asked(story, wish.model_copy(update={"candidate": item.candidate.id}))
+    try:
+        path = await place.read(lambda: _write(place, story.record.id, item.candidate.id, wish))
+    except (ExportRefusedError, RunError) as refusal:
+        return ChatReply.of(f"Nothing was exported: {one_line(str(refusal), 400)}.")
+    mime = "application/zip" if path.suffix == ".zip" else "text/x-python"
+    pieces = (
+        Words(text=f"Here is {label(item)}: {WHAT[wish.format]}."),
+        Download(path=path, name=path.name, mime=mime),
+    )
+    return ChatReply(pieces=pieces)
+
+
+async def report(place: ConversationContext) -> ChatReply:
+    """The run's report as a file."""
+    folder, write = place.folder, place.settings.report
+    if folder is None:
+        return ChatReply.of(NO_RUN)
+    if write is None:
+        return ChatReply.of("This server makes no reports.")
+    path = place.home / "exports" / f"{folder.name}.html"
+    await place.read(lambda: write(folder.name, place.home, path))
+    pieces = (
+        Words(text="The whole run on one page, which works without a network."),
+        Download(path=path, name=path.name, mime="text/html"),
+    )
+    return ChatReply(pieces=pieces)
+
+
+def _asked(story: Story, wish: ExportResult) -> ChatReply:
+    """What would be exported, how far it can be trusted, and whether it may be made."""
+    item = candidate_of(story, wish.candidate)
+    standing = standing_of(story, item)
+    words = [Words(text=f"I would export {label(item)} as {WHAT[wish.format]}.")]
+    rows = judged_rows(standing) if standing is not None else ()
+    if standing is not None and standing.effort != "certify":
+        words.append(
+            Words(
+                text="It is not certified: that happens at the end of a search, on fresh values "
+                "in a fresh process. The export will say so."
+            )
+        )
+    if standing is not None and (apart := standing.evaluation.verification.apart):
+        words.append(
+            Words(
+                text=f"**It {one_line(apart, 200)}, and you did not allow that.** Its times are no "
+                "speed-up of the task as it was asked. The export will say so."
+            )
+        )
+    other = "kernelbench" if wish.format == "module" else "module"
+    yes = wish.model_copy(update={"approved": True})
+    instead = wish.model_copy(update={"format": other})
+    return ChatReply(
+        pieces=(*words, Table(title="what is known of it", columns=("", ""), rows=rows)),
+        offers=(
+            Offer(label="Yes, export it", wish=yes),
+            Offer(label=f"As {other} instead", wish=instead),
+            Offer(label="No", wish=CancelTask()),
+        ),
+        question=True,
+    )
+
+
+def _write(place: ConversationContext, run: str, candidate: str, wish: ExportResult) -> Path:
+    """The file, made anew; what is not faster is exported too, and says so itself."""
+    archive = Archive.open(place.home / "runs" / run)
+    try:
+        material = material_of(archive, candidate, forced=True)
+    finally:
+        archive.close()
+    check(material)
+    folder = place.home / "exports"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{run}-{candidate}"
+    return _made(material, folder / name, wish)
+
+
+def _made(material: Material, path: Path, wish: ExportResult) -> Path:
+    if wish.format == "kernelbench":
+        return export_kernelbench(material, path.parent / f"{path.name}.py")
+    return export_zip(material, path.parent / f"{path.name}.zip")
+
 
 SHOWN = 20
 
@@ -33,7 +156,7 @@ class Run:
     title: str = ""
 
 
-async def listing(place: Place) -> ChatReply:
+async def listing(place: ConversationContext) -> ChatReply:
     """The person's runs, the newest first."""
     runs = await place.read(lambda: runs_of(place.home))
     if not runs:
@@ -44,7 +167,7 @@ async def listing(place: Place) -> ChatReply:
     return ChatReply(pieces=(table,), offers=_openings(runs))
 
 
-async def reopen(place: Place, wish: ReopenRun) -> ChatReply:
+async def reopen(place: ConversationContext, wish: ReopenRun) -> ChatReply:
     """Talk about an earlier run from now on."""
     found = await place.read(lambda: _found(place, wish.run))
     if isinstance(found, ChatReply):
@@ -68,7 +191,7 @@ async def reopen(place: Place, wish: ReopenRun) -> ChatReply:
     return ChatReply.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
 
 
-async def rename(place: Place, wish: RenameRun) -> ChatReply:
+async def rename(place: ConversationContext, wish: RenameRun) -> ChatReply:
     """Give a run of the person's another name; its id stays what it is."""
     title = one_line(wish.name, 60).strip()
     found = await place.read(lambda: _found(place, wish.run))
@@ -80,7 +203,7 @@ async def rename(place: Place, wish: RenameRun) -> ChatReply:
     return ChatReply.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
 
 
-async def delete(place: Place, wish: DeleteRun) -> ChatReply:
+async def delete(place: ConversationContext, wish: DeleteRun) -> ChatReply:
     """Ask first; then delete all of a run of the person's that nobody works on."""
     found = await place.read(lambda: _found(place, wish.run))
     if isinstance(found, ChatReply):
@@ -89,7 +212,7 @@ async def delete(place: Place, wish: DeleteRun) -> ChatReply:
     if place.lives.find(folder) is not None:
         return ChatReply.of(f"Run `{id}` is running; stop it first.", STOP)
     if not wish.approved:
-        return _asked(found)
+        return _runs_asked(found)
     if place.now.run == id:
         await place.table.put(OnTable(gpu=place.now.gpu))
     try:
@@ -101,7 +224,7 @@ async def delete(place: Place, wish: DeleteRun) -> ChatReply:
     return ChatReply.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
 
 
-def _asked(found: Run) -> ChatReply:
+def _runs_asked(found: Run) -> ChatReply:
     record, name = found.record, quiet(found.title or found.record.task.name, 60)
     words = (
         f"Shall I delete run `{record.id}` ({name}, {_state(record)}) for good? Its candidates, "
@@ -112,7 +235,7 @@ def _asked(found: Run) -> ChatReply:
     return ChatReply(pieces=(Words(text=words),), offers=(yes, no), question=True)
 
 
-def _found(place: Place, name: str) -> Run | ChatReply:
+def _found(place: ConversationContext, name: str) -> Run | ChatReply:
     """The person's run of that id, beginning of one, or name; or what to say of it."""
     runs = runs_of(place.home)
     wanted = name.strip().lower() or place.now.run
@@ -147,7 +270,7 @@ def runs_of(home: Path) -> tuple[Run, ...]:
     return tuple(sorted(found, key=lambda run: run.record.created_at, reverse=True))
 
 
-def _row(place: Place, run: Run) -> tuple[str, ...]:
+def _row(place: ConversationContext, run: Run) -> tuple[str, ...]:
     record = run.record
     live = place.lives.find(run.folder) is not None
     best = record.summary.best if record.summary else None

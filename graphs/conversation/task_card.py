@@ -1,11 +1,14 @@
 """The task card: what was found in a file, and what a search over it would cost and could bring."""
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Offer, Table, Words
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AuditTask,
     CancelTask,
     ChangeTask,
+    ChatReply,
+    Offer,
     StartSearch,
+    Table,
+    Words,
 )
 from kernelwright.graphs.run_view.wording import (
     amount,

@@ -13,15 +13,13 @@ from pathlib import Path
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kernelwright.agents.coder.role import CODER
-from kernelwright.agents.llm.recording import ReplayingClient
-from kernelwright.agents.roles.agent_set import AgentSet
-from kernelwright.graphs.replay.decided import Decision, decisions_of
-from kernelwright.graphs.replay.turns import CoderInTurn
+from kernelwright.agents.llm.wrappers import ReplayingClient
+from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.graphs.replay.decisions import CoderInTurn, Decision, decisions_of
 from kernelwright.graphs.search.agent_set import minds_by, models_of, playbook_minds
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
-from kernelwright.graphs.search.decisions import PastDecisions
-from kernelwright.graphs.search.executors import kept_choice
 from kernelwright.graphs.search.graph import build_search
+from kernelwright.graphs.search.run_terms import PastDecisions, kept_choice
 from kernelwright.graphs.search.session import WENT_ON, drive
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord
 from kernelwright.tools.evaluate.executors.base.executor import Executor

@@ -5,9 +5,8 @@
 events do not tell.
 """
 
-from kernelwright.graphs.run_view.candidates import CandidateView, counts_of, hardest_comparison
 from kernelwright.graphs.run_view.folding import completed, fold, folded
-from kernelwright.graphs.run_view.view import RunView
+from kernelwright.graphs.run_view.view import CandidateView, RunView, counts_of, hardest_comparison
 
 __all__ = [
     "CandidateView",

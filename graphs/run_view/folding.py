@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from kernelwright.graphs.run_view.candidates import CandidateView
 from kernelwright.graphs.run_view.events import (
     Awaited,
     BaselinesMeasured,
@@ -23,7 +22,7 @@ from kernelwright.graphs.run_view.events import (
     RunStarted,
     StrategyEvolved,
 )
-from kernelwright.graphs.run_view.view import RunView
+from kernelwright.graphs.run_view.view import CandidateView, RunView
 from kernelwright.graphs.run_view.wording import one_line
 from kernelwright.tools.archive import Author, Standing, Written
 from kernelwright.tools.types import Analysis, Idea

@@ -1,4 +1,6 @@
-"""A run read from its archive for showing: the view of its events, and what only the archive has.
+"""The judge's rules of a run: kept when it begins, read when it is shown.
+
+A run read from its archive for showing: the view of its events, and what only the archive has.
 
 Reading needs no lock: a run can be looked at while it goes on.
 """
@@ -7,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from kernelwright.graphs.run_view import RunView, completed, folded
 from kernelwright.graphs.run_view.events import EVENT, Event
-from kernelwright.graphs.run_view.rules import rules_of
 from kernelwright.tools.archive import Archive, RunRecord, Standing, Written
+from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import (
     Analysis,
@@ -23,6 +27,24 @@ from kernelwright.tools.types import (
     Symptom,
 )
 from kernelwright.tools.types.run import Summary
+
+RULES_TERM = "rules"
+
+
+def keep_rules(archive: Archive, judge: Executor) -> None:
+    """Write down what the judge goes by, where it is known here."""
+    if judge.rules is not None:
+        archive.record_term(RULES_TERM, judge.rules.model_dump_json())
+
+
+def rules_of(archive: Archive) -> Rules | None:
+    """What a run was judged by; None where it did not write that down in terms of today's."""
+    kept = archive.term(RULES_TERM)
+    try:
+        return Rules.model_validate_json(kept) if kept is not None else None
+    except ValidationError:
+        return None
+
 
 Profile = tuple[tuple[Evidence, ...], tuple[Symptom, ...]]
 

@@ -11,16 +11,16 @@ from kernelwright.agents.llm.budget import TokenBudget, spent_words
 from kernelwright.agents.llm.client import LLMClient
 from kernelwright.agents.llm.clients import ClientContext, clients_for
 from kernelwright.agents.llm.endpoint import OnPiece
-from kernelwright.agents.llm.recording import RecordingClient
+from kernelwright.agents.llm.wrappers import RecordingClient
 from kernelwright.agents.role import RoleSetting
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import Awaited, ModelCalled
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
-from kernelwright.graphs.search.starting import start_of
+from kernelwright.graphs.search.run_terms import start_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.profiles.models import ModelProfile, Models
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.types import Call, Prompt
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def spent_on_models(archive: Archive, profile: SearchProfile) -> str:
 
 
 def _repertoire(around: Circumstances) -> Repertoire:
-    from kernelwright.tools.codegen.library.repertoire import repertoire_for
+    from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 
     return repertoire_for(around.task, around.hardware)
 

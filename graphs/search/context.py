@@ -1,24 +1,89 @@
-"""What the nodes work with but checkpoints do not hold: archive, executor, minds, listener."""
+"""How somebody outside reaches into a running search: stop, pause, wishes.
 
+Everything here may be called from any code on the search's event loop. A stop ends the step that
+is running and loses nothing, as every step can be repeated from the archive; a pause waits for
+the end of the step.
+
+Which roles think in a run: kept with its terms, so that a resume and a replay have the same.
+
+A run without a term has the search's own roles only: it was begun before there were others.
+
+What the nodes work with but checkpoints do not hold: archive, executor, minds, listener.
+"""
+
+import asyncio
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
 
+from langgraph.runtime import RunControl
+
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.role import Role, StepRole
-from kernelwright.agents.roles.agent_set import AgentSet
-from kernelwright.agents.roles.registry import ROLES
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.roles.registry import ROLES, AgentSet
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.run_view.events import EVENT, BaselinesMeasured, Event
-from kernelwright.graphs.search.control import Control
-from kernelwright.graphs.search.decisions import Decisions, KeptDecisions
-from kernelwright.graphs.search.roles import roles_of
-from kernelwright.graphs.search.starting import starting_from
+from kernelwright.graphs.search.run_terms import Decisions, KeptDecisions, starting_from
 from kernelwright.profiles.load import Hardware, SearchProfile
-from kernelwright.tools.archive import Archive
+from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import Baselines, Task
+
+
+class Control:
+    """The handle of one running search; make a new one for every session."""
+
+    def __init__(self) -> None:
+        self.run_control = RunControl()
+        self.steering = Steering()
+        self.stopped_because = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """Take charge of the task that runs the graph."""
+        self._task = task
+        if self.stopped_because:
+            task.cancel()
+
+    def stop(self, why: str = "you asked") -> None:
+        """End the search now, with the best so far; it can be resumed."""
+        self.stopped_because = self.stopped_because or why
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause(self, why: str = "paused") -> None:
+        """End the search at the next step's end; it can be resumed."""
+        self.stopped_because = self.stopped_because or why
+        self.run_control.request_drain(why)
+
+    def steer(self, steering: Steering) -> None:
+        """Replace the wishes; the planner reads them at its next turn."""
+        self.steering = steering
+
+
+_TERM = "roles"
+
+
+def keep_roles(archive: Archive) -> None:
+    """Let the roles that have a step of their own now be those of a new run."""
+    if names := [role.name for role in ROLES.steps]:
+        archive.record_term(_TERM, json.dumps(names))
+
+
+def roles_of(archive: Archive) -> tuple[Role[object], ...]:
+    """The roles of this run.
+
+    Raises:
+        RunError: When the run has a role that is not known here.
+    """
+    kept = archive.term(_TERM)
+    named: list[str] = json.loads(kept) if kept else []
+    if unknown := [name for name in named if name not in ROLES.names]:
+        raise RunError(f"run {archive.id} has a role {unknown[0]!r}, which is not known here")
+    return tuple(role for role in ROLES if not isinstance(role, StepRole) or role.name in named)
+
 
 Listener = Callable[[Event], None]
 Emit = Callable[[Event], None]
@@ -72,7 +137,7 @@ class SearchContext:
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = field(init=False)
     minds: AgentSet = field(init=False)
-    # What of each idea stands in the ledger already, see `graphs.search.ledger`.
+    # What of each idea stands in the ledger already, see `graphs.search.learn`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
     _profiling_s: float | None = None

@@ -17,15 +17,11 @@ from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, Send
 
 from kernelwright.agents.role import Place, StepRole
-from kernelwright.graphs.search.asking import step_of
-from kernelwright.graphs.search.closing import certify, report
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.evolving import evolve
-from kernelwright.graphs.search.learning import critique, profile, select
-from kernelwright.graphs.search.measuring import evaluate, tune
-from kernelwright.graphs.search.opening import baseline, intake
+from kernelwright.graphs.search.learn import critique, evolve, profile, select
+from kernelwright.graphs.search.measure import baseline, certify, evaluate, intake, report, tune
+from kernelwright.graphs.search.plan_and_write import plan, step_of, write
 from kernelwright.graphs.search.state import SearchState, Work
-from kernelwright.graphs.search.thinking import plan, write
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 
 # A machine short of memory may refuse a worker now and grant it in a moment. A step that is taken

@@ -1,19 +1,82 @@
-"""Asking the judge: once for every candidate and effort, whatever happens in between.
+"""Waiting for a judge far away: for a while within a session, then by ending it.
+
+A client that waits for a person's answer does its own waiting.
+
+What a device's profilers measure in a search: within a budget of seconds, once a candidate.
+
+The budget is the search profile's, and is not taken from the seconds that are for searching. The
+fastest candidate of a round is measured as long as anything is left, the others only while more
+than half is.
+
+Asking the judge: once for every candidate and effort, whatever happens in between.
 
 An evaluation is looked up in the archive before the executor is asked, and recorded before anyone
 acts upon it. Which candidates deserve the precise judgement is decided here too.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from kernelwright.graphs.run_view.events import BestImproved, CandidateJudged
+from kernelwright.graphs.run_view.events import Awaited, BestImproved, CandidateJudged
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.tools.archive import ratio
-from kernelwright.tools.evaluate import selection as rules
-from kernelwright.tools.types import Candidate, Effort, Evaluation, Verdict
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.evaluate import finalists as rules
+from kernelwright.tools.evaluate.profiling.local import not_asked
+from kernelwright.tools.types import Candidate, Effort, Evaluation, Profile, Verdict
+from kernelwright.tools.types.value import AwaitingError
+
+POLL_S = 1.0
+
+Answer = TypeVar("Answer")
+
+
+async def patiently(context: SearchContext, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until there is an answer, and no longer than the session's patience lasts.
+
+    Raises:
+        AwaitingError: When patience ran out.
+    """
+    give_up = time.monotonic() + context.patience_s
+    with context.at_the_judge():
+        while True:
+            try:
+                return await ask()
+            except AwaitingError as awaited:
+                if time.monotonic() >= give_up:
+                    raise
+                _tell(context, awaited)
+            await asyncio.sleep(POLL_S)
+
+
+def _tell(context: SearchContext, awaited: AwaitingError) -> None:
+    """Say once what is awaited."""
+    paths = tuple(str(path) for path in awaited.paths)
+    event = Awaited(words=awaited.words, paths=paths)
+    context.emit(event, key=f"awaited:{' '.join(paths)}")
+
+
+OTHERS_SHARE = 0.5
+
+
+async def measured(context: SearchContext, candidate: Candidate, *, foremost: bool) -> Profile:
+    """What was measured of a candidate, measured now if it never was; durable either way."""
+    known = context.archive.measured(candidate.id)
+    if known is not None:
+        return known
+    budget_s = context.profile.profiling_seconds
+    allowed_s = budget_s if foremost else OTHERS_SHARE * budget_s
+    if context.archive.profiling_s() < allowed_s:
+        with context.at_the_judge():
+            profile = await context.executor.profile(context.task, candidate)
+    else:
+        why = f"the {budget_s:g} seconds for profiling are used up"
+        profile = not_asked(candidate, why, "a search profile with more of them")
+    context.archive.record_measured(profile)
+    context.profiled(profile.seconds)
+    return profile
 
 
 @dataclass

@@ -5,17 +5,26 @@ from math import inf
 from pathlib import Path
 
 from kernelwright.agents.llm.endpoint import OnPiece
-from kernelwright.agents.shared.start import Start
-from kernelwright.graphs.run_view.rules import keep_rules
+from kernelwright.agents.shared.facts import Start
+from kernelwright.graphs.run_view.story import keep_rules
 from kernelwright.graphs.search.agent_set import keep_models, minds_for, models_of
-from kernelwright.graphs.search.closing import keep_rule
-from kernelwright.graphs.search.context import Listener, MakeAgents, SearchContext
-from kernelwright.graphs.search.control import Control
-from kernelwright.graphs.search.executors import attach, choice_of, opened
-from kernelwright.graphs.search.hearing import keep_manner
-from kernelwright.graphs.search.roles import keep_roles
+from kernelwright.graphs.search.context import (
+    Control,
+    Listener,
+    MakeAgents,
+    SearchContext,
+    keep_roles,
+)
+from kernelwright.graphs.search.measure import keep_rule
+from kernelwright.graphs.search.run_terms import (
+    attach,
+    choice_of,
+    keep_manner,
+    keep_start,
+    opened,
+    refusal,
+)
 from kernelwright.graphs.search.session import WENT_ON, run_session
-from kernelwright.graphs.search.starting import keep_start, refusal
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.profiles.models import Models
 from kernelwright.tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up

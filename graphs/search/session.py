@@ -1,4 +1,8 @@
-"""One session of a run: the graph from where it stands to its end, or to whoever ends it.
+"""What a search imports when it first needs it, imported beforehand, where nobody waits.
+
+Not here: torch's compilers and whatever else only workers import (`tools.evaluate.worker`).
+
+One session of a run: the graph from where it stands to its end, or to whoever ends it.
 
 Whatever ends a session, the archive holds the best so far and the checkpoints beside it say where
 to go on: a stop and a crash differ only in that a stop also writes a summary. A session that has
@@ -7,6 +11,7 @@ to wait longer for somebody outside than its patience lasts ends too, with the s
 
 import asyncio
 from contextlib import suppress
+from importlib import import_module
 from typing import Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -20,9 +25,32 @@ from kernelwright.graphs.search.graph import SearchGraph, build_search
 from kernelwright.graphs.search.judging import comparable_ms
 from kernelwright.graphs.search.state import START_STATE, SearchState
 from kernelwright.graphs.search.summary import summarise
+from kernelwright.profiles.models import Models
+from kernelwright.tools.archive import Target, warm_up
 from kernelwright.tools.types import Refusal
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
+
+
+def import_beforehand(target: Target, models: Models | None = None) -> None:
+    """Import what the first searches need; takes seconds the first time, and no time after."""
+    warm_up()
+    for name in needed(target, models):
+        import_module(name)
+
+
+def needed(target: Target, models: Models | None) -> tuple[str, ...]:
+    """The modules that searches import late."""
+    emitters = {"cpu": ("cpp",), "cuda": ("cuda",)}.get(target, ("cpp", "cuda"))
+    names = [
+        "kernelwright.tools.codegen.library.kernel_library",
+        *(f"kernelwright.tools.codegen.{name}" for name in emitters),
+    ]
+    names += (
+        ["kernelwright.agents.llm.chat_model", "langchain_openai"] if models is not None else []
+    )
+    return ("kernelwright.tools.evaluate.executors.local.executor", *names)
+
 
 CHECKPOINTS = "checkpoints.db"
 # The decision to go on after a finished search; it can be made several times.

@@ -1,9 +1,20 @@
 """What travels between the nodes and into checkpoints: ids and small values, nothing else.
 
 Sources, measurements and thoughts live in the archive; a node that needs them looks them up.
+
+Which candidates wait for the judge, in which order, and what their tuner knows.
 """
 
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, NotRequired, TypedDict
+
+from kernelwright.agents.coder.tuner import Tuning
+from kernelwright.agents.shared.candidate_priority import Prospect, Seen, form_of, in_turn, seen
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.candidates import implementation_key
+from kernelwright.tools.types import Candidate, Evaluation, Idea, Verdict
 
 
 def gather(left: list[str], right: list[str] | None) -> list[str]:
@@ -96,3 +107,100 @@ START_STATE: SearchState = {
     "why_stop": "",
     "refusal": "",
 }
+
+
+def in_order(
+    context: SearchContext, ids: Sequence[str], judged: Collection[str] = ()
+) -> list[Candidate]:
+    """The first candidate of every idea, the next to try first, then the second of each.
+
+    Args:
+        context: of the search.
+        ids: all that were written.
+        judged: those of them whose evaluations tell something by now. Others may have some, as a
+            session may have been cut off, and are taken in the same order again.
+    """
+    turns: dict[int, list[Candidate]] = defaultdict(list)
+    written: Counter[str] = Counter()
+    for id in ids:
+        candidate = context.archive.candidate(id)
+        turns[written[candidate.idea]].append(candidate)
+        written[candidate.idea] += 1
+    ideas = {idea.id: idea for idea in context.archive.ideas()}
+    found = _seen(context, ideas, {*ids} - {*judged})
+    waiting = ([item for item in of if item.id not in judged] for of in turns.values())
+    return [item for of in waiting for item in _in_turn(of, ideas, found)]
+
+
+def _in_turn(
+    waiting: list[Candidate], ideas: Mapping[str, Idea], found: Sequence[Seen]
+) -> list[Candidate]:
+    """Those that wait, by the times of their ideas and by what was seen."""
+    promised = [(_prospect(candidate, ideas), candidate) for candidate in waiting]
+    promised.sort(key=lambda pair: pair[0].expected_ms)
+    turn = in_turn([prospect for prospect, _ in promised], found)
+    return [promised[at][1] for at in turn]
+
+
+def _prospect(candidate: Candidate, ideas: Mapping[str, Idea]) -> Prospect:
+    """What a candidate's idea promises; 0 where nobody predicted anything."""
+    idea = ideas.get(candidate.idea)
+    expected_ms = (idea.predicted_ms if idea else None) or 0.0
+    hopeful_ms = idea.hopeful_ms if idea else None
+    least_ms = expected_ms if hopeful_ms is None else hopeful_ms
+    return Prospect(form=form_of(candidate), expected_ms=expected_ms, hopeful_ms=least_ms)
+
+
+def _seen(
+    context: SearchContext, ideas: Mapping[str, Idea], unknown: Collection[str]
+) -> list[Seen]:
+    expected = {id: idea.predicted_ms for id, idea in ideas.items() if idea.predicted_ms}
+    standings = context.archive.standings()
+    return [seen(item, expected) for item in standings if item.candidate.id not in unknown]
+
+
+def without_success(
+    context: SearchContext, state: SearchState, judged: list[Evaluation]
+) -> list[str]:
+    """For each idea without a correct candidate in this round, the last one that failed."""
+    correct = {
+        item.candidate.idea
+        for item in context.archive.standings()
+        if item.round == state["round"] and item.evaluation.verdict is Verdict.CORRECT
+    }
+    failed: dict[str, str] = {}
+    for evaluation in judged:
+        idea = context.archive.candidate(evaluation.candidate).idea
+        if idea not in correct:
+            failed[idea] = evaluation.candidate
+    return list(failed.values())
+
+
+def tuning_of(context: SearchContext, candidate: Candidate, round: int) -> Tuning:
+    """A tuner that knows every measurement made before this step of this round."""
+    key = implementation_key(candidate)
+    known = [
+        (item.candidate.settings, time_of(item.evaluation))
+        for item in _screened(context)
+        if implementation_key(item.candidate) == key
+        and not (item.author == "tuner" and item.round == round)
+    ]
+    analyses = context.archive.analyses()
+    analysis = analyses[-1] if analyses else None
+    return Tuning(candidate, known, analysis, seed=context.seed + round)
+
+
+def _screened(context: SearchContext) -> list[Standing]:
+    """Candidates with their screened evaluations, so that times compare like with like."""
+    found = []
+    for item in context.archive.standings():
+        evaluation = context.archive.evaluation(item.candidate.id, "screen")
+        if evaluation is not None:
+            update = {"evaluation": evaluation, "effort": "screen"}
+            found.append(item.model_copy(update=update))
+    return found
+
+
+def time_of(evaluation: Evaluation) -> float | None:
+    """What a tuner is told: a time, or None for what did not run."""
+    return evaluation.median_ms if evaluation.verdict is Verdict.CORRECT else None

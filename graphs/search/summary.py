@@ -1,4 +1,7 @@
-"""What a search amounts to: from its archive, with the judge's account of where time went."""
+"""What an export is made of, gathered from a run's archive.
+
+What a search amounts to: from its archive, with the judge's account of where time went.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +9,8 @@ from dataclasses import dataclass
 from kernelwright.agents.llm.budget import spent_by
 from kernelwright.graphs.run_view import counts_of, hardest_comparison
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.tools.archive import Standing, ranked
+from kernelwright.tools.archive import Archive, RunError, Standing, apart, ranked
+from kernelwright.tools.export import ExportRefusedError, Material
 from kernelwright.tools.types import Comparison, Evaluation, Phase
 from kernelwright.tools.types.measurement import Outcome
 from kernelwright.tools.types.run import (
@@ -18,6 +22,49 @@ from kernelwright.tools.types.run import (
     Summary,
     TaskSummary,
 )
+
+
+def material_of(archive: Archive, candidate: str | None = None, *, forced: bool) -> Material:
+    """A candidate with everything that an export says of it; the best one where none is named.
+
+    Raises:
+        RunError: When the run has no such candidate, or no baselines yet.
+        ExportRefusedError: When no candidate is correct.
+    """
+    record = archive.record()
+    if record.baselines is None:
+        raise RunError(f"run {record.id} has not measured its baselines yet; resume it first")
+    found = archive.candidate(candidate or _best(archive))
+    evaluation = archive.evaluation(found.id)
+    if evaluation is None:
+        raise RunError(f"candidate {found.id} of run {record.id} was never judged")
+    return Material(
+        task=record.task,
+        candidate=found,
+        evaluation=evaluation,
+        baselines=record.baselines,
+        hardware=record.hardware,
+        summary=record.summary,
+        forced=forced,
+    )
+
+
+def _best(archive: Archive) -> str:
+    """What the summary stands for, else the fastest that is correct so far."""
+    summary = archive.record().summary
+    if summary is not None and summary.best is not None:
+        return summary.best.candidate
+    standing = archive.best()
+    if standing is None and (others := apart(archive.standings())):
+        first = others[0]
+        raise ExportRefusedError(
+            f"run {archive.id} has no correct candidate in an allowed precision; "
+            f"{first.candidate.id} {first.evaluation.verification.apart} (name it with --candidate "
+            "and --force exports it)"
+        )
+    if standing is None:
+        raise ExportRefusedError(f"run {archive.id} has no correct candidate to export")
+    return standing.candidate.id
 
 
 def summarise(
@@ -39,7 +86,7 @@ def summarise(
             )
             for item in (record.baselines.items if record.baselines else ())
         },
-        best=_best(winner, context) if winner else None,
+        best=_summary_best(winner, context) if winner else None,
         candidates=counts_of(len(context.archive.candidates()), standings),
         rounds=rounds,
         seconds=context.archive.spent_s(),
@@ -83,7 +130,7 @@ def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
     return next((item for item in evaluation.comparisons if item.baseline == baseline), None)
 
 
-def _best(winner: Standing, context: SearchContext) -> BestSummary | None:
+def _summary_best(winner: Standing, context: SearchContext) -> BestSummary | None:
     evaluation = winner.evaluation
     median_ms, odds = evaluation.median_ms, _odds(evaluation, context)
     if median_ms is None or odds is None:

@@ -4,13 +4,17 @@
 `contrast` holds two result files against each other.
 """
 
-from kernelwright.graphs.suite.contrast import Contrast, contrast
-from kernelwright.graphs.suite.figures import Figures, figures
-from kernelwright.graphs.suite.files import task_files
+from kernelwright.graphs.suite.figures import Contrast, Figures, Pace, contrast, figures, pace
 from kernelwright.graphs.suite.one import Ground
-from kernelwright.graphs.suite.outcome import Against, Outcome, Terms
-from kernelwright.graphs.suite.pace import Pace, pace
-from kernelwright.graphs.suite.results import append, read, torn
+from kernelwright.graphs.suite.outcome import (
+    Against,
+    Outcome,
+    Terms,
+    append,
+    read,
+    task_files,
+    torn,
+)
 from kernelwright.graphs.suite.runner import run_suite
 
 __all__ = [

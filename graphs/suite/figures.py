@@ -1,17 +1,93 @@
-"""What a suite amounts to: shares, means and medians over its outcomes.
+"""Where a suite's seconds went: by part of the work and by step, the median over its tasks.
+
+A step that a task did not need counts as 0 there, so that the medians are of whole tasks; what the
+judge's account does not have (minds, archive, waiting) is its own part. What was done beside other
+work is in the account and not in the tasks' seconds.
+
+What a suite amounts to: shares, means and medians over its outcomes.
 
 fast_p is KernelBench's measure (Ouyang et al., 2025): the share of *all* tasks whose result is
 correct and more than p times as fast. Geometric means are over the tasks that have a correct
 candidate of ours, and stand beside their number; what is left to the library is not a ratio of 1.
 Tasks that a badge of the audit says prove little are summed up apart.
+
+Two result files held against each other, task by task.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import exp, log
 from statistics import median
 
-from kernelwright.graphs.suite.outcome import COMPILE, EAGER, Outcome
+from kernelwright.graphs.suite.outcome import BESIDE, COMPILE, EAGER, Outcome
 from kernelwright.tools.types import Value
+
+REST = "everything else"
+
+
+class Share(Value):
+    """One part of the work or one step of it; `cpu_s` and `seconds` are sums over all tasks."""
+
+    name: str
+    median_s: float
+    largest_s: float
+    seconds: float
+    cpu_s: float
+    times: int
+
+
+class Pace(Value):
+    """Parts in the order of a task, the steps of each the longest first."""
+
+    tasks: int
+    seconds: float
+    parts: tuple[tuple[Share, tuple[Share, ...]], ...]
+
+
+def pace(outcomes: Sequence[Outcome]) -> Pace | None:
+    """Sum the accounts of those tasks up that have one; None where none has."""
+    metered = [item for item in outcomes if item.phases]
+    if not metered:
+        return None
+    steps = list(dict.fromkeys(phase.name for item in metered for phase in item.phases))
+    parts = list(dict.fromkeys(name.split(":", maxsplit=1)[0] for name in steps))
+    found = [(_share(part, metered, whole=True), _steps(part, steps, metered)) for part in parts]
+    return Pace(
+        tasks=len(metered),
+        seconds=sum(item.seconds for item in metered),
+        parts=(*found, (_rest(metered), ())),
+    )
+
+
+def _steps(part: str, steps: Sequence[str], metered: Sequence[Outcome]) -> tuple[Share, ...]:
+    own = [_share(name, metered, whole=False) for name in steps if name.startswith(f"{part}:")]
+    return tuple(sorted(own, key=lambda share: -share.seconds))
+
+
+def _share(name: str, metered: Sequence[Outcome], *, whole: bool) -> Share:
+    each = [
+        [phase for phase in item.phases if (phase.part if whole else phase.name) == name]
+        for item in metered
+    ]
+    seconds = [sum(phase.seconds for phase in phases) for phases in each]
+    return Share(
+        name=name,
+        median_s=median(seconds),
+        largest_s=max(seconds),
+        seconds=sum(seconds),
+        cpu_s=sum(phase.cpu_s for phases in each for phase in phases),
+        times=sum(phase.times for phases in each for phase in phases),
+    )
+
+
+def _rest(metered: Sequence[Outcome]) -> Share:
+    left = [
+        max(0.0, item.seconds - sum(p.seconds for p in item.phases if p.part != BESIDE))
+        for item in metered
+    ]
+    return Share(
+        name=REST, median_s=median(left), largest_s=max(left), seconds=sum(left), cpu_s=0.0, times=0
+    )
+
 
 BEST = "the better"
 FAST_P = (0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
@@ -117,3 +193,87 @@ def _family(method: str) -> str:
 def _counted(names: Sequence[str]) -> tuple[tuple[str, int], ...]:
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     return tuple(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+class Line(Value):
+    """One task in both; ratios are over the better baseline, `change` is the second over the first.
+
+    `apart` says that the intervals do not overlap: the change is more than the noise of each.
+    """
+
+    file: str
+    first: float | None
+    second: float | None
+    change: float | None
+    apart: bool
+
+
+class Contrast(Value):
+    """Both files: tasks in both, those in only one, and what keeps them from comparing.
+
+    `change` is the geometric mean over the tasks that have a ratio in both.
+    """
+
+    lines: tuple[Line, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    change: float | None
+    caveats: tuple[str, ...]
+
+
+def contrast(first: Sequence[Outcome], second: Sequence[Outcome]) -> Contrast:
+    """Match tasks by their file's name."""
+    one = {item.file: item for item in first}
+    two = {item.file: item for item in second}
+    lines = tuple(_line(one[name], two[name]) for name in one if name in two)
+    changes = [line.change for line in lines if line.change is not None]
+    return Contrast(
+        lines=lines,
+        only_first=tuple(name for name in one if name not in two),
+        only_second=tuple(name for name in two if name not in one),
+        change=exp(sum(map(log, changes)) / len(changes)) if changes else None,
+        caveats=_caveats(one, two),
+    )
+
+
+def _line(one: Outcome, two: Outcome) -> Line:
+    before, after = one.hardest, two.hardest
+    if before is None or after is None:
+        return Line(
+            file=one.file, first=one.over_best, second=two.over_best, change=None, apart=False
+        )
+    return Line(
+        file=one.file,
+        first=before.ratio,
+        second=after.ratio,
+        change=after.ratio / before.ratio,
+        apart=after.ci95[0] > before.ci95[1] or after.ci95[1] < before.ci95[0],
+    )
+
+
+def _caveats(one: dict[str, Outcome], two: dict[str, Outcome]) -> tuple[str, ...]:
+    """What differs besides the kernels."""
+    both = [(one[name], two[name]) for name in one if name in two]
+    sides = (tuple(one.values()), tuple(two.values()))
+    found = [
+        f"{name} differs: {' and '.join(', '.join(sorted(side)) for side in values)}"
+        for name, values in (
+            ("device", [_devices(side) for side in sides]),
+            ("search", [{item.terms.search for item in side} for side in sides]),
+            ("torch", [{item.terms.torch for item in side} for side in sides]),
+            ("evidence", [{item.terms.evidence for item in side} for side in sides]),
+            (
+                "the hash of the judge's and the search's figures",
+                [{item.terms.figures or "not kept" for item in side} for side in sides],
+            ),
+        )
+        if values[0] != values[1]
+    ]
+    changed = [a.file for a, b in both if a.sha256 != b.sha256]
+    if changed:
+        found.append(f"{len(changed)} files are not the same in both, such as {changed[0]}")
+    return tuple(found)
+
+
+def _devices(outcomes: Iterable[Outcome]) -> set[str]:
+    return {item.summary.hardware.name for item in outcomes if item.summary is not None}

@@ -1,11 +1,58 @@
-"""What became of one file of a suite: every figure with its conditions and its evidence."""
+"""Which files of a folder are a suite's tasks, and in which order.
 
+What became of one file of a suite: every figure with its conditions and its evidence.
+
+Result files: one outcome a line, kept as soon as it is known.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Literal
+
+from pydantic import ValidationError
 
 from kernelwright.tools.evaluate.rules import Depth
 from kernelwright.tools.types import Badge, Phase, Value
 from kernelwright.tools.types.measurement import Comparison, Conditions
 from kernelwright.tools.types.run import Summary
+
+_NUMBERS = re.compile(r"(\d+)")
+
+
+def task_files(folder: Path, match: Sequence[str] = ()) -> tuple[Path, ...]:
+    """The Python files of a folder, `9_...` before `10_...`.
+
+    Args:
+        folder: Where they lie; folders in it are not looked into.
+        match: Keeps files that any of these fits: a number for files that begin with it, a range
+            of numbers as `20-29`, a pattern with `*`, or a part of the name.
+    """
+    found = [path for path in folder.glob("*.py") if not path.name.startswith(("_", "."))]
+    kept = [path for path in found if not match or any(fits(path.stem, one) for one in match)]
+    return tuple(sorted(kept, key=natural))
+
+
+def fits(stem: str, wanted: str) -> bool:
+    """Whether a file's name is among what is wanted; see `task_files`."""
+    number = re.match(r"\d+", stem)
+    if wanted.isdecimal():
+        return number is not None and int(number[0]) == int(wanted)
+    if between := re.fullmatch(r"(\d+)-(\d+)", wanted):
+        first, last = int(between[1]), int(between[2])
+        return number is not None and first <= int(number[0]) <= last
+    if any(sign in wanted for sign in "*?["):
+        return fnmatchcase(stem.lower(), wanted.lower())
+    return wanted.lower() in stem.lower()
+
+
+def natural(path: Path) -> tuple[tuple[int, int, str], ...]:
+    """A key to sort by, in which digits compare as numbers."""
+    parts = _NUMBERS.split(path.name)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
+
 
 Ended = Literal["searched", "baselines", "refused", "timed_out", "failed"]
 
@@ -126,3 +173,53 @@ class Outcome(Value):
         """The floor's time over the best candidate's."""
         best = self.summary.best if self.summary else None
         return best.floor_fraction if best else None
+
+
+class ResultsError(Exception):
+    """A file that is no result file; the message names the line."""
+
+
+def read(path: Path) -> tuple[Outcome, ...]:
+    """The outcomes of a result file, each file's last one; a torn last line is left out.
+
+    Raises:
+        ResultsError: When another line is no outcome, or the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {error}") from None
+    lines = text.splitlines()
+    found: dict[str, Outcome] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            outcome = Outcome.model_validate_json(line)
+        except ValidationError:
+            if number == len(lines) and torn(text):
+                break
+            raise ResultsError(f"line {number} of {path} is no outcome of a suite") from None
+        found.pop(outcome.file, None)
+        found[outcome.file] = outcome
+    return tuple(found.values())
+
+
+def torn(text: str) -> bool:
+    """Whether a kill cut the last line off."""
+    return bool(text) and not text.endswith("\n")
+
+
+def append(path: Path, outcome: Outcome) -> None:
+    """Keep an outcome, on disk before this returns: the next task may take the machine with it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(outcome.model_dump_json() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def begin(path: Path, kept: Iterable[Outcome]) -> None:
+    """Write a result file anew with what is kept of it, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text("".join(f"{item.model_dump_json()}\n" for item in kept), encoding="utf-8")
+    beside.replace(path)

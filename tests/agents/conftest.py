@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.ir import Strategy
-from kernelwright.tools.codegen.library.ideas import Draft, Option, Repertoire
+from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, Option, Repertoire
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import (
     Conditions,
@@ -50,12 +50,12 @@ class ToyRepertoire:
             for name, (memory, ms) in of.items()
         )
 
-    def draft(self, choices: Mapping[str, str]) -> Draft:
+    def draft(self, choices: Mapping[str, str]) -> LibraryDraft:
         first = next(iter(self.times))
         memory = self.times[first][choices[first]][0]
         named = tuple(f"{loop}={choices[loop]}" for loop in sorted(self.times))
         kernel = KERNEL.format(what=", ".join(named))
-        return Draft(kernel=kernel, plan=PLAN, strategies=(*named, f"memory={memory}"))
+        return LibraryDraft(kernel=kernel, plan=PLAN, strategies=(*named, f"memory={memory}"))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from kernelwright.agents.shared.steering import speaks_of
+from kernelwright.agents.shared.facts import speaks_of
 
 TEXTS = ("memory=on chip", "rows=row_per_warp", "row_per_warp", "A warp for every row")
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.selftest.catalogue import cases
-from kernelwright.tools.selftest.nouns import Case, Row
+from kernelwright.tools.evaluate.rules import Defence
+from kernelwright.tools.selftest.catalogue import Case, Row, cases
 from kernelwright.tools.selftest.suite import Suite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.arithmetic import ContractError
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate, parse_kernel
-from kernelwright.tools.selftest.catalogue import cases, evil_of, twin_of
-from kernelwright.tools.selftest.nouns import Case, Row
+from kernelwright.tools.selftest.catalogue import Case, Row, cases, evil_of, twin_of
 from kernelwright.tools.selftest.suite import RULES, Suite
 from kernelwright.tools.types import Candidate, Verdict
 

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
-from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
-from kernelwright.tools.selftest.catalogue import base, candidate_of, cases, rows
-from kernelwright.tools.selftest.nouns import Case
+from kernelwright.tools.selftest.catalogue import Case, base, candidate_of, cases, rows
 from kernelwright.tools.selftest.suite import RULES, Suite
 from kernelwright.tools.types import Candidate, Evaluation, Verdict
 
@@ -27,8 +25,8 @@ KNOWS_ITS_PROCESS = f"""{HEAD}    def __init__(self):
         return torch.softmax(x, -1) if self.known else torch.zeros_like(x)
 """
 # Works out its first inputs from the seed of its constructor, and owns up if it could.
-FORESEES = f"""from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.tasks.seeds import seed_everything
+FORESEES = f"""from kernelwright.tools.evaluate.rules import fresh_seed
+from kernelwright.tools.tasks.user_file import seed_everything
 {HEAD}    def __init__(self):
         super().__init__()
         seed = torch.initial_seed()

@@ -11,7 +11,7 @@ from kernelwright.graphs.replay.replay import replay
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.evaluate.executors.base.executor import Errand
 from kernelwright.tools.evaluate.executors.batch import executor as asking_side
 from kernelwright.tools.evaluate.executors.batch import work as working_side
 from kernelwright.tools.evaluate.executors.batch.bundle import Bundle

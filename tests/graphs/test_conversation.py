@@ -8,27 +8,25 @@ import pytest
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from kernelwright.agents.assistant.rules import NEEDS_A_FILE, RulesAssistant
-from kernelwright.agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types import (
     Attachment,
-    ChatReply,
-    CommandResult,
-    Offer,
-    Turn,
-    Understanding,
-)
-from kernelwright.agents.assistant.types.commands import (
     CancelTask,
     ChangeTask,
+    ChatReply,
     Command,
+    CommandResult,
     ExplainCandidate,
     LoadTask,
+    Offer,
     PauseSearch,
     ShowCode,
     ShowProgress,
     StartSearch,
+    Turn,
     Unclear,
+    Understanding,
 )
-from kernelwright.graphs.conversation.graph import LOOKS, TOO_MUCH, Conversation, Visit
+from kernelwright.graphs.conversation.graph import LOOKS, TOO_MUCH, Conversation, MessageContext
 
 MODULE = Attachment(name="softmax.py", text="import torch\n\ndef softmax(x):\n    return x\n")
 OFFERS = (
@@ -94,7 +92,7 @@ def hear() -> Hear:
         wish: Command | None = None,
         through: Conversation = conversation,
     ) -> list[str]:
-        visit = Visit(desk, assistant or RulesAssistant(), text, files, wish)
+        visit = MessageContext(desk, assistant or RulesAssistant(), text, files, wish)
         return [saying.text async for saying in through.hear(thread, visit)]
 
     return said

@@ -10,18 +10,18 @@ import pytest
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.agents.strategist.evolution import current, trials, versions
-from kernelwright.agents.strategist.model import ModelStrategist
+from kernelwright.agents.strategist.strategist import ModelStrategist
 from kernelwright.graphs.run_view.events import Event, Noted, StrategyEvolved
 from kernelwright.graphs.search.context import Circumstances
-from kernelwright.graphs.search.evolving import turn
+from kernelwright.graphs.search.learn import turn
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Candidate, Prompt, Reply, TracePolicy, Verdict
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
 
 Evolving = Callable[..., Awaitable[Summary]]
 

@@ -6,18 +6,21 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.coder.playbook import PlaybookCoder
-from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.coder.coder import PlaybookCoder
+from kernelwright.agents.critic.critic import PlaybookCritic
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.agents.shared.candidate_priority import form_of
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.codegen.library.ideas import Recipe
-from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import (
+    PlaybookRepertoire,
+    Recipe,
+    repertoire_for,
+)
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Candidate, Effort, Task, TracePolicy, Verdict
 from kernelwright.tools.types.run import Summary

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from kernelwright.graphs.search.ledger import of_idea
+from kernelwright.graphs.search.learn import of_idea
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Candidate, Evaluation, Idea, Verdict, Verification
 

@@ -6,17 +6,17 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.agents.coder.coder import PlaybookCoder
 from kernelwright.agents.coder.model import ModelCoder
-from kernelwright.agents.coder.playbook import PlaybookCoder
 from kernelwright.agents.coder.role import CODER
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
 from kernelwright.agents.planner.role import PLANNER
-from kernelwright.agents.roles.agent_set import AgentSet
-from kernelwright.agents.shared.start import Start
+from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.replay.replay import replay
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.graphs.search.starting import start_of
+from kernelwright.graphs.search.run_terms import start_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import (
     Candidate,

@@ -5,9 +5,9 @@ from types import ModuleType
 
 from kernelwright.agents.critic.model import ModelCritic
 from kernelwright.agents.critic.role import CRITIC
-from kernelwright.agents.profiler.model import ModelProfiler
+from kernelwright.agents.profiler.profiler import ModelProfiler
 from kernelwright.agents.profiler.role import PROFILER
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import Critiqued, Event, Noted, Profiled
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive

@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 import kernelwright.graphs.search.agent_set
-from kernelwright.graphs.run_view.events import Event, ModelCalled
-from kernelwright.graphs.run_view.speech import LONGEST, Speech, Speeches
+from kernelwright.graphs.run_view.events import LONGEST, Event, ModelCalled, Speech, Speeches
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.profiles.models import ModelProfile, Models

@@ -11,16 +11,15 @@ import pytest
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.coder.role import CODER
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.replay.replay import Replay, replay
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.graphs.search.context import Circumstances
-from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.context import Circumstances, Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import Candidate, TracePolicy, Verdict
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
 
 Search = Callable[..., Awaitable[Summary]]
 

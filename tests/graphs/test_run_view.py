@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from kernelwright.agents.assistant.types.chat import Table
-from kernelwright.graphs.conversation.progress import best_words, leaders_of
+from kernelwright.agents.assistant.types import Table
+from kernelwright.graphs.conversation.answers import best_words, leaders_of
 from kernelwright.graphs.run_view import RunView, fold, folded
 from kernelwright.graphs.run_view.charts import roofline, trajectory
 from kernelwright.graphs.run_view.events import (

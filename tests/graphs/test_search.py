@@ -15,7 +15,7 @@ from kernelwright.graphs.run_view.events import (
     Event,
     IdeasProposed,
 )
-from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.context import Control
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, elites, list_runs
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities

@@ -8,12 +8,11 @@ import pytest
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.roles.agent_set import AgentSet
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
 from kernelwright.graphs.run_view.events import Event, Noted
-from kernelwright.graphs.search.context import Circumstances
-from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.context import Circumstances, Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.types import TracePolicy, Verdict

@@ -9,9 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from kernelwright.graphs.replay.replay import replay
-from kernelwright.graphs.search.control import Control
-from kernelwright.graphs.search.executors import kept_choice, opened
+from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.run_terms import kept_choice, opened
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor

@@ -9,15 +9,15 @@ import pytest
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.llm.manual import ManualClient
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import EVENT, Awaited, Event
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.graphs.search.judging import first_of
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Candidate, Message, Prompt, TracePolicy
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
 
 Search = Callable[..., Awaitable[Summary]]
 

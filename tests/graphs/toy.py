@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernelwright.agents.coder.playbook import PlaybookCoder
-from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.coder.coder import PlaybookCoder
+from kernelwright.agents.critic.critic import PlaybookCritic
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.agents.roles.agent_set import AgentSet
+from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.codegen.ir import Strategy
-from kernelwright.tools.codegen.library.ideas import Draft, Option
+from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, Option
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import (
@@ -89,11 +89,11 @@ class ToyRepertoire:
             for name, of in names.items()
         )
 
-    def draft(self, choices: Mapping[str, str]) -> Draft:
+    def draft(self, choices: Mapping[str, str]) -> LibraryDraft:
         named = tuple(f"{loop}={choices[loop]}" for loop in sorted(self.loops))
         memory = self.loops["rows"][choices["rows"]][0]
         kernel = KERNEL.format(what=", ".join(named))
-        return Draft(kernel=kernel, plan=PLAN, strategies=(*named, f"memory={memory}"))
+        return LibraryDraft(kernel=kernel, plan=PLAN, strategies=(*named, f"memory={memory}"))
 
 
 def _strategy(name: str, memory: str) -> Strategy:

@@ -4,38 +4,39 @@
 as text, for what they mean is said in `graphs.run_view.events`.
 """
 
-from kernelwright.tools.archive.behaviour import UNKNOWN, Behaviour, behaviour
-from kernelwright.tools.archive.elites import Elite, elites, parents, warm_up
-from kernelwright.tools.archive.errors import (
+from kernelwright.tools.archive.archive import Archive, list_runs
+from kernelwright.tools.archive.behaviour import (
+    UNKNOWN,
+    Behaviour,
+    Transition,
+    apart,
+    behaviour,
+    gain,
+    improvements,
+    is_timed,
+    origin,
+    ranked,
+    ratio,
+    transitions,
+)
+from kernelwright.tools.archive.elites import Elite, elites, island, parents, population, warm_up
+from kernelwright.tools.archive.records import (
+    Author,
     CorruptRunError,
     NotRecordedError,
     RunBusyError,
     RunError,
-    UnknownRunError,
-)
-from kernelwright.tools.archive.islands import island, population
-from kernelwright.tools.archive.listing import list_runs
-from kernelwright.tools.archive.places import run_folders
-from kernelwright.tools.archive.ranking import apart, is_timed, ranked, ratio
-from kernelwright.tools.archive.records import (
-    Author,
     RunInfo,
     RunRecord,
     RunStatus,
     Standing,
     StoredEvent,
     Target,
+    UnknownRunError,
     Written,
+    run_folders,
 )
-from kernelwright.tools.archive.store import Archive
-from kernelwright.tools.archive.transitions import (
-    Transition,
-    gain,
-    improvements,
-    origin,
-    transitions,
-)
-from kernelwright.tools.home import home as default_home
+from kernelwright.tools.runtime import home as default_home
 
 __all__ = [
     "UNKNOWN",

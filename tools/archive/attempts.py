@@ -1,21 +1,69 @@
-"""Candidates of a run and what the judge said of each.
+"""What happened in a run, in order, as text.
+
+Candidates of a run and what the judge said of each.
 
 An evaluation is known by candidate and effort, and the first one stays: nothing is measured twice.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
 from kernelwright.tools.archive import schema
-from kernelwright.tools.archive.database import Database
-from kernelwright.tools.archive.errors import UnknownRunError
-from kernelwright.tools.archive.ranking import ranked
-from kernelwright.tools.archive.records import EFFORTS, Author, Standing, Written
-from kernelwright.tools.archive.shelf import Shelf
+from kernelwright.tools.archive.behaviour import ranked
+from kernelwright.tools.archive.database import Database, Shelf
+from kernelwright.tools.archive.records import (
+    EFFORTS,
+    Author,
+    Standing,
+    StoredEvent,
+    UnknownRunError,
+    Written,
+)
 from kernelwright.tools.types import Candidate, Effort, Evaluation
+
+
+class Journal(Database):
+    """The events of a run; what they mean is said in `graphs.run_view.events`."""
+
+    def append_event(
+        self, kind: str, round: int, payload: str, *, key: str | None = None
+    ) -> StoredEvent | None:
+        """Add an event; None when one with that key is there already.
+
+        Args:
+            kind: Which of `graphs.run_view.events` it is.
+            round: The round it belongs to.
+            payload: Its JSON.
+            key: What happened, so that a repeated step does not tell it twice.
+        """
+        at = datetime.now(UTC)
+        with self._engine.begin() as connection:
+            self._tick(connection)
+            done = connection.execute(
+                insert(schema.events)
+                .values(key=key, kind=kind, round=round, at=at.isoformat(), payload=payload)
+                .on_conflict_do_nothing()
+            )
+            seq = int(done.lastrowid) if done.rowcount else 0
+        if not seq:
+            return None
+        return StoredEvent(seq=seq, kind=kind, round=round, at=at, payload=payload, key=key)
+
+    def event(self, key: str) -> StoredEvent | None:
+        """The event with that key; None when it was not told."""
+        rows = self._rows(select(schema.events).where(schema.events.c.key == key))
+        return StoredEvent.model_validate(rows[0]._asdict()) if rows else None
+
+    def events(self, after: int = 0, kind: str | None = None) -> tuple[StoredEvent, ...]:
+        """Events in order, those behind number `after`, of one kind or of all."""
+        query = select(schema.events).where(schema.events.c.seq > after).order_by("seq")
+        if kind is not None:
+            query = query.where(schema.events.c.kind == kind)
+        return tuple(StoredEvent.model_validate(row._asdict()) for row in self._rows(query))
 
 
 class Attempts(Database):

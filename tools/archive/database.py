@@ -1,19 +1,84 @@
-"""A run's database as a thing to hold: its session, its lock, the time it has spent.
+"""One process a run: two searches over one archive would interleave their rounds.
+
+The lock belongs to the process and ends with it, however it ends; processes that it forks do
+not inherit it. Only advisory, and only on this machine: two hosts over one network folder are
+not kept apart.
+
+Tables read once: rows that never change are parsed when they appear, and kept.
+
+One process may write to a run at a time, so whoever holds its claim need not even ask the database
+again until it has written something itself. Others ask every time, for newer rows only.
+What is not covered: threads; an archive belongs to one.
+
+A run's database as a thing to hold: its session, its lock, the time it has spent.
 
 What stands in the tables is for the modules beside this one.
 """
 
-from collections.abc import Iterator
+import fcntl
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
+from typing import Generic, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    Table,
+    event,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert
 
-from kernelwright.tools.archive import lock, schema
-from kernelwright.tools.archive.places import DATABASE
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.records import DATABASE, RunBusyError
+
+# A POSIX lock is the process's own: taking it twice succeeds, and closing any descriptor of the
+# file drops it. Hence this table, consulted before the file is touched.
+_held: dict[Path, int] = {}
+
+
+def claim(folder: Path) -> None:
+    """Take the run for this process.
+
+    Raises:
+        RunBusyError: When this or another process has it already.
+    """
+    path = (folder / "lock").resolve()
+    if path in _held:
+        raise RunBusyError(f"run {folder.name} is already being worked on in this process")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise RunBusyError(f"run {folder.name} is being worked on by another process") from None
+    _held[path] = descriptor
+
+
+def release(folder: Path) -> None:
+    """Give the run back; nothing happens when it was not taken."""
+    descriptor = _held.pop((folder / "lock").resolve(), None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether some process works on the run right now."""
+    try:
+        claim(folder)
+    except RunBusyError:
+        return True
+    release(folder)
+    return False
 
 
 class Database:
@@ -48,7 +113,7 @@ class Database:
         if self._session is not None:
             self.tick()
             self._session = None
-            lock.release(self.folder)
+            release(self.folder)
         self._engine.dispose()
 
     def claim(self) -> None:
@@ -57,7 +122,7 @@ class Database:
         Raises:
             RunBusyError: When somebody does.
         """
-        lock.claim(self.folder)
+        claim(self.folder)
         self._began, self._waited_s = monotonic(), 0.0
         with self._engine.begin() as connection:
             row = connection.execute(
@@ -124,3 +189,71 @@ class Database:
         now = monotonic()
         waiting_s = now - self._waiting_since if self._waiters else 0.0
         return now - self._began - self._waited_s - waiting_s
+
+
+T = TypeVar("T")
+
+
+class TableWatch:
+    """Says whether there may be news since the last look.
+
+    Args:
+        database: Whose writing is watched.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_stale = True
+        event.listen(database._engine, "commit", self._written)
+
+    def look(self) -> bool:
+        """Whether anything may have been written since this was asked last."""
+        stale, self._is_stale = self._is_stale, False
+        return stale or not self._database.is_claimed
+
+    def _written(self, _: Connection) -> None:
+        self._is_stale = True
+
+
+class Shelf(Generic[T]):
+    """One table to which rows are only added, as values in order.
+
+    Args:
+        database: Where the table is.
+        table: Its rows never change once they are there.
+        order: An integer column that grows with every row.
+        parse: What a row becomes.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        order: ColumnElement[int],
+        parse: Callable[[Row[tuple[object, ...]]], T],
+    ) -> None:
+        self._engine: Engine = database._engine
+        self._watch = TableWatch(database)
+        self._table, self._order, self._parse = table, order, parse
+        self._last = -1
+        self._items: tuple[T, ...] = ()
+
+    def items(self) -> tuple[T, ...]:
+        """Every row, the oldest first."""
+        self.news()
+        return self._items
+
+    def news(self) -> tuple[T, ...]:
+        """The rows that nobody has been given before; they count as given from now on."""
+        if not self._watch.look():
+            return ()
+        query = select(self._table, self._order.label("place"))
+        newer = query.where(self._order > self._last).order_by(self._order)
+        with self._engine.connect() as connection:
+            rows = list(connection.execute(newer))
+        if not rows:
+            return ()
+        found = tuple(self._parse(row) for row in rows)
+        self._last = rows[-1].place
+        self._items += found
+        return found

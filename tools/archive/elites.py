@@ -2,19 +2,24 @@
 
 A pyribs archive over memory, compute and parallel strategy. It is made from the database whenever
 it is needed, in order of writing, so a resumed run sees the elites that the dead one saw.
+
+Islands: populations of candidates that seldom mix, so that one success does not end variety.
+
+Rounds take turns: with two islands the odd rounds grow one and the even rounds the other. What a
+round starts from comes from its own island alone, except that now and then the best of the
+neighbour joins. What was learnt (ledger, analyses) is everybody's; only the code is kept apart.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from types import MappingProxyType
 
 import numpy
 
-from kernelwright.tools.archive.behaviour import Behaviour, behaviour
-from kernelwright.tools.archive.ranking import is_timed
+from kernelwright.tools.archive.behaviour import Behaviour, behaviour, is_timed, ranked
 from kernelwright.tools.archive.records import Standing
-from kernelwright.tools.types import Value
+from kernelwright.tools.types import Idea, Value
 
 
 class Elite(Value):
@@ -76,7 +81,7 @@ def parents(
     Args:
         found: Elites, the fastest first.
         count: How many to choose at most.
-        improvements: By candidate, as `tools.archive.transitions` measures it; 1 where unknown.
+        improvements: By candidate, as `tools.archive.behaviour` measures it; 1 where unknown.
     """
     if not found:
         return ()
@@ -101,3 +106,40 @@ def _measures(cell: Behaviour) -> list[str]:
 
 def _categories(cells: Sequence[Behaviour]) -> list[list[str]]:
     return [sorted({_measures(cell)[axis] for cell in cells}) for axis in range(3)]
+
+
+# Every so many visits of an island the best of its neighbour joins the parents.
+MIGRATION = 3
+
+
+def island(round: int, islands: int) -> int:
+    """The island, from 0, that a round grows; rounds count from 1."""
+    return (round - 1) % islands
+
+
+def population(
+    standings: Sequence[Standing], ideas: Iterable[Idea], round: int, islands: int
+) -> tuple[Standing, ...]:
+    """The candidates that a round may start from; none on the first visit of an island.
+
+    A candidate lives where its idea was born: the tuner, which tunes the best of all in every
+    round, moves nobody.
+    """
+    if islands == 1:
+        return tuple(standings)
+    born = {idea.id: idea.round for idea in ideas}
+    here = island(round, islands)
+
+    def home(item: Standing) -> int:
+        return island(born.get(item.candidate.idea, item.round), islands)
+
+    guests = set[str]()
+    if _is_open(round, islands):
+        neighbours = [item for item in standings if home(item) == (here - 1) % islands]
+        guests = {item.candidate.id for item in ranked(neighbours)[:1]}
+    return tuple(s for s in standings if home(s) == here or s.candidate.id in guests)
+
+
+def _is_open(round: int, islands: int) -> bool:
+    visits = (round - 1) // islands
+    return visits > 0 and visits % MIGRATION == 0

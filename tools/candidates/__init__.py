@@ -6,16 +6,16 @@ language, compiles, judges or times. Carrying a plan out needs torch and is in
 `tools.candidates.run` (`PlanRunner`), for workers.
 """
 
-from kernelwright.tools.candidates.errors import ContractError, DeviceError, LaunchRefused
-from kernelwright.tools.candidates.identity import implementation_key
-from kernelwright.tools.candidates.settings import complete_settings, valid_settings
-from kernelwright.tools.candidates.source import (
+from kernelwright.tools.candidates.arithmetic import ContractError, DeviceError, LaunchRefused
+from kernelwright.tools.candidates.kernel_source import (
     KernelFunction,
     KernelSource,
     Parameter,
     Requirement,
     Tunable,
+    implementation_key,
 )
+from kernelwright.tools.candidates.settings import complete_settings, valid_settings
 
 __all__ = [
     "ContractError",

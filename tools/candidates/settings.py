@@ -4,9 +4,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
-from kernelwright.tools.candidates.arithmetic import Expression
-from kernelwright.tools.candidates.errors import ContractError
-from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.candidates.arithmetic import ContractError, Expression
+from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.types import Setting
 
 # Backtracking ends here, so that contradictory requirements over many tunables are an error

@@ -4,8 +4,14 @@
 single file for that benchmark. Nothing here runs what it writes.
 """
 
-from kernelwright.tools.export.folder import check_place, export_files, export_folder, export_zip
-from kernelwright.tools.export.kernelbench import export_kernelbench, kernelbench
+from kernelwright.tools.export.folder import (
+    check_place,
+    export_files,
+    export_folder,
+    export_kernelbench,
+    export_zip,
+    kernelbench,
+)
 from kernelwright.tools.export.material import ExportRefusedError, Material, check
 
 __all__ = [

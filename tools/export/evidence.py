@@ -1,4 +1,9 @@
-"""evidence.json: everything behind an export's claims, raw samples included."""
+"""An export's claims and everything behind them: evidence.json and VERIFICATION.md.
+
+evidence.json: everything behind an export's claims, raw samples included.
+
+VERIFICATION.md: what was verified, how and on what, and what was not.
+"""
 
 import hashlib
 import platform
@@ -9,10 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.findings import timed, verified
 from kernelwright.tools.export.material import Material
+from kernelwright.tools.languages import language_of
+from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import (
     Baselines,
     Candidate,
+    Conditions,
     Evaluation,
     InputSpec,
     TensorSpec,
@@ -20,7 +29,6 @@ from kernelwright.tools.types import (
     WeightSpec,
 )
 from kernelwright.tools.types.run import Summary
-from kernelwright.tools.version import kernelwright_version
 
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
 
@@ -102,3 +110,65 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
+
+
+def verification(material: Material) -> str:
+    """The file's text."""
+    from kernelwright.tools.export.render import environment
+
+    evaluation = material.evaluation
+    comparisons = evaluation.comparisons
+    return (
+        environment()
+        .get_template("verification.md.j2")
+        .render(
+            material=material,
+            task=material.task,
+            candidate=material.candidate,
+            verification=evaluation.verification,
+            apart=material.apart,
+            verified=verified(evaluation.verification),
+            timed=timed(evaluation),
+            comparisons=comparisons,
+            conditions=condition_words(comparisons[0].conditions) if comparisons else [],
+            reads=_reads(material),
+            unverified=language_of(material.candidate)
+            .export(material.hardware.architecture)
+            .not_verified,
+        )
+    )
+
+
+def condition_words(found: Conditions) -> list[str]:
+    """The conditions of a measurement, one a line."""
+    lines = [f"device: {found.device}", f"input sets rotated: {found.input_sets}"]
+    lines.append(f"last-level cache flushed between runs: {'yes' if found.l2_flushed else 'no'}")
+    known = {
+        "threads": found.threads,
+        "SM clock (MHz)": found.sm_clock_mhz,
+        "memory clock (MHz)": found.memory_clock_mhz,
+        "temperature (°C)": found.temperature_c,
+        "power (W)": found.power_w,
+        "other processes on the device": found.other_processes,
+        "load average": found.load_average,
+    }
+    lines += [f"{name}: {value}" for name, value in known.items() if value is not None]
+    lines += [f"throttled: {reason}" for reason in found.throttle_reasons]
+    return lines + list(found.notes)
+
+
+def _reads(material: Material) -> list[str]:
+    """The inputs and weights that it was verified for, in words."""
+    lines = []
+    for spec in material.task.inputs:
+        if spec.tensor is None:
+            lines.append(f"`{spec.name}` = `{spec.scalar!r}`")
+            continue
+        layout = "contiguous" if spec.tensor.strides is None else f"strides {spec.tensor.strides}"
+        lines.append(f"`{spec.name}`: {spec.tensor.shape}, {spec.tensor.dtype.value}, {layout}")
+    for weight in material.task.weights:
+        kind = "buffer" if weight.is_buffer else "parameter"
+        lines.append(
+            f"`{weight.name}` ({kind}): {weight.tensor.shape}, {weight.tensor.dtype.value}"
+        )
+    return lines

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.candidates.plan.calls import operator_path
-from kernelwright.tools.candidates.plan.operators import CREATORS
+from kernelwright.tools.candidates.plan.vocabulary import CREATORS
 from kernelwright.tools.types import DType
 
 WIDTH = 96

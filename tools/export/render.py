@@ -12,8 +12,8 @@ from kernelwright.tools.export import guards, plan_python
 from kernelwright.tools.export.guards import Argument
 from kernelwright.tools.export.material import ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
+from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import Task
-from kernelwright.tools.version import kernelwright_version
 
 HERE = Path(__file__).parent
 # Between the reference and what is ours in a KernelBench file.

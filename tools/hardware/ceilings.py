@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.home import home
+from kernelwright.tools.runtime import home
 
 _TRIALS = 7
 _GPU_BUFFER_BYTES = 2 << 30

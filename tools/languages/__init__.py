@@ -6,7 +6,13 @@ can be killed; objects are kept by the content that made them. Loading needs tor
 `tools.languages.loading` (`load_candidate`), for workers.
 """
 
-from kernelwright.tools.languages.base.compilers import shutdown_compilers
+from kernelwright.tools.languages.base.c_source import INCLUDE
+from kernelwright.tools.languages.base.compilers import (
+    Built,
+    CompileFailure,
+    CompileRefusedError,
+    shutdown_compilers,
+)
 from kernelwright.tools.languages.base.language import (
     Compiled,
     CompileJob,
@@ -14,20 +20,16 @@ from kernelwright.tools.languages.base.language import (
     Language,
     LanguageSpec,
 )
-from kernelwright.tools.languages.base.preludes import INCLUDE
-from kernelwright.tools.languages.base.results import Built, CompileFailure, CompileRefusedError
-from kernelwright.tools.languages.candidates import (
-    compile_candidate,
-    new_candidate,
-    parse_kernel,
-    with_settings,
-)
 from kernelwright.tools.languages.registry import (
+    compile_candidate,
     default_language,
     language_named,
     language_of,
     languages,
+    new_candidate,
+    parse_kernel,
     register,
+    with_settings,
 )
 
 __all__ = [

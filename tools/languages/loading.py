@@ -4,7 +4,7 @@ import torch
 
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.candidates.run import Allocator, PlanRunner
-from kernelwright.tools.languages.base.results import Built
+from kernelwright.tools.languages.base.compilers import Built
 from kernelwright.tools.languages.registry import language_of
 from kernelwright.tools.types import Candidate
 

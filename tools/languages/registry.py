@@ -3,15 +3,25 @@
 Ours stand below. An installed package adds one by an entry point of the group
 `kernelwright.languages`, which every process finds by itself, workers behind the wall included;
 `register` adds one to this process alone.
+
+Makes and compiles candidates, each by the language that its name says.
+
+The same as the methods of `Language`, for whoever holds a name or a candidate and no object.
 """
 
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from threading import Lock
+from typing import Literal
 
+from kernelwright.tools.candidates.kernel_source import KernelSource, identity
+from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.languages.base.compile import compile_in
+from kernelwright.tools.languages.base.compilers import Built, CompileFailure
 from kernelwright.tools.languages.base.language import DeviceKind, Language
 from kernelwright.tools.languages.cpp.language import CPP
 from kernelwright.tools.languages.cuda.language import CUDA
-from kernelwright.tools.types import Candidate, EnvironmentLacksError, LanguageName
+from kernelwright.tools.types import Candidate, EnvironmentLacksError, LanguageName, Setting
 
 ENTRY_POINTS = "kernelwright.languages"
 
@@ -76,3 +86,89 @@ def _ask_packages() -> None:
         for entry in entry_points(group=ENTRY_POINTS):
             register(entry.load())
         _asked_packages = True
+
+
+def parse_kernel(text: str, language: LanguageName) -> KernelSource:
+    """What a kernel exports and declares.
+
+    Raises:
+        ContractError: When a signature or declaration breaks the contract, or nothing is
+            exported.
+    """
+    return language_named(language).parse(text)
+
+
+def new_candidate(
+    language: LanguageName,
+    kernel: str,
+    plan: str,
+    *,
+    settings: Iterable[Setting] = (),
+    idea: str = "",
+    parents: tuple[str, ...] = (),
+    origin: Literal["playbook", "model", "person"] = "playbook",
+    strategies: tuple[str, ...] = (),
+    note: str = "",
+) -> Candidate:
+    """A candidate with its id and complete settings.
+
+    Raises:
+        ContractError: When the kernel's exports, declarations or settings break the contract.
+    """
+    complete = complete_settings(parse_kernel(kernel, language), settings)
+    return Candidate(
+        id=identity(language, kernel, plan, complete),
+        language=language,
+        kernel=kernel,
+        plan=plan,
+        settings=complete,
+        idea=idea,
+        parents=parents,
+        origin=origin,
+        strategies=strategies,
+        note=note,
+    )
+
+
+def with_settings(
+    candidate: Candidate, settings: Iterable[Setting], *, note: str | None = None
+) -> Candidate:
+    """The same implementation with other settings; tunables not named keep their value.
+
+    Raises:
+        ContractError: When a name or value is not declared or a requirement is not met.
+    """
+    chosen = {item.name: item for item in candidate.settings}
+    chosen |= {item.name: item for item in settings}
+    source = parse_kernel(candidate.kernel, candidate.language)
+    complete = complete_settings(source, chosen.values())
+    made = identity(candidate.language, candidate.kernel, candidate.plan, complete)
+    update: dict[str, object] = {"id": made, "settings": complete}
+    return candidate.model_copy(update=update if note is None else update | {"note": note})
+
+
+async def compile_candidate(
+    candidate: Candidate, *, architecture: str | None, timeout_s: float, contract: bool = True
+) -> Built | CompileFailure:
+    """Compile a candidate under its settings, or find it in the cache.
+
+    Args:
+        candidate: What to compile.
+        architecture: The device's, as in "sm_90a"; needed for CUDA, ignored for C++.
+        timeout_s: For one compile; time in the queue does not count.
+        contract: Whether source and object are held against the allow-lists. Only the judge's
+            mutation test leaves that out; such objects are kept apart in the cache.
+
+    Returns:
+        The object, or why there is none.
+
+    Raises:
+        EnvironmentLacksError: When this machine has no such compiler, or the language is unknown.
+    """
+    return await compile_in(
+        language_of(candidate),
+        candidate,
+        architecture=architecture,
+        timeout_s=timeout_s,
+        contract=contract,
+    )

@@ -4,9 +4,14 @@ Symptoms are worked out here, before any model reads a number: from the roofline
 reports, occupancy, telemetry, and counters where a device shows them.
 """
 
-from kernelwright.tools.profile.evidence import evidence_for, reported, tensor_roof
+from kernelwright.tools.profile.evidence import (
+    Occupancy,
+    evidence_for,
+    occupancy,
+    reported,
+    tensor_roof,
+)
 from kernelwright.tools.profile.measured import measured_evidence
-from kernelwright.tools.profile.occupancy import Occupancy, occupancy
 from kernelwright.tools.profile.symptoms.table import symptoms
 
 __all__ = [

@@ -1,21 +1,138 @@
-"""Turns what was measured of a candidate into evidence, by the names that everybody cites.
+"""What was measured of a candidate, as evidence: where a call's time goes, and counters.
+
+One piece of work in a call, and how pieces of several calls become times of kernels.
+
+Reads kernel records from a trace that torch's profiler exported.
+
+CUPTI's records as Kineto writes them: durations in microseconds, grid, block, registers, and the
+shared memory of a block, static and dynamic together. Copies and fills count as work of their own.
+
+Turns what was measured of a candidate into evidence, by the names that everybody cites.
 
 A reading of one kernel is called `kernel.reading`: a field's name without its unit, which stands
 in `unit`. Of a kernel with several launches the longest one is read.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
+from statistics import median
 
-from kernelwright.tools.profile.metrics import LATENCY, METRICS, STALL_PREFIX
-from kernelwright.tools.profile.readings import host_evidence
-from kernelwright.tools.types.evidence import Evidence, Rank
+from kernelwright.tools.profile.host_counters import host_evidence
+from kernelwright.tools.profile.ncu_report import LATENCY, METRICS, STALL_PREFIX, plain_name
 from kernelwright.tools.types.profile import (
+    Clock,
+    Evidence,
     KernelCounters,
     KernelTime,
     Missing,
     Profile,
+    Rank,
     RuleResult,
 )
+from kernelwright.tools.types.value import Value
+
+
+class Span(Value):
+    """One launch: `kernel` is a plain name; geometry where the clock sees it."""
+
+    kernel: str
+    time_ms: float
+    grid_blocks: int | None = None
+    block_threads: int | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+
+
+def kernel_times(
+    calls: Sequence[Sequence[Span]],
+    own: Collection[str],
+    clock: Clock,
+    whole_ms: float | None = None,
+) -> tuple[KernelTime, ...]:
+    """The time of each kernel in a call, the largest first; medians over calls.
+
+    Args:
+        calls: The spans of each call.
+        own: Names of the candidate's kernels.
+        clock: Which one measured them.
+        whole_ms: What `share` is of; the sum of the kernels' times by default.
+    """
+    names = dict.fromkeys(span.kernel for call in calls for span in call)
+    found = {name: _of(name, calls) for name in names}
+    whole = whole_ms or sum(time for time, _ in found.values()) or 1.0
+    times = []
+    for name, (time_ms, launches) in found.items():
+        longest = _longest(name, calls)
+        times.append(
+            KernelTime(
+                kernel=name,
+                clock=clock,
+                own=name in own,
+                time_ms=time_ms,
+                share=time_ms / whole,
+                launches=launches,
+                grid_blocks=longest.grid_blocks,
+                block_threads=longest.block_threads,
+                registers=longest.registers,
+                shared_bytes=longest.shared_bytes,
+            )
+        )
+    return tuple(sorted(times, key=lambda item: -item.time_ms))
+
+
+def _of(name: str, calls: Sequence[Sequence[Span]]) -> tuple[float, int]:
+    """Milliseconds a call and launches a call."""
+    sums = [sum(span.time_ms for span in call if span.kernel == name) for call in calls]
+    counts = [sum(span.kernel == name for span in call) for call in calls]
+    return median(sums), round(median(counts))
+
+
+def _longest(name: str, calls: Sequence[Sequence[Span]]) -> Span:
+    spans = (span for call in calls for span in call if span.kernel == name)
+    return max(spans, key=lambda span: span.time_ms)
+
+
+_COPIES = {"gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+
+
+def device_spans(trace: str) -> tuple[Span, ...]:
+    """What ran on the device, in the order it began.
+
+    Raises:
+        ValueError: When the text is no trace.
+    """
+    told = json.loads(trace)
+    if not isinstance(told, dict) or not isinstance(told.get("traceEvents"), list):
+        raise ValueError("the profiler's trace has no events")
+    events = [event for event in told["traceEvents"] if isinstance(event, dict)]
+    work = [event for event in events if event.get("cat") in {"kernel", *_COPIES}]
+    return tuple(_span(event) for event in sorted(work, key=lambda event: float(event["ts"])))
+
+
+def _span(event: Mapping[str, object]) -> Span:
+    given = event.get("args")
+    facts: Mapping[str, object] = given if isinstance(given, dict) else {}
+    name = _COPIES.get(str(event.get("cat"))) or plain_name(str(event["name"]))
+    return Span(
+        kernel=name,
+        time_ms=float(str(event.get("dur", 0.0))) / 1e3,
+        grid_blocks=_extent(facts.get("grid")),
+        block_threads=_extent(facts.get("block")),
+        registers=_whole(facts.get("registers per thread")),
+        shared_bytes=_whole(facts.get("shared memory")),
+    )
+
+
+def _extent(value: object) -> int | None:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return None
+    return prod(int(part) for part in value)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
 
 NSIGHT = "Nsight Compute"
 CUPTI = "CUPTI activity"
@@ -31,7 +148,7 @@ def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
     return (
         *(item for time in profile.times for item in _timed(time)),
         *(_labelled(item, profile.outside) for one in longest.values() for item in _counted(one)),
-        *_whole(profile),
+        *_measured_whole(profile),
         *(host_evidence(profile.host) if profile.host is not None else ()),
         *(_ruled(rule) for rule in _rules(profile, longest) if rule.speedup_fraction is not None),
         *profile.code,
@@ -79,7 +196,7 @@ def _counted(item: KernelCounters) -> Iterator[Evidence]:
         yield _evidence(f"{item.kernel}.shared_conflict_share", Rank.DERIVED, share, "", source)
 
 
-def _whole(profile: Profile) -> Iterator[Evidence]:
+def _measured_whole(profile: Profile) -> Iterator[Evidence]:
     """Readings of the call as a whole, where every launch was counted."""
     counters = profile.counters
     total_ms = sum(_time_of(item) for item in counters)

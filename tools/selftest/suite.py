@@ -1,31 +1,106 @@
-"""Judges evils and twins, one case after another, with the judge of this machine.
+"""Things outside of every wall that an evil may try to reach: a file, and somebody who listens.
+
+Texts of evils name them by placeholders. A wall hides both or refuses them; where there is none
+an evil that needs them is right, and the table says so.
+
+What the suite found on one machine, as a value and as a table for the docs.
+
+Judges evils and twins, one case after another, with the judge of this machine.
 
 A twin that several cases share is judged once. Timing is short: what is proved here is what the
 judge lets pass, not how fast anything is.
 """
 
+import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.selftest.catalogue import base, cases, evil_of, twin_of
-from kernelwright.tools.selftest.nouns import Case, Device, Finding, Outcome, Row
-from kernelwright.tools.selftest.outside import reachable
+from kernelwright.tools.selftest.catalogue import (
+    Case,
+    CaseFinding,
+    Device,
+    Outcome,
+    Row,
+    base,
+    cases,
+    evil_of,
+    twin_of,
+)
 from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,
     Effort,
     Evaluation,
+    Isolation,
     Refusal,
     Task,
     TracePolicy,
+    Value,
 )
+
+_PORT, _FILE = "OUTSIDE_PORT", "OUTSIDE_FILE"
+
+
+@contextmanager
+def reachable(made: Foreign) -> Iterator[Foreign]:
+    """The file with the placeholders filled in, and what they name as long as this lasts."""
+    if _PORT not in made.source and _FILE not in made.source:
+        yield made
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="kernelwright-outside-") as folder,
+        socket.create_server(("127.0.0.1", 0), backlog=64) as listener,
+    ):
+        file = Path(folder) / "kept.txt"
+        file.write_text("nothing yet\n", encoding="utf-8")
+        port = str(listener.getsockname()[1])
+        source = made.source.replace(_PORT, port).replace(_FILE, str(file))
+        yield made.model_copy(update={"source": source})
+
+
+class Report(Value):
+    """Every outcome, with the device and the day."""
+
+    device: str
+    isolation: Isolation
+    date: str
+    holds: bool
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def words(self) -> str:
+        """How it went, in a sentence."""
+        caught = sum(outcome.caught for outcome in self.outcomes)
+        accepted = sum(outcome.twin_accepted for outcome in self.outcomes)
+        total = len(self.outcomes)
+        return f"{caught} of {total} cheats found out, {accepted} of {total} honest twins accepted"
+
+
+def markdown_table(report: Report) -> str:
+    """The report as Markdown."""
+    lines = [
+        f"{report.device}, {report.date}, {report.isolation}: {report.words}.",
+        "",
+        "| # | what the evil does | as | verdict | its honest twin |",
+        "|---|---|---|---|---|",
+    ]
+    for outcome in report.outcomes:
+        found = outcome.evil.verdict.value.replace("_", " ")
+        if found == "correct" and outcome.caught:
+            found = f"labelled: {outcome.words[0]}"
+        caught = found if outcome.caught else f"**not found out** ({found})"
+        twin = "correct" if outcome.twin_accepted else f"**{outcome.twin.verdict.value}**"
+        lines.append(f"| {outcome.row} | {outcome.case} | {outcome.kind} | {caught} | {twin} |")
+    return "\n".join(lines) + "\n"
+
 
 RULES = Rules(
     candidate_s=30.0,
@@ -53,7 +128,7 @@ class Suite:
         self._executor = executor
         self._device = device
         self._tasks: dict[str, Task] = {}
-        self._twins: dict[str, Finding] = {}
+        self._twins: dict[str, CaseFinding] = {}
 
     async def run(self, rows: Sequence[int] = (), kind: str = "") -> AsyncIterator[Outcome]:
         """Every case of these rows and this kind (of all, when none is named), as each is done."""
@@ -76,7 +151,7 @@ class Suite:
             twin=await self.twin(case),
         )
 
-    async def evil(self, case: Case) -> Finding:
+    async def evil(self, case: Case) -> CaseFinding:
         """Judge the evil of a case, until it is found out or its tries are used up."""
         made = evil_of(case, self._device)
         found = await self._find(case.base, made, case)
@@ -86,7 +161,7 @@ class Suite:
             found = await self._find(case.base, made, case)
         return found
 
-    async def twin(self, case: Case) -> Finding:
+    async def twin(self, case: Case) -> CaseFinding:
         """Judge the twin of a case, once however many cases share it."""
         made = twin_of(case, self._device)
         text = made.source if isinstance(made, Foreign) else made.id
@@ -96,7 +171,7 @@ class Suite:
             self._twins[key] = await self._find(task, made, case)
         return self._twins[key]
 
-    async def _find(self, task: str, made: Candidate | Foreign, case: Case) -> Finding:
+    async def _find(self, task: str, made: Candidate | Foreign, case: Case) -> CaseFinding:
         traced = await self.task(task)
         start = time.perf_counter()
         if isinstance(made, Foreign):
@@ -108,7 +183,7 @@ class Suite:
                 await self._beside_eager_alone(traced)
             effort: Effort = "certify" if case.certified else "screen"
             found = await self._executor.evaluate(traced, made, effort)
-        return Finding(
+        return CaseFinding(
             verdict=found.verdict, said=_said(found), seconds=time.perf_counter() - start
         )
 

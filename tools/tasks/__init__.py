@@ -11,16 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.tasks.distributions import DISTRIBUTIONS, PROBES, applicable
 from kernelwright.tools.tasks.floor import floor_ms
-from kernelwright.tools.tasks.refusals import RefusedError
-from kernelwright.tools.tasks.source import read_source
+from kernelwright.tools.tasks.refusals import RefusedError, read_source
+from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES, applicable
 
 if TYPE_CHECKING:
     from kernelwright.tools.tasks.draws import draw
     from kernelwright.tools.tasks.reference import Reference
-    from kernelwright.tools.tasks.rehearsal import import_exporter, rehearse
-    from kernelwright.tools.tasks.tracing import trace
+    from kernelwright.tools.tasks.tracing import import_exporter, rehearse, trace
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -39,8 +37,8 @@ __all__ = [
 _NEEDS_TORCH = {
     "Reference": "kernelwright.tools.tasks.reference",
     "draw": "kernelwright.tools.tasks.draws",
-    "import_exporter": "kernelwright.tools.tasks.rehearsal",
-    "rehearse": "kernelwright.tools.tasks.rehearsal",
+    "import_exporter": "kernelwright.tools.tasks.tracing",
+    "rehearse": "kernelwright.tools.tasks.tracing",
     "trace": "kernelwright.tools.tasks.tracing",
 }
 

@@ -1,4 +1,16 @@
-"""From torch's graph to the typed Graph: concrete shapes, plain values, nothing of torch's.
+"""Tensors baked into a forward (`torch.tensor([...])`): how they travel in the graph.
+
+A tensor of one repeated value becomes `aten.full`. Any other becomes a `constant` node that
+carries its bytes (base64, little-endian, row-major) in the keyword argument `data`, so that the
+value survives without the user's file. Large tables belong in a buffer and are refused.
+
+Tidies torch's graph before it is converted, without changing what it computes.
+
+Checks and copies without effect go, equal nodes become one, reductions over everything name
+their dimensions, and constant tensors are all spelt `aten.full`, so that readers of the graph
+meet each thing in one form.
+
+From torch's graph to the typed Graph: concrete shapes, plain values, nothing of torch's.
 
 Only what a reader of the graph needs survives: devices and layouts are dropped, checks without
 results too, and names of one operator for one thing are unified (see `simplify`).
@@ -8,16 +20,15 @@ business of whoever writes them.
 
 from __future__ import annotations
 
+import base64
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import fx
 
-from kernelwright.tools.tasks.checks import SUPPORTED
-from kernelwright.tools.tasks.constants import constant_node
+from kernelwright.tools.tasks.modules import SUPPORTED, Traced
 from kernelwright.tools.tasks.refusals import refuse
-from kernelwright.tools.tasks.traced import Traced
 from kernelwright.tools.types import (
     Arg,
     DType,
@@ -30,6 +41,211 @@ from kernelwright.tools.types import (
     Scalar,
     TensorSpec,
 )
+from kernelwright.tools.types.graph import words
+
+LARGEST_BYTES = 2**20
+
+
+def constant_node(name: str, value: torch.Tensor) -> Node:
+    """The node for a baked-in tensor; RefusedError when it is too large or of an odd type."""
+    if value.dtype not in SUPPORTED:
+        raise refuse(f"The forward builds a constant of type {value.dtype}; not supported.")
+    spec = TensorSpec(
+        shape=tuple(value.shape), dtype=DType(str(value.dtype).removeprefix("torch."))
+    )
+    if spec.size_bytes > LARGEST_BYTES:
+        raise refuse(
+            f"The forward builds a constant of {spec.size_bytes} bytes; register it as a buffer."
+        )
+    if isinstance(value, torch._subclasses.FakeTensor):
+        raise refuse("The forward uses a tensor outside its parameters and buffers; register it.")
+    flat = value.detach().contiguous().cpu().view(-1)
+    if spec.numel and bool((flat == flat[0]).all()):
+        return _full(name, spec, flat[0].item())
+    data = base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode("ascii")
+    kwargs = (("data", Scalar(value=data)),)
+    return Node(name=name, op="constant", target=name, kwargs=kwargs, out=(spec,))
+
+
+def constants_of(graph: Graph, device: str) -> dict[str, torch.Tensor]:
+    """The values of every `constant` node by its target, on `device`."""
+    return {
+        str(node.target): _decode(node).to(device) for node in graph.nodes if node.op == "constant"
+    }
+
+
+def _decode(node: Node) -> torch.Tensor:
+    data = dict(node.kwargs)["data"]
+    if not isinstance(data, Scalar):
+        raise TypeError(f"constant {node.name} carries no data")
+    dtype: torch.dtype = getattr(torch, node.out[0].dtype.value)
+    raw = bytearray(base64.b64decode(str(data.value)))
+    return torch.frombuffer(raw, dtype=dtype).view(node.out[0].shape)
+
+
+def _full(name: str, spec: TensorSpec, value: bool | int | float) -> Node:
+    shape = ListArg(items=tuple(Scalar(value=size) for size in spec.shape))
+    return Node(
+        name=name,
+        op="aten.full.default",
+        args=(shape, Scalar(value=value)),
+        kwargs=(("dtype", DTypeArg(value=spec.dtype)),),
+        out=(spec,),
+    )
+
+
+aten = torch.ops.aten
+
+_CHECKS = words(
+    "_assert_tensor_metadata _assert_async _assert_scalar sym_constrain_range "
+    "sym_constrain_range_for_size"
+)
+_NOTHING = (
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift_fresh_copy.default,
+    aten.lift_fresh.default,
+    aten.lift.default,
+)
+_REDUCTIONS = (
+    aten.sum.dim_IntList,
+    aten.amax.default,
+    aten.amin.default,
+    aten.var_mean.correction,
+    aten.var.correction,
+    aten.any.dims,
+    aten.all.dims,
+)
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def simplify(traced: Traced) -> None:
+    """Tidy the graph in place."""
+    kept = {*traced.outputs, *traced.mutations.values()}
+    for node in list(traced.graph.nodes):
+        if node.op == "call_function":
+            _simplify_node(traced, node, kept)
+    _merge_equal(traced, kept)
+    _remove_unused(traced.graph, kept)
+
+
+def random_operators(graph: fx.Graph) -> tuple[str, ...]:
+    """Names of the operators with which the forward draws random numbers, each once."""
+    drawing = [node for node in graph.nodes if draws_random_node(node)]
+    names = [_base(node) for node in drawing if not _draws_with_certainty(node)]
+    return tuple(dict.fromkeys(names))
+
+
+def _draws_with_certainty(node: fx.Node) -> bool:
+    """Attention and recurrent layers carry the tag for their dropout, which is mostly zero."""
+    if node.target is aten.scaled_dot_product_attention.default:
+        dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
+        return not dropout
+    packet = getattr(node.target, "_overloadpacket", None)
+    if packet in (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu):
+        dropout, training = node.args[5], node.args[6]
+        return not (dropout and training)
+    return False
+
+
+def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
+    if isinstance(node.target, torch._ops.OpOverload) and _base(node) in _CHECKS:
+        traced.graph.erase_node(node)
+    elif node.target in _NOTHING or _is_idle_copy(node):
+        source = node.args[0]
+        if node not in kept and isinstance(source, fx.Node):
+            node.replace_all_uses_with(source)
+    elif node.target in _REDUCTIONS:
+        _name_dimensions(node)
+    elif node.target in _CONSTANTS:
+        _CONSTANTS[node.target](node)
+    elif node.target is aten.as_strided.default:
+        _as_view(node)
+
+
+def _base(node: fx.Node) -> str:
+    return str(node.target).split(".")[1]
+
+
+def _is_idle_copy(node: fx.Node) -> bool:
+    """A clone that asks for no layout, or a conversion to the type it already has."""
+    if node.target is aten.clone.default:
+        return node.kwargs.get("memory_format") in (None, torch.preserve_format)
+    if node.target is aten._to_copy.default:
+        source = node.args[0]
+        return (
+            isinstance(source, fx.Node)
+            and source.meta["val"].dtype == node.meta["val"].dtype
+            and source.meta["val"].device == node.meta["val"].device
+        )
+    return False
+
+
+def _name_dimensions(node: fx.Node) -> None:
+    dims = node.args[1] if len(node.args) > 1 else None
+    source = node.args[0]
+    if not dims and isinstance(source, fx.Node):
+        rank = source.meta["val"].dim()
+        node.args = (source, list(range(rank)), *node.args[2:])
+
+
+def _scalar_as_full(node: fx.Node) -> None:
+    node.args = ([], node.args[0])
+    _become_full(node)
+
+
+def _like_as_full(node: fx.Node) -> None:
+    node.args = (list(node.meta["val"].shape), node.args[1])
+    _become_full(node)
+
+
+def _become_full(node: fx.Node) -> None:
+    node.target = aten.full.default
+    node.kwargs = {"dtype": node.meta["val"].dtype}
+
+
+_CONSTANTS: dict[object, Callable[[fx.Node], None]] = {
+    aten.scalar_tensor.default: _scalar_as_full,
+    aten.full_like.default: _like_as_full,
+    aten.full.default: lambda node: _become_full(node),
+}
+
+
+def _as_view(node: fx.Node) -> None:
+    """`as_strided` that only regroups a contiguous tensor is a view."""
+    source, shape = node.args[0], node.args[1]
+    offset = node.args[3] if len(node.args) > 3 else 0
+    value = node.meta["val"]
+    if not isinstance(source, fx.Node) or offset:
+        return
+    base = source.meta["val"]
+    if base.is_contiguous() and value.is_contiguous() and base.numel() == value.numel():
+        node.target, node.args = aten.view.default, (source, shape)
+
+
+def _merge_equal(traced: Traced, kept: set[fx.Node]) -> None:
+    """Equal operators on equal arguments become one, unless they draw random numbers."""
+    seen: dict[object, fx.Node] = {}
+    for node in list(traced.graph.nodes):
+        if node.op != "call_function" or draws_random_node(node):
+            continue
+        key = (node.target, repr(node.args), repr(sorted(node.kwargs.items())))
+        first = seen.setdefault(key, node)
+        if first is not node and node not in kept:
+            node.replace_all_uses_with(first)
+
+
+def draws_random_node(node: fx.Node) -> bool:
+    """Whether this node draws random numbers."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and _RANDOM in target.tags
+
+
+def _remove_unused(graph: fx.Graph, kept: set[fx.Node]) -> None:
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and not node.users and node not in kept:
+            graph.erase_node(node)
+
 
 _DROPPED = frozenset(("device", "layout", "pin_memory", "non_blocking"))
 

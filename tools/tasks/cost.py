@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils.flop_counter import flop_registry
 
 from kernelwright.tools.types import Graph, Node
-from kernelwright.tools.types.operators import base, refs, words
+from kernelwright.tools.types.graph import base, refs, words
 
 aten = torch.ops.aten
 

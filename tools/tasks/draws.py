@@ -14,10 +14,10 @@ from contextlib import nullcontext
 
 import torch
 
-from kernelwright.tools.tasks.build import build_inputs
-from kernelwright.tools.tasks.distributions import DISTRIBUTIONS, PROBES
-from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.tasks.modules import build_inputs
 from kernelwright.tools.tasks.refusals import RefusedError
+from kernelwright.tools.tasks.user_file import load_module
+from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES
 from kernelwright.tools.types import Domain, InputSpec, Task
 
 Drawn = torch.Tensor | bool | int | float | str | None

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.build import build_module
-from kernelwright.tools.tasks.constants import constants_of
-from kernelwright.tools.tasks.load import choose_entry, load_module
+from kernelwright.tools.tasks.convert import constants_of
+from kernelwright.tools.tasks.modules import build_module
 from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.types import Task
 
 

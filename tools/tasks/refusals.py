@@ -1,19 +1,66 @@
-"""How trouble in a user's code becomes one sentence for the person.
+"""What a compiler complained about, out of the log of a build that failed inside a user's code.
+
+PyTorch's `load` and `load_inline` raise ninja's whole log, which begins with the command: a person
+who reads its first line learns nothing. Known are the forms of GCC, Clang, nvcc, ptxas, the linker
+and the shell, in English. Not covered: a compiler that a file starts by itself.
+
+How trouble in a user's code becomes one sentence for the person.
 
 User code may raise anything, also `SystemExit` or `KeyboardInterrupt`; none of that may end the
 worker or reach the person as a traceback. What is not covered: `os._exit`, signals, hangs and
 memory limits, which are the worker's.
+
+Reading the file a person points at, with a sentence for everything that is not Python text.
+
+Nothing is executed here; see `tools.tasks.user_file`.
 """
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
-from kernelwright.tools.tasks.complaints import why_not_built
 from kernelwright.tools.types import Refusal
+
+_BUILD = re.compile(r"Error building extension '[^']*'")
+_COMPLAINT = re.compile(
+    r"\berror(?: #[\w-]+)?\s*:|\): (?:catastrophic )?error\b|\b(?:ptxas|nvcc) (?:error|fatal)"
+    r"|undefined reference to|multiple definition of|cannot find -l|: not found$"
+)
+_ONLY_THAT_IT_FAILED = ("collect2:", "ninja:")
+_QUOTED = re.compile(r"\s*\d+ \| ?(.*)")
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")
+_MOST, _LONGEST = 2, 200
+
+
+def why_not_built(text: str) -> str:
+    """The first complaints of a failed build's log with its name; empty where it is none."""
+    build = _BUILD.search(text)
+    found = complaints(text[build.end() :]) if build else ()
+    return f"{build.group()}: {'; '.join(found)}" if build and found else ""
+
+
+def complaints(log: str) -> tuple[str, ...]:
+    """The first few, each with the line of the source that the compiler quoted beside it."""
+    lines = log.splitlines()
+    found = {
+        _short(line, lines[number + 1] if number + 1 < len(lines) else ""): line
+        for number, line in enumerate(lines)
+        if _COMPLAINT.search(line)
+    }
+    telling = [said for said, line in found.items() if not line.startswith(_ONLY_THAT_IT_FAILED)]
+    return tuple((telling or list(found))[:_MOST])
+
+
+def _short(line: str, following: str) -> str:
+    quoted = _QUOTED.fullmatch(following)
+    source = f", at `{quoted.group(1).strip()}`" if quoted else ""
+    return _FOLDERS.sub("", line.strip())[:_LONGEST] + source[:_LONGEST]
+
 
 LONGEST_MESSAGE = 200
 _NO_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver", "no CUDA-capable device")
@@ -83,3 +130,45 @@ def _where(error: BaseException, path: str) -> str:
     """The last line of the user's own file that the error passed through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     return f" in line {frames[-1].lineno}" if frames and frames[-1].lineno else ""
+
+
+LARGEST_SOURCE_BYTES = 4 * 1024 * 1024
+
+
+def read_source(path: str | Path) -> str | Refusal:
+    """The text of a module file, or why it cannot be one."""
+    file = Path(path)
+    if file.is_dir():
+        return Refusal(sentence=f"{file} is a folder; a Python file is needed.")
+    try:
+        if file.exists() and not file.is_file():
+            return Refusal(sentence=f"{file} is not a regular file.")
+        size = file.stat().st_size
+        if size > LARGEST_SOURCE_BYTES:
+            return Refusal(sentence=f"{file} is too large for a module file: {size} bytes.")
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return Refusal(sentence=f"{file} does not exist.")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return Refusal(sentence=f"{file} cannot be read: {reason}.")
+    return _text(content, file.name)
+
+
+def why_unusable(source: str, name: str) -> Refusal | None:
+    """Why this text is no module, as far as one can tell without running it."""
+    if not source.strip():
+        return Refusal(sentence=f"{name} is empty.")
+    if "\0" in source:
+        return Refusal(sentence=f"{name} is a binary file, not Python text.")
+    if len(source) > LARGEST_SOURCE_BYTES:
+        return Refusal(sentence=f"{name} is too large for a module file: {len(source)} characters.")
+    return None
+
+
+def _text(content: bytes, name: str) -> str | Refusal:
+    try:
+        source = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Refusal(sentence=f"{name} is a binary file, not Python text in UTF-8.")
+    return why_unusable(source, name) or source

@@ -4,10 +4,7 @@ All are frozen pydantic models without behaviour beyond reading themselves; unit
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.
 """
 
-from kernelwright.tools.types.audit import Badge, Dispatched, Doubt, MemoryNeeds
-from kernelwright.tools.types.candidate import Candidate, LanguageName, Setting
-from kernelwright.tools.types.environment import EnvironmentLacksError
-from kernelwright.tools.types.evidence import Evidence, Rank, Symptom
+from kernelwright.tools.types.candidate import Candidate, LanguageName, LaunchShape, Setting
 from kernelwright.tools.types.graph import (
     Arg,
     DType,
@@ -20,9 +17,15 @@ from kernelwright.tools.types.graph import (
     Scalar,
     TensorSpec,
 )
-from kernelwright.tools.types.idea import Analysis, Claim, Idea, LedgerEntry, Prediction
-from kernelwright.tools.types.isolation import NOT_ISOLATED, UNBUILT, Isolation, WallKind
-from kernelwright.tools.types.launch import LaunchShape
+from kernelwright.tools.types.idea import (
+    Analysis,
+    Claim,
+    EvolvingRole,
+    Idea,
+    LedgerEntry,
+    Prediction,
+    StrategyVersion,
+)
 from kernelwright.tools.types.measurement import (
     Baseline,
     Baselines,
@@ -30,29 +33,46 @@ from kernelwright.tools.types.measurement import (
     Conditions,
     Measurement,
     ModeTiming,
+    Phase,
 )
 from kernelwright.tools.types.model_call import Call, Message, Prompt, Reply, RoleName, ToolCall
-from kernelwright.tools.types.phase import Phase
 from kernelwright.tools.types.profile import (
+    Evidence,
     HostCounters,
     KernelCounters,
     KernelTime,
     Missing,
     Profile,
+    Rank,
     RuleResult,
+    Symptom,
 )
-from kernelwright.tools.types.strategy import EvolvingRole, StrategyVersion
-from kernelwright.tools.types.task import Domain, InputSpec, Refusal, Task, TracePolicy, WeightSpec
-from kernelwright.tools.types.value import Value
+from kernelwright.tools.types.task import (
+    Badge,
+    Dispatched,
+    Domain,
+    Doubt,
+    InputSpec,
+    MemoryNeeds,
+    Refusal,
+    Task,
+    TracePolicy,
+    WeightSpec,
+)
+from kernelwright.tools.types.value import EnvironmentLacksError, Value
 from kernelwright.tools.types.verdict import (
+    NOT_ISOLATED,
+    UNBUILT,
     Clocks,
     CompileReport,
     Effort,
     Evaluation,
+    Isolation,
     OutputError,
     StageTimes,
     Verdict,
     Verification,
+    WallKind,
 )
 
 __all__ = [

@@ -2,10 +2,15 @@
 
 Shapes are concrete integers. The graph is in topological order. Nothing here imports torch,
 so the playbook can reason about a module on a machine (and in a test) that never loaded it.
+
+Small helpers for reading a graph: names of operators, and which nodes feed which.
+
+Which nodes an argument list refers to; shared by everything here that walks a graph.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from math import prod
 from typing import Annotated, Literal
@@ -155,3 +160,42 @@ class Graph(Value):
 
 
 ListArg.model_rebuild()
+
+
+def words(text: str) -> frozenset[str]:
+    """A set of names written as one readable text."""
+    return frozenset(text.split())
+
+
+def base(op: str) -> str:
+    """`aten.add.Tensor` -> `add`; the pseudo-operators stay as they are."""
+    return op.split(".")[1] if op.startswith("aten.") else op
+
+
+def refs(node: Node) -> list[str]:
+    """Names of the nodes that feed this one, in order."""
+    found: list[str] = []
+    pending: list[Arg] = [*node.args, *(arg for _, arg in node.kwargs)]
+    while pending:
+        arg = pending.pop(0)
+        if isinstance(arg, Ref):
+            found.append(arg.node)
+        elif isinstance(arg, ListArg):
+            pending[:0] = arg.items
+    return found
+
+
+def references(arguments: Sequence[Arg]) -> set[str]:
+    """Names of the nodes in the arguments, nested lists included."""
+    names: set[str] = set()
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            names.add(argument.node)
+        elif isinstance(argument, ListArg):
+            names |= references(argument.items)
+    return names
+
+
+def reads(node: Node) -> set[str]:
+    """Names of the nodes that a node reads."""
+    return references(node.args) | references(tuple(value for _, value in node.kwargs))

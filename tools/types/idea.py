@@ -1,4 +1,7 @@
-"""Ideas before code, what they really brought, and the critic's contrast of candidates."""
+"""Ideas before code, what they really brought, and the critic's contrast of candidates.
+
+The part of a prompt that evolves: what to try on this task, in words, by generations.
+"""
 
 from typing import Literal
 
@@ -99,3 +102,22 @@ class Analysis(Value):
     predictions_checked: int = 0
     origin: str = "playbook"
     notes: tuple[str, ...] = ()
+
+
+EvolvingRole = Literal["planner", "coder"]
+
+
+class StrategyVersion(Value):
+    """One version of a role's strategy section.
+
+    It is kept by the best child it produced: `agents.strategist.evolution` reads that from ledger
+    and standings, through `Idea.strategy` and `Candidate.strategy`, which name the version they
+    were written under.
+    """
+
+    id: str
+    role: EvolvingRole
+    text: str
+    parent: str | None = None
+    round: int = 0
+    why: str = ""

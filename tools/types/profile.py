@@ -1,13 +1,48 @@
-"""What a profiler measured of one candidate: where a call's time goes, and hardware counters.
+"""Profiler readings, each with how much it can be trusted.
+
+What a profiler measured of one candidate: where a call's time goes, and hardware counters.
 
 Typed here, turned into evidence by `tools.profile.measured`. What could not be measured stands
 beside it with the reason and the cheapest remedy; a search goes on without.
 """
 
+from enum import StrEnum
 from typing import Literal
 
-from kernelwright.tools.types.evidence import Evidence
 from kernelwright.tools.types.value import Value
+
+
+class Rank(StrEnum):
+    """How a reading was come by, from best to worst."""
+
+    MEASURED = "measured"
+    DERIVED = "derived"
+    STATIC = "static"
+    ESTIMATED = "estimated"
+    UNAVAILABLE = "unavailable"
+
+
+class Evidence(Value):
+    """One reading. `value` is None when unavailable; then `source` says why and what would help."""
+
+    name: str
+    rank: Rank
+    value: float | None
+    unit: str
+    source: str
+
+
+class Symptom(Value):
+    """A named pattern computed from evidence before any model reads numbers.
+
+    `points_to` holds idea categories that usually help.
+    """
+
+    name: str
+    words: str
+    evidence: tuple[Evidence, ...]
+    points_to: tuple[str, ...] = ()
+
 
 Step = Literal["counters", "times"]
 Clock = Literal["cupti", "wall"]

@@ -2,10 +2,9 @@
 
 from typing import Literal
 
-from kernelwright.tools.types.isolation import NOT_ISOLATED, Isolation
-from kernelwright.tools.types.measurement import Outcome
-from kernelwright.tools.types.phase import Phase
+from kernelwright.tools.types.measurement import Outcome, Phase
 from kernelwright.tools.types.value import Value
+from kernelwright.tools.types.verdict import NOT_ISOLATED, Isolation
 
 Status = Literal[
     "improved",

@@ -1,4 +1,13 @@
-"""The base of every noun: frozen, strict about unknown fields, JSON that keeps infinities."""
+"""What every value is made of, and what ends a question without an answer.
+
+The base of every noun: frozen, strict about unknown fields, JSON that keeps infinities.
+
+What this machine lacks, as an exception that every layer may raise.
+
+When a search has to wait for somebody outside: a person who is the model, a far GPU host.
+"""
+
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
@@ -8,3 +17,21 @@ class Value(BaseModel):
 
     # Masked softmaxes carry -inf as a constant; plain JSON would turn it into null.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class EnvironmentLacksError(Exception):
+    """This machine lacks something needed; the message names the command that would fix it."""
+
+
+class AwaitingError(Exception):
+    """The run pauses here; nothing is lost, and a resume goes on once `paths` are there.
+
+    Args:
+        words: One sentence: what is awaited, and what to do.
+        paths: The files whose arrival lets the run go on.
+    """
+
+    def __init__(self, words: str, paths: tuple[Path, ...] = ()) -> None:
+        super().__init__(words)
+        self.words = words
+        self.paths = paths

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from kernelwright.profiles.models import Models
-from kernelwright.tools.home import home as default_home
+from kernelwright.tools.runtime import home as default_home
 from kernelwright.tools.types import Value
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

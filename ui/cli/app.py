@@ -55,7 +55,7 @@ app = typer.Typer(
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        from kernelwright.tools.version import kernelwright_version
+        from kernelwright.tools.runtime import kernelwright_version
 
         sys.stdout.write(f"kernelwright {kernelwright_version()}\n")
         raise typer.Exit

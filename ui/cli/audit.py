@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.graphs.conversation.auditing import kernel_words
+from kernelwright.graphs.conversation.loading import kernel_words
 from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value

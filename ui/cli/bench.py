@@ -12,11 +12,11 @@ from typing import Literal
 
 from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
 from kernelwright.graphs.suite.one import source_sha256
-from kernelwright.graphs.suite.results import ResultsError, begin
+from kernelwright.graphs.suite.outcome import ResultsError, begin
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import default_home
 from kernelwright.tools.evaluate.rules import Depth, Rules
-from kernelwright.tools.version import kernelwright_version
+from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.model_choice import Choice, chosen_models

@@ -9,7 +9,7 @@ from kernelwright.graphs.run_view import hardest_comparison
 from kernelwright.graphs.run_view.wording import VERDICT, one_line, plain
 from kernelwright.tools.evaluate.findings import findings
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.evaluate.timing.statistics import percentile
 from kernelwright.tools.tasks import read_source
 from kernelwright.tools.types import (

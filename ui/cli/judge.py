@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agents.shared.start import Start
+from kernelwright.agents.shared.facts import Start
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.languages import languages, new_candidate, parse_kernel

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
-from kernelwright.graphs.search.control import Control
-from kernelwright.graphs.search.material import material_of
+from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile, search_profile
 from kernelwright.tools.archive import Archive, default_home
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
@@ -28,8 +28,8 @@ from kernelwright.tools.export import (
     export_zip,
 )
 from kernelwright.tools.types import Refusal, TracePolicy
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
 from kernelwright.ui.cli.judge import read_start
 from kernelwright.ui.complaints import (
     Complaint,

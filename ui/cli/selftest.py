@@ -20,15 +20,15 @@ from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 
 if TYPE_CHECKING:
-    from kernelwright.tools.selftest.nouns import Device, Outcome
-    from kernelwright.tools.selftest.report import Report
+    from kernelwright.tools.selftest.catalogue import Device, Outcome
+    from kernelwright.tools.selftest.suite import Report
 
 LET_PASS = 1
 
 
 def selftest(rows: str, target: str, kind: str, json: str | None, markdown: Path | None) -> None:
     """Judge the catalogue and print what was found."""
-    from kernelwright.tools.selftest.report import markdown_table
+    from kernelwright.tools.selftest.suite import markdown_table
 
     check_json(json)
     if markdown is not None:
@@ -54,8 +54,7 @@ async def _judged(
     rows: tuple[int, ...], target: str, kind: str, keep: Callable[["Report"], None]
 ) -> "Report":
     from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-    from kernelwright.tools.selftest.report import Report
-    from kernelwright.tools.selftest.suite import RULES, Suite
+    from kernelwright.tools.selftest.suite import RULES, Report, Suite
 
     say, found = remarks(), list["Outcome"]()
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:

@@ -61,7 +61,7 @@ async def _all(bundles: "list[Bundle]", target: str) -> int:
     from kernelwright.tools.evaluate.executors.batch.bundle import BundleError
     from kernelwright.tools.evaluate.executors.batch.work import work_bundle
     from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-    from kernelwright.tools.home import home
+    from kernelwright.tools.runtime import home
 
     # What torch.compile made is kept from one call to the next, as it takes most of the time.
     scratch = home() / "work"

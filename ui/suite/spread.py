@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from kernelwright.graphs.suite import Outcome
 from kernelwright.graphs.suite.one import source_sha256
-from kernelwright.tools.hardware.visible import visible_gpus
+from kernelwright.tools.hardware.gpu import visible_gpus
 from kernelwright.tools.types import EnvironmentLacksError, Value
 from kernelwright.ui.complaints import LACKING, Complaint
 from kernelwright.ui.suite.share import Line, Share

@@ -13,8 +13,7 @@ from kernelwright.agents.assistant.parsing.commands import command_in
 from kernelwright.agents.assistant.parsing.questions import name_in, question_in
 from kernelwright.agents.assistant.parsing.steering import steering_in
 from kernelwright.agents.assistant.parsing.text import bare, is_question, plain, translated
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import ChangeTask, Command, RenameRun, Steer
+from kernelwright.agents.assistant.types import ChangeTask, Command, RenameRun, Steer, Turn
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240

@@ -6,10 +6,13 @@ A clause has to be an order as a whole: `stop trying shared memory` is none of t
 import re
 from collections.abc import Callable
 
-from kernelwright.agents.assistant.parsing.limits import limits_in, without_limits
-from kernelwright.agents.assistant.parsing.names import candidate_in, run_in
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.parsing.names import (
+    candidate_in,
+    limits_in,
+    run_in,
+    without_limits,
+)
+from kernelwright.agents.assistant.types import (
     AuditTask,
     CancelTask,
     Command,
@@ -23,6 +26,7 @@ from kernelwright.agents.assistant.types.commands import (
     ShowProgress,
     StartSearch,
     StopSearch,
+    Turn,
 )
 
 # An order with more words is none; and fewer keep every pattern below fast on any text.

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 
 from kernelwright.agents.assistant.parsing.names import number
-from kernelwright.agents.assistant.types.chat import Offer, Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -15,6 +14,7 @@ from kernelwright.agents.assistant.types.commands import (
     ExplainCandidate,
     ExportResult,
     ListRuns,
+    Offer,
     PauseSearch,
     ShowCode,
     ShowLedger,
@@ -23,6 +23,7 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
+    Turn,
 )
 
 _YES = re.compile(

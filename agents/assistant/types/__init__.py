@@ -1,1 +1,378 @@
-"""What the assistant speaks in: what it hears, commands, and answers made of pieces."""
+"""What the assistant speaks in: what it hears, commands, and answers made of pieces.
+
+What a person may want of Kernelwright in a conversation, as typed values.
+
+The same wishes come from the rules, from a model's tool calls (where a class's docstring is what
+the model reads of it) and from buttons. What is done about them stands in `graphs.conversation`.
+Candidates are named by id, by the beginning of one, as `v17` for the seventeenth that was
+written, as `best`, or as `best 2` for the second best.
+
+The assistant: what it hears, what is answered to a person, and the Protocol of its minds.
+
+An answer is made of pieces (words, code, tables, pictures, downloads) and offers, which become
+buttons; how they look is the UI's business.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field, TypeAdapter
+
+from kernelwright.tools.types import Value
+
+
+class LoadTask(Value):
+    """Read a PyTorch file (a module and its inputs) and say what the task is."""
+
+    kind: Literal["load_task"] = "load_task"
+    source: str
+    name: str = "pasted.py"
+    gpu: str = ""
+
+
+class ChangeTask(Value):
+    """Change the task that is on the table: its inputs, entry, precision, or the GPU it is for.
+
+    Inputs are written `64x128:float32`, one for each input; without a type (`64x128`) it stays as
+    it is. Sizes change one dimension alone: `columns=4096` the last one, `rows=8192` the first.
+    Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. What is left
+    empty stays as it is.
+    """
+
+    kind: Literal["change_task"] = "change_task"
+    inputs: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    entry: str = ""
+    precisions: tuple[str, ...] = ()
+    gpu: str = ""
+
+
+class AuditTask(Value):
+    """Say whether beating the task on the table would prove anything, and what its floor is."""
+
+    kind: Literal["audit_task"] = "audit_task"
+
+
+class StartSearch(Value):
+    """Begin the search over the task on the table."""
+
+    kind: Literal["start_search"] = "start_search"
+    search: Literal["quick", "standard", "deep"] | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+
+
+class CancelTask(Value):
+    """Put the task on the table away without searching."""
+
+    kind: Literal["cancel_task"] = "cancel_task"
+
+
+class PauseSearch(Value):
+    """Pause the running search at the end of its present step."""
+
+    kind: Literal["pause_search"] = "pause_search"
+
+
+class ContinueSearch(Value):
+    """Go on with a paused, stopped or finished search, perhaps with more rounds or seconds."""
+
+    kind: Literal["continue_search"] = "continue_search"
+    more_rounds: int = 0
+    more_seconds: float = 0.0
+
+
+class StopSearch(Value):
+    """End the running search now, with the best so far."""
+
+    kind: Literal["stop_search"] = "stop_search"
+
+
+class Steer(Value):
+    """Tell the running search where to look.
+
+    Hints tip the balance, pins come first, bans never come; each is a strategy, a technique or an
+    idea in a few words (`vectorised loads`, `shared memory`, `idea 3`). `forget` takes earlier
+    ones back, whichever they were; `everything` takes back all.
+    """
+
+    kind: Literal["steer"] = "steer"
+    hints: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    bans: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
+
+
+class ShowSteering(Value):
+    """Show the hints, pins and bans that hold."""
+
+    kind: Literal["show_steering"] = "show_steering"
+
+
+class ExplainCandidate(Value):
+    """Explain one candidate: its idea, what it does, how it was judged, what bounds it."""
+
+    kind: Literal["explain_candidate"] = "explain_candidate"
+    candidate: str = "best"
+
+
+class ExplainRound(Value):
+    """Explain one round, 0 being the last: its ideas, what they brought, the critic's view."""
+
+    kind: Literal["explain_round"] = "explain_round"
+    round: int = 0
+
+
+class CompareCandidates(Value):
+    """Say why one candidate is faster than another, with the difference of their sources."""
+
+    kind: Literal["compare_candidates"] = "compare_candidates"
+    one: str = "best"
+    other: str = ""
+
+
+class ShowCode(Value):
+    """Show a candidate's kernel and plan."""
+
+    kind: Literal["show_code"] = "show_code"
+    candidate: str = "best"
+
+
+class ShowProfile(Value):
+    """Show what the profiler read of a candidate, and where it stands under the roofline."""
+
+    kind: Literal["show_profile"] = "show_profile"
+    candidate: str = "best"
+
+
+class ShowLedger(Value):
+    """Show every idea that was tried, what was predicted of it and what it brought."""
+
+    kind: Literal["show_ledger"] = "show_ledger"
+
+
+class ShowProgress(Value):
+    """Say where the search stands, what was just tried, and who leads."""
+
+    kind: Literal["show_progress"] = "show_progress"
+
+
+class ExportResult(Value):
+    """Take the result home: a drop-in module, or a KernelBench ModelNew file."""
+
+    kind: Literal["export_result"] = "export_result"
+    format: Literal["module", "kernelbench"] = "module"
+    candidate: str = "best"
+    approved: bool = False
+
+
+class GetReport(Value):
+    """Make the run's report, one HTML file."""
+
+    kind: Literal["get_report"] = "get_report"
+
+
+class AskDoctor(Value):
+    """Say what works on this machine: device, compilers, profilers."""
+
+    kind: Literal["ask_doctor"] = "ask_doctor"
+
+
+class ListRuns(Value):
+    """List this person's runs."""
+
+    kind: Literal["list_runs"] = "list_runs"
+
+
+class ReopenRun(Value):
+    """Take up an earlier run, by its id or the beginning of it."""
+
+    kind: Literal["reopen_run"] = "reopen_run"
+    run: str
+
+
+class RenameRun(Value):
+    """Give a run a name of the person's, by its id; an empty id is the run that is talked about."""
+
+    kind: Literal["rename_run"] = "rename_run"
+    name: str = ""
+    run: str = ""
+
+
+class DeleteRun(Value):
+    """Delete a run for good, by its id; an empty id is the run that is talked about."""
+
+    kind: Literal["delete_run"] = "delete_run"
+    run: str = ""
+    approved: bool = False
+
+
+class AskForHelp(Value):
+    """Say what can be asked here."""
+
+    kind: Literal["ask_for_help"] = "ask_for_help"
+
+
+class Unclear(Value):
+    """Nothing that was understood; `guesses` are offered as buttons."""
+
+    kind: Literal["unclear"] = "unclear"
+    words: str = ""
+    guesses: tuple["Command", ...] = ()
+
+
+Command = Annotated[
+    LoadTask
+    | ChangeTask
+    | AuditTask
+    | StartSearch
+    | CancelTask
+    | PauseSearch
+    | ContinueSearch
+    | StopSearch
+    | Steer
+    | ShowSteering
+    | ExplainCandidate
+    | ExplainRound
+    | CompareCandidates
+    | ShowCode
+    | ShowProfile
+    | ShowLedger
+    | ShowProgress
+    | ExportResult
+    | GetReport
+    | AskDoctor
+    | ListRuns
+    | ReopenRun
+    | RenameRun
+    | DeleteRun
+    | AskForHelp
+    | Unclear,
+    Field(discriminator="kind"),
+]
+
+Unclear.model_rebuild()
+COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
+
+
+class Words(Value):
+    """A paragraph or a list, as Markdown."""
+
+    kind: Literal["words"] = "words"
+    text: str
+
+
+class Code(Value):
+    """Source, a difference (`language="diff"`) or a message, with highlighting."""
+
+    kind: Literal["code"] = "code"
+    title: str
+    text: str
+    language: str = "text"
+
+
+class Table(Value):
+    """Rows under columns; every cell is plain text."""
+
+    kind: Literal["table"] = "table"
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Picture(Value):
+    """A drawing of a run: how the search went, or where candidates stand under the roofline."""
+
+    kind: Literal["picture"] = "picture"
+    what: Literal["trajectory", "roofline"]
+    run: str
+
+
+class Download(Value):
+    """A file to take home."""
+
+    kind: Literal["download"] = "download"
+    path: Path
+    name: str
+    mime: str = "application/octet-stream"
+
+
+Piece = Annotated[Words | Code | Table | Picture | Download, Field(discriminator="kind")]
+
+
+class Offer(Value):
+    """A button: what it says, and the wish behind it."""
+
+    label: str
+    wish: Command
+    hint: str = ""
+
+
+class ChatReply(Value):
+    """One answer. A `question` waits for one of its offers, or for words instead."""
+
+    pieces: tuple[Piece, ...]
+    offers: tuple[Offer, ...] = ()
+    question: bool = False
+
+    @classmethod
+    def of(cls, text: str, *offers: Offer) -> "ChatReply":
+        """An answer in words alone."""
+        return cls(pieces=(Words(text=text),), offers=offers)
+
+    @property
+    def text(self) -> str:
+        """Its words, for those that cannot show more."""
+        return "\n\n".join(piece.text for piece in self.pieces if isinstance(piece, Words))
+
+
+class Attachment(Value):
+    """A text file that came with a message."""
+
+    name: str
+    text: str
+
+
+class Turn(Value):
+    """What the person said, and what it may be about.
+
+    `candidates` are ids in the order of writing (so `v3` is the third), `ideas` titles in the
+    order of proposal; `earlier` are the last exchanges, the person's words first. `offers` are the
+    buttons of a question that is open: the person may answer it in words.
+    """
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    task: str = ""
+    run: str = ""
+    running: bool = False
+    candidates: tuple[str, ...] = ()
+    ideas: tuple[str, ...] = ()
+    earlier: tuple[tuple[str, str], ...] = ()
+    offers: tuple[Offer, ...] = ()
+
+
+class Understanding(Value):
+    """What the person wants, in order; `words` are said before anything is done."""
+
+    wishes: tuple[Command, ...]
+    words: str = ""
+
+
+class CommandResult(Value):
+    """A wish with what was answered."""
+
+    wish: Command
+    saying: ChatReply
+
+
+class Assistant(Protocol):
+    """Understands a person."""
+
+    async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
+        """Say what is to be done next for this turn; no wishes means that it is answered.
+
+        `done` is what was done for the same turn already: rules ask once, a model may look at
+        the answers and go on.
+        """
+        ...

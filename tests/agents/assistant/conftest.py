@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import Turn
+from kernelwright.agents.assistant.types import Turn
 
 _RUN = {
     "task": "softmax",

@@ -1,5 +1,4 @@
-from kernelwright.agents.assistant.choice import assistant_for
-from kernelwright.agents.assistant.model import ModelAssistant
+from kernelwright.agents.assistant.model import ModelAssistant, assistant_for
 from kernelwright.agents.assistant.rules import RulesAssistant
 from kernelwright.profiles.models import ModelProfile
 

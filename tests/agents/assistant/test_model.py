@@ -8,39 +8,39 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.assistant.model import ModelAssistant, result, situation
-from kernelwright.agents.assistant.model_tools import (
+from kernelwright.agents.assistant.model import (
     Answer,
     Call,
+    ModelAssistant,
     as_call,
     as_functions,
     offered,
+    result,
+    sanitize_markdown,
+    situation,
     wishes_of,
 )
 from kernelwright.agents.assistant.rules import NEEDS_A_FILE
-from kernelwright.agents.assistant.sanitize_markdown import sanitize_markdown
-from kernelwright.agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types import (
+    COMMAND,
     Attachment,
     ChatReply,
     Code,
     CommandResult,
-    Offer,
-    Table,
-    Turn,
-    Words,
-)
-from kernelwright.agents.assistant.types.commands import (
-    COMMAND,
     CompareCandidates,
     ExplainCandidate,
     ExportResult,
     ListRuns,
+    Offer,
     ShowCode,
     ShowLedger,
     ShowProgress,
     StartSearch,
     Steer,
+    Table,
+    Turn,
     Unclear,
+    Words,
 )
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.llm.clients import endpoint_client

@@ -3,8 +3,7 @@
 import pytest
 
 from kernelwright.agents.assistant.rules import read
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -28,6 +27,7 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
+    Turn,
 )
 
 TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (

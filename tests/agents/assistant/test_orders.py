@@ -3,8 +3,7 @@
 import pytest
 
 from kernelwright.agents.assistant.rules import read
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AuditTask,
     CancelTask,
     ChangeTask,
@@ -20,6 +19,7 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
+    Turn,
 )
 
 ON = ContinueSearch

@@ -3,8 +3,7 @@
 import pytest
 
 from kernelwright.agents.assistant.rules import read
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -18,6 +17,7 @@ from kernelwright.agents.assistant.types.commands import (
     ShowProfile,
     ShowProgress,
     ShowSteering,
+    Turn,
 )
 
 V17_V12 = CompareCandidates(one="v17", other="v12")

@@ -15,24 +15,22 @@ from kernelwright.agents.assistant.rules import (
     RulesAssistant,
     read,
 )
-from kernelwright.agents.assistant.types.chat import (
-    Attachment,
-    ChatReply,
-    CommandResult,
-    Offer,
-    Turn,
-)
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskForHelp,
+    Attachment,
     CancelTask,
     ChangeTask,
+    ChatReply,
     Command,
+    CommandResult,
     ExportResult,
     LoadTask,
+    Offer,
     ShowProgress,
     StartSearch,
     Steer,
     StopSearch,
+    Turn,
     Unclear,
 )
 

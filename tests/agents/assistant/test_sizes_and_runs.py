@@ -3,8 +3,7 @@
 import pytest
 
 from kernelwright.agents.assistant.rules import read
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     ChangeTask,
     Command,
     CompareCandidates,
@@ -14,6 +13,7 @@ from kernelwright.agents.assistant.types.commands import (
     LoadTask,
     RenameRun,
     ShowCode,
+    Turn,
 )
 
 TASK = Turn(text="", task="softmax")

@@ -3,8 +3,7 @@
 import pytest
 
 from kernelwright.agents.assistant.rules import read
-from kernelwright.agents.assistant.types.chat import Turn
-from kernelwright.agents.assistant.types.commands import Steer
+from kernelwright.agents.assistant.types import Steer, Turn
 
 
 def hint(*what: str) -> Steer:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kernelwright.agents.assistant.parsing.synonyms import in_playbook_words, widened
-from kernelwright.agents.shared.steering import Steering, speaks_of
+from kernelwright.agents.assistant.parsing.steering import in_playbook_words, widened
+from kernelwright.agents.shared.facts import Steering, speaks_of
 from kernelwright.profiles.load import all_hardware
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.types import DType, Graph, InputSpec, Node, Ref, Scalar, Task, TensorSpec
 
 SPEC = TensorSpec(shape=(4096, 1024), dtype=DType.FLOAT32)

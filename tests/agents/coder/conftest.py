@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.coder.model import ModelCoder
-from kernelwright.agents.coder.playbook import PlaybookCoder
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.shared.start import Start
+from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware, all_hardware
-from kernelwright.tools.codegen.library.repertoire import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.types import (
     DType,
     Graph,

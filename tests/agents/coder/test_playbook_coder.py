@@ -1,13 +1,12 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from kernelwright.agents.coder.coder import CoderRequest, Failure
-from kernelwright.agents.coder.playbook import PlaybookCoder, spread
+from kernelwright.agents.coder.coder import CoderRequest, Failure, PlaybookCoder, spread
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.candidates import valid_settings
-from kernelwright.tools.codegen.library.ideas import Repertoire
+from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import Analysis, Idea, Verdict
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.agents.critic.contrast import Sample, buckets, exemplars
-from kernelwright.agents.critic.critic import CriticInput
-from kernelwright.agents.critic.playbook import PlaybookCritic
+from kernelwright.agents.critic.critic import CriticInput, PlaybookCritic
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Prediction
 

@@ -3,14 +3,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelwright.agents.critic.critic import CriticInput, Manner
-from kernelwright.agents.critic.exhibits import contrast
+from kernelwright.agents.critic.claim_check import contrast
+from kernelwright.agents.critic.critic import CriticInput, Manner, PlaybookCritic
 from kernelwright.agents.critic.model import ModelCritic
-from kernelwright.agents.critic.playbook import PlaybookCritic
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Idea, Prediction, Prompt, Reply
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 MakeStanding = Callable[..., Standing]
 

@@ -11,7 +11,7 @@ import pytest
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.llm.manual import ManualClient
 from kernelwright.tools.types import Message, Prompt, Reply
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 QUICK = {"poll_s": 0.02, "grace_s": 0.1}
 

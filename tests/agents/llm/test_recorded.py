@@ -3,12 +3,12 @@ import pytest
 from kernelwright.agents.llm.budget import TokenBudget
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.llm.clients import ClientContext, clients_for
-from kernelwright.agents.llm.recording import RecordingClient
+from kernelwright.agents.llm.wrappers import RecordingClient
 from kernelwright.agents.roles.registry import ROLES
 from kernelwright.profiles.models import ModelProfile, Models
 from kernelwright.tools.types import Call, Message, Prompt, Reply
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import TokenCounts
+from kernelwright.tools.types.value import AwaitingError
 
 PROMPT = Prompt(
     key="planner:1", role="planner", messages=(Message(author="person", text="Which?"),)

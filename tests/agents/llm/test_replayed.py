@@ -3,7 +3,7 @@
 import pytest
 
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.llm.recording import ReplayingClient
+from kernelwright.agents.llm.wrappers import ReplayingClient
 from kernelwright.tools.archive import NotRecordedError
 from kernelwright.tools.types import Call, Message, Prompt, Reply
 

@@ -17,7 +17,7 @@ from kernelwright.agents.prompting.tables import (
     row,
     standings_table,
 )
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.types import Analysis, Graph, Idea, LedgerEntry, Node, Prediction
 

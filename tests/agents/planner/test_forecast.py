@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.agents.planner.idea_ranking import Forecast
-from kernelwright.tools.codegen.library.ideas import Recipe
+from kernelwright.agents.planner.playbook import Forecast
+from kernelwright.tools.codegen.library.kernel_library import Recipe
 from kernelwright.tools.types import Idea, LedgerEntry
 
 

@@ -5,9 +5,9 @@ import pytest
 from kernelwright.agents.llm.client import BudgetSpentError, LLMError
 from kernelwright.agents.planner.model import ModelPlanner
 from kernelwright.agents.planner.playbook import PlaybookPlanner
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.tools.types import Idea, LedgerEntry, StrategyVersion
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 TILES = {
     "title": "Tiles through shared memory",

@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire
+from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
 from kernelwright.tools.types import Analysis, Idea, LedgerEntry
 
 MakeStanding = Callable[..., Standing]

@@ -1,6 +1,6 @@
 import json
 
-from kernelwright.agents.planner.question import parents_card
+from kernelwright.agents.planner.model import parents_card
 
 WAYS = (
     ("Warp shuffles", "Lanes hold a row in registers and reduce by shuffles."),

@@ -1,15 +1,13 @@
 from collections.abc import Callable
 
-from kernelwright.agents.coder.coder import CoderRequest
-from kernelwright.agents.coder.playbook import PlaybookCoder
-from kernelwright.agents.critic.critic import CriticInput
-from kernelwright.agents.critic.playbook import SilentCritic
+from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
+from kernelwright.agents.critic.critic import CriticInput, SilentCritic
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.planner.unplanned import DrawingPlanner, FreeHand, unplanned
-from kernelwright.agents.shared.steering import Steering
+from kernelwright.agents.shared.facts import Steering
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.ideas import Recipe, Repertoire
+from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
 from kernelwright.tools.types import Idea
 
 

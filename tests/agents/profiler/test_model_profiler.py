@@ -4,8 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.profiler.model import ModelProfiler
-from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.agents.profiler.profiler import ModelProfiler, PlaybookProfiler
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import DType, Graph, InputSpec, Prompt, Reply, Task, TensorSpec

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernelwright.agents.llm.json_text import blocks
-from kernelwright.agents.prompting.contract import contract, contract_summary, craft
+from kernelwright.agents.prompting.templates import contract, contract_summary, craft
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.candidates.plan.vocabulary import HELPERS

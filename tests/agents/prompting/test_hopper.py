@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kernelwright.agents.prompting.contract import craft
+from kernelwright.agents.prompting.templates import craft
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence
 

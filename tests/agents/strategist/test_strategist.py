@@ -4,8 +4,12 @@ import pytest
 
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.strategist.evolution import first, fittest
-from kernelwright.agents.strategist.model import LONGEST, ModelStrategist
-from kernelwright.agents.strategist.strategist import StrategistInput, Trial
+from kernelwright.agents.strategist.strategist import (
+    LONGEST,
+    ModelStrategist,
+    StrategistInput,
+    Trial,
+)
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types import (
     DType,

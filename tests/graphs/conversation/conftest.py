@@ -6,18 +6,18 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
-from kernelwright.graphs.conversation import Desk, Lives, Settings, Told
+from kernelwright.agents.assistant.types import LoadTask, StartSearch
+from kernelwright.graphs.conversation import ChatController, SearchManager, Settings, Told
 
 MODULE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
 
 
 @pytest.fixture
-def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., Lives]:
+def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
     """A server's searches over the toy; a new one over the same home is the server restarted."""
 
-    def make(pause_s: float = 0.0, idle_s: float = 60.0, **executor: object) -> Lives:
-        return Lives(
+    def make(pause_s: float = 0.0, idle_s: float = 60.0, **executor: object) -> SearchManager:
+        return SearchManager(
             tmp_path,
             target="cpu",
             make_executor=lambda target, scratch, lease: toy.ToyExecutor(
@@ -32,14 +32,14 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., Lives]:
 
 @pytest.fixture
 def held(
-    toy: ModuleType, make_lives: Callable[..., Lives], begin: Callable[..., Awaitable[None]]
-) -> Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]:
+    toy: ModuleType, make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]:
     """A search that is held in its middle until the event is set."""
 
-    async def make(**executor: object) -> tuple[Lives, Desk, threading.Event]:
+    async def make(**executor: object) -> tuple[SearchManager, ChatController, threading.Event]:
         hold = toy.Hold(at=10)
         lives = make_lives(hold=hold, **executor)
-        desk = Desk(lives.home, lives, "ann", "one")
+        desk = ChatController(lives.home, lives, "ann", "one")
         await begin(desk)
         assert await asyncio.to_thread(hold.reached.wait, 240)
         return lives, desk, hold.free
@@ -48,7 +48,7 @@ def held(
 
 
 @pytest.fixture
-async def lives(make_lives: Callable[..., Lives]) -> AsyncIterator[Lives]:
+async def lives(make_lives: Callable[..., SearchManager]) -> AsyncIterator[SearchManager]:
     """Searches that take no time."""
     made = make_lives()
     yield made
@@ -56,9 +56,9 @@ async def lives(make_lives: Callable[..., Lives]) -> AsyncIterator[Lives]:
 
 
 @pytest.fixture
-def desk(lives: Lives) -> Desk:
+def desk(lives: SearchManager) -> ChatController:
     """Ann's desk."""
-    return Desk(lives.home, lives, "ann", "one", Settings(target="cpu", search="quick"))
+    return ChatController(lives.home, lives, "ann", "one", Settings(target="cpu", search="quick"))
 
 
 class Ear:
@@ -85,7 +85,7 @@ def ear() -> Ear:
 def begin() -> Callable[..., Awaitable[None]]:
     """Put the toy on a desk and begin the search; on a busy machine it has the time it needs."""
 
-    async def run(desk: Desk, **limits: object) -> None:
+    async def run(desk: ChatController, **limits: object) -> None:
         await desk.do(LoadTask(source=MODULE, name="toy.py"))
         saying = await desk.do(StartSearch.model_validate({"seconds": 600, **limits}))
         assert desk.run, saying.text

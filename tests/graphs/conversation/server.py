@@ -5,8 +5,8 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
-from kernelwright.graphs.conversation import Desk, Lives
+from kernelwright.agents.assistant.types import LoadTask, StartSearch
+from kernelwright.graphs.conversation import ChatController, SearchManager
 
 TOY = Path(__file__).parents[1] / "toy.py"
 
@@ -18,14 +18,14 @@ async def main(home: Path) -> None:
     toy = module_from_spec(spec)
     sys.modules["toy_search"] = toy
     spec.loader.exec_module(toy)
-    lives = Lives(
+    lives = SearchManager(
         home,
         target="cpu",
         make_executor=lambda target, scratch, lease: toy.ToyExecutor(pause_s=0.1),
         make_minds=lambda around: toy.toy_minds(toy.LOOPS),
     )
     for person in ("ann", "bob"):
-        desk = Desk(home, lives, person, "one")
+        desk = ChatController(home, lives, person, "one")
         await desk.do(LoadTask(source="x = 1", name="toy.py"))
         await desk.do(StartSearch(rounds=3, seconds=600))
     sys.stdout.write("two searches run\n")

@@ -2,9 +2,9 @@
 
 from types import ModuleType
 
-from kernelwright.agents.assistant.types.commands import AuditTask, LoadTask
-from kernelwright.graphs.conversation import Desk, Lives, Settings
-from kernelwright.graphs.conversation.auditing import rows_of
+from kernelwright.agents.assistant.types import AuditTask, LoadTask
+from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
+from kernelwright.graphs.conversation.loading import rows_of
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
 from kernelwright.tools.evaluate.messages import DispatchSeen
 from kernelwright.tools.types import Badge, Dispatched, Doubt, Task
@@ -14,7 +14,7 @@ KERNEL = Dispatched(name="softmax_warp_forward", calls=2, time_ms=0.25)
 
 
 async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
-    toy: ModuleType, lives: Lives
+    toy: ModuleType, lives: SearchManager
 ) -> None:
     class Watching(toy.ToyExecutor):  # type: ignore[misc, name-defined]
         capabilities = Capabilities(watches=True)
@@ -22,13 +22,13 @@ async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
         async def dispatch(self, task: Task) -> DispatchSeen:
             return DispatchSeen(kernels=(KERNEL,))
 
-    told = Lives(
+    told = SearchManager(
         lives.home,
         target="cpu",
         make_executor=lambda target, scratch, lease: Watching(),
         make_minds=lambda around: toy.toy_minds(toy.LOOPS),
     )
-    desk = Desk(lives.home, told, "bea", "one", Settings(target="cpu", search="quick"))
+    desk = ChatController(lives.home, told, "bea", "one", Settings(target="cpu", search="quick"))
     try:
         await desk.do(LoadTask(source=SOURCE, name="toy.py"))
         said = str((await desk.do(AuditTask())).pieces)
@@ -37,7 +37,7 @@ async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
     assert "250 µs in softmax_warp_forward, 2 times" in said
 
 
-async def test_a_device_that_is_elsewhere_is_said(desk: Desk) -> None:
+async def test_a_device_that_is_elsewhere_is_said(desk: ChatController) -> None:
     await desk.do(LoadTask(source=SOURCE, name="toy.py"))
     assert "not seen: this device is somewhere else" in str((await desk.do(AuditTask())).pieces)
 

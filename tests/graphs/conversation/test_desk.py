@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Code, Download, Table
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     AskDoctor,
     AskForHelp,
     AuditTask,
     CancelTask,
     ChangeTask,
+    ChatReply,
+    Code,
     Command,
     CompareCandidates,
     ContinueSearch,
+    Download,
     ExplainCandidate,
     ExplainRound,
     ExportResult,
@@ -33,13 +35,14 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     Steer,
     StopSearch,
+    Table,
     Unclear,
 )
-from kernelwright.graphs.conversation import Desk, Finding, Lives, Settings
+from kernelwright.graphs.conversation import ChatController, Finding, SearchManager, Settings
 from kernelwright.tools.types import Refusal
 
 Begin = Callable[..., Awaitable[None]]
-Held = Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]
+Held = Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]
 
 EVERY: tuple[Command, ...] = (
     AskDoctor(), AskForHelp(), AuditTask(), CancelTask(), ChangeTask(), CompareCandidates(),
@@ -64,13 +67,13 @@ def texts(saying: ChatReply) -> str:
 
 
 @pytest.mark.parametrize("wish", EVERY, ids=lambda wish: wish.kind)
-async def test_an_empty_desk_answers_every_wish(desk: Desk, wish: Command) -> None:
+async def test_an_empty_desk_answers_every_wish(desk: ChatController, wish: Command) -> None:
     saying = await desk.do(wish)
     assert saying.pieces
 
 
 async def test_a_desk_with_a_finished_run_answers_every_wish(
-    desk: Desk, begin: Begin, rest: Begin
+    desk: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)
@@ -79,7 +82,7 @@ async def test_a_desk_with_a_finished_run_answers_every_wish(
         assert saying.pieces, wish.kind
 
 
-async def test_a_card_has_figures_and_asks_one_question(desk: Desk) -> None:
+async def test_a_card_has_figures_and_asks_one_question(desk: ChatController) -> None:
     saying = await desk.do(LoadTask(source="x = 1", name="soft max (2).py"))
     assert saying.question
     wishes = [offer.wish for offer in saying.offers]
@@ -92,20 +95,20 @@ async def test_a_card_has_figures_and_asks_one_question(desk: Desk) -> None:
     assert desk.task.break_even_calls is not None
 
 
-async def test_a_gpu_that_is_not_here_is_named_with_what_is_possible(desk: Desk) -> None:
+async def test_a_gpu_that_is_not_here_is_named_with_what_is_possible(desk: ChatController) -> None:
     said = (await desk.do(LoadTask(source="x = 1", gpu="L40S"))).text
     assert "NVIDIA L40S" in said
     assert "Toy" in said
     assert "batch" in said
 
 
-async def test_a_gpu_that_nobody_knows_is_no_error(desk: Desk) -> None:
+async def test_a_gpu_that_nobody_knows_is_no_error(desk: ChatController) -> None:
     said = (await desk.do(LoadTask(source="x = 1", gpu="<b>Z9000</b>"))).text
     assert "no device called" in said
     assert "<b>" not in said
 
 
-async def test_a_task_can_be_put_away(desk: Desk) -> None:
+async def test_a_task_can_be_put_away(desk: ChatController) -> None:
     await desk.do(LoadTask(source="x = 1"))
     await desk.do(CancelTask())
     assert desk.task is None
@@ -138,12 +141,12 @@ async def test_questions_are_answered_while_a_search_runs(held: Held) -> None:
 
 
 async def test_another_desk_of_the_thread_finds_what_was_left(
-    desk: Desk, begin: Begin, rest: Begin, make_lives: Callable[..., Lives]
+    desk: ChatController, begin: Begin, rest: Begin, make_lives: Callable[..., SearchManager]
 ) -> None:
     await begin(desk)
     await rest(desk)
     restarted = make_lives()
-    again = Desk(restarted.home, restarted, "ann", "one")
+    again = ChatController(restarted.home, restarted, "ann", "one")
     assert again.run == desk.run
     assert again.task == desk.task
     assert "has finished" in (await again.do(ShowProgress())).text
@@ -151,15 +154,15 @@ async def test_another_desk_of_the_thread_finds_what_was_left(
 
 
 async def test_threads_and_people_do_not_meet(
-    desk: Desk, lives: Lives, begin: Begin, rest: Begin
+    desk: ChatController, lives: SearchManager, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)
-    other = Desk(lives.home, lives, "ann", "two")
+    other = ChatController(lives.home, lives, "ann", "two")
     assert other.run == ""
     await other.do(ReopenRun(run=desk.run))
     assert other.run == desk.run
-    stranger = Desk(lives.home, lives, "bob", "one")
+    stranger = ChatController(lives.home, lives, "bob", "one")
     for wish in (ReopenRun(run=desk.run), ReopenRun(run="toy"), ListRuns(), ShowProgress()):
         said = texts(await stranger.do(wish))
         assert desk.run not in said
@@ -168,15 +171,17 @@ async def test_threads_and_people_do_not_meet(
 
 
 @pytest.mark.parametrize("person", ["../ann", "ann/../..", "", "Ann", "ann.", "a" * 500, "\x00"])
-async def test_no_name_leads_to_anothers_folder(lives: Lives, desk: Desk, person: str) -> None:
-    stranger = Desk(lives.home, lives, person, "../one")
+async def test_no_name_leads_to_anothers_folder(
+    lives: SearchManager, desk: ChatController, person: str
+) -> None:
+    stranger = ChatController(lives.home, lives, person, "../one")
     assert stranger.home != desk.home
     assert stranger.home.parent == lives.home / "people"
     assert (await stranger.do(LoadTask(source="x = 1", name="../../etc/passwd"))).pieces
 
 
 async def test_why_one_is_faster_comes_with_the_difference_of_the_sources(
-    desk: Desk, begin: Begin, rest: Begin
+    desk: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)
@@ -187,7 +192,7 @@ async def test_why_one_is_faster_comes_with_the_difference_of_the_sources(
 
 
 async def test_numbers_of_candidates_are_those_of_writing(
-    desk: Desk, begin: Begin, rest: Begin
+    desk: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)
@@ -196,7 +201,9 @@ async def test_numbers_of_candidates_are_those_of_writing(
     assert "v3" in (await desk.do(ShowCode(candidate=third[:8]))).text
 
 
-async def test_an_export_is_asked_for_first(desk: Desk, begin: Begin, rest: Begin) -> None:
+async def test_an_export_is_asked_for_first(
+    desk: ChatController, begin: Begin, rest: Begin
+) -> None:
     await begin(desk)
     await rest(desk)
     saying = await desk.do(ExportResult())
@@ -207,13 +214,15 @@ async def test_an_export_is_asked_for_first(desk: Desk, begin: Begin, rest: Begi
     assert not any(isinstance(piece, Download) for piece in saying.pieces)
 
 
-async def test_a_report_is_a_file_to_take_home(lives: Lives, begin: Begin, rest: Begin) -> None:
+async def test_a_report_is_a_file_to_take_home(
+    lives: SearchManager, begin: Begin, rest: Begin
+) -> None:
     def write(run: str, home: Path, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"<!doctype html><p>{run} of {home.name}")
         return path
 
-    desk = Desk(lives.home, lives, "ann", "one", Settings(report=write))
+    desk = ChatController(lives.home, lives, "ann", "one", Settings(report=write))
     await begin(desk)
     await rest(desk)
     saying = await desk.do(GetReport())
@@ -222,16 +231,16 @@ async def test_a_report_is_a_file_to_take_home(lives: Lives, begin: Begin, rest:
     assert download.path.is_relative_to(desk.home)
 
 
-async def test_the_doctors_findings_are_rows(lives: Lives) -> None:
+async def test_the_doctors_findings_are_rows(lives: SearchManager) -> None:
     async def examine() -> tuple[Finding, ...]:
         return (Finding(subject="GPU", outcome="missing", words="none"),)
 
-    desk = Desk(lives.home, lives, "ann", "one", Settings(examine=examine))
+    desk = ChatController(lives.home, lives, "ann", "one", Settings(examine=examine))
     assert "GPU" in texts(await desk.do(AskDoctor()))
 
 
 async def test_a_refusal_keeps_the_file_for_another_try(
-    desk: Desk, lives: Lives, monkeypatch: pytest.MonkeyPatch
+    desk: ChatController, lives: SearchManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "def soft(x):\n    return x\n"
     refused = Refusal(sentence="The file defines no nn.Module; to optimise a function, name it: s.")
@@ -248,5 +257,5 @@ async def test_a_refusal_keeps_the_file_for_another_try(
     assert (await desk.do(ChangeTask(entry="soft"))).question
 
 
-async def test_going_on_with_nothing_is_answered(desk: Desk) -> None:
+async def test_going_on_with_nothing_is_answered(desk: ChatController) -> None:
     assert "no search yet" in (await desk.do(ContinueSearch())).text

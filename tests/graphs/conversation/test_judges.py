@@ -9,7 +9,7 @@ import pytest
 from kernelwright.graphs.conversation.judges import Judges
 from kernelwright.tools.archive import Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
-from kernelwright.tools.evaluate.sandbox.line import Lease
+from kernelwright.tools.evaluate.sandbox.device_queue import Lease
 
 pytestmark = pytest.mark.asyncio
 

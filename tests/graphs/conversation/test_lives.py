@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     ContinueSearch,
     LoadTask,
     PauseSearch,
@@ -19,13 +19,13 @@ from kernelwright.agents.assistant.types.commands import (
     StartSearch,
     StopSearch,
 )
-from kernelwright.graphs.conversation import Desk, Lives, Told
-from kernelwright.graphs.conversation.terms import is_going
+from kernelwright.graphs.conversation import ChatController, SearchManager, Told
+from kernelwright.graphs.conversation.store import is_going
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.run import Summary
 
 Begin = Callable[..., Awaitable[None]]
-Held = Callable[..., Awaitable[tuple[Lives, Desk, threading.Event]]]
+Held = Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]
 SLOW = 0.03
 
 
@@ -37,7 +37,7 @@ class Ear(Protocol):
     async def __call__(self, told: Told) -> None: ...
 
 
-def stored(desk: Desk) -> list[int]:
+def stored(desk: ChatController) -> list[int]:
     archive = Archive.open(desk.run, desk.home)
     try:
         return [event.seq for event in archive.events()]
@@ -45,7 +45,7 @@ def stored(desk: Desk) -> list[int]:
         archive.close()
 
 
-def summary_of(desk: Desk) -> Summary:
+def summary_of(desk: ChatController) -> Summary:
     archive = Archive.open(desk.run, desk.home)
     try:
         summary = archive.record().summary
@@ -59,13 +59,15 @@ def summary_of(desk: Desk) -> Summary:
 def all_told(until: Begin) -> Begin:
     """Wait until a listener was told exactly what is stored, behind the first few events."""
 
-    async def wait(ear: Ear, desk: Desk, after: int = 0) -> None:
+    async def wait(ear: Ear, desk: ChatController, after: int = 0) -> None:
         await until(lambda: [told.seq for told in ear.told] == stored(desk)[after:])
 
     return wait
 
 
-async def test_a_search_goes_on_when_nobody_listens(desk: Desk, begin: Begin, rest: Begin) -> None:
+async def test_a_search_goes_on_when_nobody_listens(
+    desk: ChatController, begin: Begin, rest: Begin
+) -> None:
     await begin(desk)
     await rest(desk)
     assert summary_of(desk).status == "improved"
@@ -76,7 +78,7 @@ async def test_a_late_listener_is_told_everything_once_and_in_order(
 ) -> None:
     lives, desk, free = await held()
     assert desk.running
-    late = Desk(lives.home, lives, "ann", "one")
+    late = ChatController(lives.home, lives, "ann", "one")
     late.watch(ear)
     free.set()
     await rest(desk)
@@ -86,7 +88,7 @@ async def test_a_late_listener_is_told_everything_once_and_in_order(
 
 
 async def test_who_knows_the_beginning_is_told_the_rest(
-    desk: Desk, ear: Ear, begin: Begin, rest: Begin, all_told: Begin
+    desk: ChatController, ear: Ear, begin: Begin, rest: Begin, all_told: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)
@@ -97,7 +99,7 @@ async def test_who_knows_the_beginning_is_told_the_rest(
 
 
 async def test_a_listener_that_fails_harms_nobody(
-    desk: Desk, ear: Ear, begin: Begin, rest: Begin, all_told: Begin
+    desk: ChatController, ear: Ear, begin: Begin, rest: Begin, all_told: Begin
 ) -> None:
     async def failing(told: Told) -> None:
         raise RuntimeError("the page is gone")
@@ -130,10 +132,10 @@ async def test_a_pause_loses_nothing_and_nothing_is_measured_twice(
 
 
 async def test_continuing_while_it_pauses_waits_for_the_pause(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
     lives = make_lives(pause_s=SLOW)
-    desk = Desk(lives.home, lives, "ann", "one")
+    desk = ChatController(lives.home, lives, "ann", "one")
     await begin(desk)
     await desk.do(PauseSearch())
     await desk.do(ContinueSearch())
@@ -154,7 +156,7 @@ async def test_a_stop_keeps_the_best_so_far(held: Held, rest: Begin) -> None:
 
 
 async def test_a_finished_search_goes_on_with_as_much_again(
-    desk: Desk, begin: Begin, rest: Begin
+    desk: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk, rounds=1)
     await rest(desk)
@@ -165,7 +167,7 @@ async def test_a_finished_search_goes_on_with_as_much_again(
 
 
 async def test_a_server_that_ends_takes_its_searches_up_again(
-    make_lives: Callable[..., Lives], held: Held, rest: Begin
+    make_lives: Callable[..., SearchManager], held: Held, rest: Begin
 ) -> None:
     lives, desk, _ = await held()
     run = desk.run
@@ -173,7 +175,7 @@ async def test_a_server_that_ends_takes_its_searches_up_again(
     after = make_lives()
     revived = await after.revive()
     assert [life.run for life in revived] == [run]
-    again = Desk(after.home, after, "ann", "one")
+    again = ChatController(after.home, after, "ann", "one")
     assert again.run == run
     await rest(again)
     assert summary_of(again).status == "improved"
@@ -182,10 +184,10 @@ async def test_a_server_that_ends_takes_its_searches_up_again(
 
 
 async def test_what_the_person_paused_stays_paused(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
     lives = make_lives(pause_s=SLOW)
-    desk = Desk(lives.home, lives, "ann", "one")
+    desk = ChatController(lives.home, lives, "ann", "one")
     await begin(desk)
     await desk.do(PauseSearch())
     await rest(desk)
@@ -198,7 +200,7 @@ async def test_what_the_person_paused_stays_paused(
 
 @pytest.mark.parametrize("when", [0.05, 0.6])
 async def test_a_killed_server_comes_back_with_every_run(
-    make_lives: Callable[..., Lives],
+    make_lives: Callable[..., SearchManager],
     tmp_path: Path,
     rest: Begin,
     ear: Ear,
@@ -216,7 +218,7 @@ async def test_a_killed_server_comes_back_with_every_run(
     lives = make_lives()
     assert len(await lives.revive()) == 2
     for person in ("ann", "bob"):
-        desk = Desk(lives.home, lives, person, "one")
+        desk = ChatController(lives.home, lives, person, "one")
         assert desk.task is not None
         desk.watch(ear)
         await rest(desk)
@@ -227,7 +229,9 @@ async def test_a_killed_server_comes_back_with_every_run(
     await lives.aclose()
 
 
-async def test_a_search_that_cannot_begin_says_why(desk: Desk, lives: Lives) -> None:
+async def test_a_search_that_cannot_begin_says_why(
+    desk: ChatController, lives: SearchManager
+) -> None:
     await desk.do(LoadTask(source="x = 1", name="toy.py"))
 
     def broken(around: object) -> object:
@@ -240,10 +244,10 @@ async def test_a_search_that_cannot_begin_says_why(desk: Desk, lives: Lives) -> 
 
 
 async def test_workers_that_nobody_needs_are_let_go(
-    make_lives: Callable[..., Lives], until: Begin
+    make_lives: Callable[..., SearchManager], until: Begin
 ) -> None:
     lives = make_lives(idle_s=0.05)
-    desk = Desk(lives.home, lives, "ann", "one")
+    desk = ChatController(lives.home, lives, "ann", "one")
     await desk.do(LoadTask(source="x = 1", name="toy.py"))
     assert lives.judges.present == 1
     await until(lambda: not lives.judges.present)
@@ -251,28 +255,28 @@ async def test_workers_that_nobody_needs_are_let_go(
 
 
 async def test_one_persons_searches_share_a_worker_and_two_persons_do_not(
-    make_lives: Callable[..., Lives],
+    make_lives: Callable[..., SearchManager],
 ) -> None:
     lives = make_lives()
     for person, thread in (("ann", "one"), ("ann", "two"), ("bob", "one")):
-        desk = Desk(lives.home, lives, person, thread)
+        desk = ChatController(lives.home, lives, person, thread)
         await desk.do(LoadTask(source="x = 1", name="toy.py"))
     assert lives.judges.present == 2
     await lives.aclose()
 
 
 async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_coming_back(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
     lives = make_lives(pause_s=0.05)
     for person in ("ann", "bob"):
-        await begin(Desk(lives.home, lives, person, "one"))
+        await begin(ChatController(lives.home, lives, person, "one"))
     await lives.aclose()
     after = make_lives()
-    broken = Desk(after.home, after, "bob", "one")
+    broken = ChatController(after.home, after, "bob", "one")
     (broken.home / "runs" / broken.run / "run.db").write_bytes(b"no database")
     revived = await after.revive()
-    desk = Desk(after.home, after, "ann", "one")
+    desk = ChatController(after.home, after, "ann", "one")
     assert [life.run for life in revived] == [desk.run]
     await rest(desk)
     assert summary_of(desk).status == "improved"

@@ -14,12 +14,12 @@ from types import ModuleType
 import pytest
 
 import kernelwright.graphs.search.agent_set
-from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
-from kernelwright.graphs.conversation.desk import Desk
-from kernelwright.graphs.conversation.lives import Lives
-from kernelwright.graphs.conversation.overhearing import Ear
-from kernelwright.graphs.conversation.settings import Settings
-from kernelwright.graphs.run_view.speech import Speech, Speeches
+from kernelwright.agents.assistant.types import LoadTask, StartSearch
+from kernelwright.graphs.conversation.context import Settings
+from kernelwright.graphs.conversation.controller import ChatController
+from kernelwright.graphs.conversation.search_manager import SearchManager
+from kernelwright.graphs.conversation.subscribers import StreamSubscriber
+from kernelwright.graphs.run_view.events import Speech, Speeches
 from kernelwright.profiles.models import ModelProfile, Models
 from kernelwright.tools.types import Prompt
 
@@ -94,21 +94,21 @@ def models(patience: Patience) -> Iterator[Models]:
 @pytest.fixture
 async def lives(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Lives]:
+) -> AsyncIterator[SearchManager]:
     repertoire = toy.ToyRepertoire(toy.LOOPS)
     monkeypatch.setattr(
         kernelwright.graphs.search.agent_set, "_repertoire", lambda around: repertoire
     )
-    found = Lives(tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor())
+    found = SearchManager(tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor())
     yield found
     await found.aclose()
 
 
 async def test_a_page_hears_a_model_grow_and_end(
-    lives: Lives, models: Models, patience: Patience, tmp_path: Path
+    lives: SearchManager, models: Models, patience: Patience, tmp_path: Path
 ) -> None:
-    desk = Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", models=models))
-    other = Desk(tmp_path, lives, "eve", "t", Settings(target="cpu", models=models))
+    desk = ChatController(tmp_path, lives, "ada", "t", Settings(target="cpu", models=models))
+    other = ChatController(tmp_path, lives, "eve", "t", Settings(target="cpu", models=models))
     heard: list[Speech] = []
     strange: list[Speech] = []
     ended = asyncio.Event()
@@ -148,12 +148,12 @@ async def test_who_comes_late_hears_all_of_it_and_who_comes_after_hears_nothing(
     async def hear(speech: Speech) -> None:
         heard.append((speech.text, speech.ended))
 
-    late = Ear(lambda: speeches, hear, every_s=0.0)
+    late = StreamSubscriber(lambda: speeches, hear, every_s=0.0)
     await until(lambda: heard == [("read once", False)])
     speeches.end("planner:1")
     late.wake()
     await until(lambda: len(heard) == 2)
-    after = Ear(lambda: speeches, hear, every_s=0.0)
+    after = StreamSubscriber(lambda: speeches, hear, every_s=0.0)
     await asyncio.sleep(0.05)
     assert heard == [("read once", False), ("read once", True)]
     late.close()
@@ -168,7 +168,7 @@ async def test_a_fast_model_is_shown_a_few_times_a_second(until: Until) -> None:
         heard.append(speech.text)
 
     began = time.monotonic()
-    ear = Ear(lambda: speeches, hear, every_s=0.05)
+    ear = StreamSubscriber(lambda: speeches, hear, every_s=0.05)
     for _ in range(200):
         speeches.hear(PROMPT, "x")
         ear.wake()
@@ -187,7 +187,7 @@ async def test_a_listener_that_fails_ends_alone(
     async def fail(speech: Speech) -> None:
         raise RuntimeError("the page is gone")
 
-    ear = Ear(lambda: speeches, fail, every_s=0.0)
+    ear = StreamSubscriber(lambda: speeches, fail, every_s=0.0)
     await until(lambda: "a listener failed" in caplog.text)
     ear.wake()  # nobody is there any more
     await asyncio.sleep(0.05)

@@ -7,9 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Table
-from kernelwright.agents.assistant.types.commands import CancelTask, LoadTask, StartSearch
-from kernelwright.graphs.conversation import Desk, Lives, Settings
+from kernelwright.agents.assistant.types import CancelTask, ChatReply, LoadTask, StartSearch, Table
+from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 
@@ -44,7 +43,7 @@ def patient(toy: ModuleType, free: asyncio.Event, refusal: Refusal | None) -> ob
 class Around:
     """A desk whose device is busy, and what it is told late."""
 
-    def __init__(self, desk: Desk, free: asyncio.Event) -> None:
+    def __init__(self, desk: ChatController, free: asyncio.Event) -> None:
         self.desk, self.free = desk, free
         self.late: list[ChatReply] = []
         desk.amend(self._tell)
@@ -55,12 +54,12 @@ class Around:
 
 @pytest.fixture
 async def busy(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Callable[..., Around]]:
-    opened: list[Lives] = []
+    opened: list[SearchManager] = []
 
     def make(refusal: Refusal | None = None) -> Around:
         free = asyncio.Event()
         executor = patient(toy, free, refusal)
-        lives = Lives(
+        lives = SearchManager(
             tmp_path,
             target="cpu",
             make_executor=lambda *_: executor,  # type: ignore[return-value]
@@ -68,7 +67,7 @@ async def busy(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Callable[..., A
         )
         opened.append(lives)
         settings = Settings(target="cpu", first_answer_s=0.1)
-        return Around(Desk(tmp_path, lives, "ann", "one", settings), free)
+        return Around(ChatController(tmp_path, lives, "ann", "one", settings), free)
 
     yield make
     for lives in opened:

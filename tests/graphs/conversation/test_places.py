@@ -5,8 +5,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.graphs.conversation.people import file_name, folder_of, slug
-from kernelwright.graphs.conversation.table import OnTable, Table, thread_name
+from kernelwright.graphs.conversation.store import (
+    ConversationStore,
+    OnTable,
+    file_name,
+    folder_of,
+    slug,
+    thread_name,
+)
 from kernelwright.graphs.run_view.wording import quiet
 
 NAMES = st.text(max_size=60)
@@ -44,9 +50,9 @@ def test_names_keep_their_underscores_where_they_are_harmless() -> None:
 
 
 async def test_a_table_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    table = Table.of(tmp_path, "one")
+    table = ConversationStore.of(tmp_path, "one")
     await table.put(OnTable(run="softmax-1121-abcd"))
-    assert Table.of(tmp_path, "one").now.run == "softmax-1121-abcd"
+    assert ConversationStore.of(tmp_path, "one").now.run == "softmax-1121-abcd"
     table.path.write_text("{broken")
-    assert Table.of(tmp_path, "one").now == OnTable()
-    assert Table.of(tmp_path, "two").now == OnTable()
+    assert ConversationStore.of(tmp_path, "one").now == OnTable()
+    assert ConversationStore.of(tmp_path, "two").now == OnTable()

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.agents.assistant.types.commands import ChangeTask, LoadTask
-from kernelwright.graphs.conversation.outline import outlines
-from kernelwright.graphs.conversation.proposing import proposals, shapes
+from kernelwright.agents.assistant.types import ChangeTask, LoadTask
+from kernelwright.graphs.conversation.outline import outlines, proposals, shapes
 from kernelwright.tools.types import Refusal, TracePolicy
 
 REFUSAL = Refusal(sentence="The file has no get_inputs() function, and no inputs were named.")

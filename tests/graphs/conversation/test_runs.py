@@ -4,20 +4,23 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Table
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
+    ChatReply,
     DeleteRun,
     ExplainCandidate,
     ListRuns,
     RenameRun,
     ReopenRun,
+    Table,
 )
-from kernelwright.graphs.conversation import Desk, Lives, Settings
+from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
 from kernelwright.graphs.conversation.loading import resized
 
 
 @pytest.fixture
-async def done(desk: Desk, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]):
+async def done(
+    desk: ChatController, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]
+):
     """Ann's desk with a finished run."""
     await begin(desk, rounds=1)
     await rest(desk)
@@ -28,14 +31,14 @@ def listed(saying: ChatReply) -> str:
     return str([piece.rows for piece in saying.pieces if isinstance(piece, Table)])
 
 
-async def test_a_run_is_called_what_its_person_calls_it(done: Desk) -> None:
+async def test_a_run_is_called_what_its_person_calls_it(done: ChatController) -> None:
     await done.do(RenameRun(name="Attention <b>at last</b>"))
     assert "Attention <b>at last</b>" in listed(await done.do(ListRuns()))  # a cell is plain text
     saying = await done.do(ReopenRun(run="attention <b>at last</b>"))
     assert done.run in saying.text
 
 
-async def test_a_run_is_deleted_only_after_a_question(done: Desk) -> None:
+async def test_a_run_is_deleted_only_after_a_question(done: ChatController) -> None:
     run, folder = done.run, done.home / "runs" / done.run
     asked = await done.do(DeleteRun())
     assert asked.question
@@ -48,8 +51,8 @@ async def test_a_run_is_deleted_only_after_a_question(done: Desk) -> None:
     assert "no runs" in (await done.do(ListRuns())).text
 
 
-async def test_anothers_runs_are_out_of_reach(done: Desk, lives: Lives) -> None:
-    eve = Desk(lives.home, lives, "eve", "one", Settings(target="cpu"))
+async def test_anothers_runs_are_out_of_reach(done: ChatController, lives: SearchManager) -> None:
+    eve = ChatController(lives.home, lives, "eve", "one", Settings(target="cpu"))
     for wish in (
         DeleteRun(run=done.run, approved=True),
         DeleteRun(run=f"../../ann/runs/{done.run}", approved=True),
@@ -60,10 +63,10 @@ async def test_anothers_runs_are_out_of_reach(done: Desk, lives: Lives) -> None:
 
 
 async def test_a_running_search_is_not_deleted(
-    make_lives: Callable[..., Lives], begin: Callable[..., Awaitable[None]]
+    make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
 ) -> None:
     lives = make_lives(pause_s=0.2)
-    desk = Desk(lives.home, lives, "ann", "one", Settings(target="cpu"))
+    desk = ChatController(lives.home, lives, "ann", "one", Settings(target="cpu"))
     await begin(desk, rounds=20)
     saying = await desk.do(DeleteRun(run=desk.run, approved=True))
     assert "stop it first" in saying.text
@@ -71,7 +74,7 @@ async def test_a_running_search_is_not_deleted(
     await lives.aclose()
 
 
-async def test_the_second_best_is_the_second_of_the_leaders(done: Desk) -> None:
+async def test_the_second_best_is_the_second_of_the_leaders(done: ChatController) -> None:
     best = await done.do(ExplainCandidate(candidate="best 1"))
     assert best == await done.do(ExplainCandidate(candidate="best"))
     second = await done.do(ExplainCandidate(candidate="best 2"))

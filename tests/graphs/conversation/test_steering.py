@@ -4,12 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Table
-from kernelwright.agents.assistant.types.commands import PauseSearch, ShowSteering, Steer
-from kernelwright.agents.shared.steering import Steering
-from kernelwright.graphs.conversation import Desk, Lives
+from kernelwright.agents.assistant.types import ChatReply, PauseSearch, ShowSteering, Steer, Table
+from kernelwright.agents.shared.facts import Steering
+from kernelwright.graphs.conversation import ChatController, SearchManager
 from kernelwright.graphs.conversation.steering import acted_upon, changed
-from kernelwright.graphs.conversation.terms import kept_steering
+from kernelwright.graphs.conversation.store import kept_steering
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Idea
 
@@ -22,10 +21,10 @@ def cells(saying: ChatReply) -> list[str]:
 
 
 async def test_wishes_are_confirmed_with_what_changed_and_when(
-    make_lives: Callable[..., Lives], begin: Begin
+    make_lives: Callable[..., SearchManager], begin: Begin
 ) -> None:
     lives = make_lives(pause_s=0.05)
-    desk = Desk(lives.home, lives, "ann", "one")
+    desk = ChatController(lives.home, lives, "ann", "one")
     await begin(desk)
     saying = await desk.do(Steer(hints=("wide",), bans=("half precision",)))
     assert "half precision" in cells(saying)
@@ -37,17 +36,17 @@ async def test_wishes_are_confirmed_with_what_changed_and_when(
 
 
 async def test_wishes_survive_a_pause_and_a_restart(
-    make_lives: Callable[..., Lives], begin: Begin, rest: Begin
+    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
     lives = make_lives(pause_s=0.05)
-    desk = Desk(lives.home, lives, "ann", "one")
+    desk = ChatController(lives.home, lives, "ann", "one")
     await begin(desk)
     await desk.do(PauseSearch())
     await rest(desk)
     await desk.do(Steer(bans=("wide",)))
     await lives.aclose()
     after = make_lives(pause_s=0.05)
-    again = Desk(after.home, after, "ann", "one")
+    again = ChatController(after.home, after, "ann", "one")
     assert "wide" in cells(await again.do(ShowSteering()))
     life = await after.go_on(again.home / "runs" / again.run)
     assert life.control.steering.bans == ("wide",)
@@ -59,8 +58,10 @@ async def test_wishes_survive_a_pause_and_a_restart(
     await after.aclose()
 
 
-async def test_wishes_before_a_search_hold_for_it(desk: Desk, begin: Begin, rest: Begin) -> None:
-    from kernelwright.agents.assistant.types.commands import LoadTask, StartSearch
+async def test_wishes_before_a_search_hold_for_it(
+    desk: ChatController, begin: Begin, rest: Begin
+) -> None:
+    from kernelwright.agents.assistant.types import LoadTask, StartSearch
 
     await desk.do(LoadTask(source="x = 1"))
     await desk.do(Steer(bans=("tiled",)))
@@ -70,7 +71,9 @@ async def test_wishes_before_a_search_hold_for_it(desk: Desk, begin: Begin, rest
     assert not any("tiled" in idea.lower() for idea in desk.turn("").ideas)
 
 
-async def test_everything_can_be_taken_back(desk: Desk, begin: Begin, rest: Begin) -> None:
+async def test_everything_can_be_taken_back(
+    desk: ChatController, begin: Begin, rest: Begin
+) -> None:
     await begin(desk)
     await rest(desk)
     await desk.do(Steer(hints=("a",), pins=("b",), bans=("c",)))
@@ -79,7 +82,7 @@ async def test_everything_can_be_taken_back(desk: Desk, begin: Begin, rest: Begi
 
 
 async def test_an_idea_that_does_not_exist_changes_nothing(
-    desk: Desk, begin: Begin, rest: Begin
+    desk: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(desk)
     await rest(desk)

@@ -8,14 +8,14 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.assistant.choice import assistant_for
+from kernelwright.agents.assistant.model import assistant_for
 from kernelwright.agents.assistant.rules import RulesAssistant
-from kernelwright.agents.assistant.types.chat import Attachment, ChatReply, Download
-from kernelwright.agents.roles.agent_set import AgentSet
-from kernelwright.graphs.conversation.desk import Desk
-from kernelwright.graphs.conversation.graph import Conversation, Visit
-from kernelwright.graphs.conversation.lives import Lives
-from kernelwright.graphs.conversation.settings import Settings
+from kernelwright.agents.assistant.types import Attachment, ChatReply, Download
+from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.graphs.conversation.context import Settings
+from kernelwright.graphs.conversation.controller import ChatController
+from kernelwright.graphs.conversation.graph import Conversation, MessageContext
+from kernelwright.graphs.conversation.search_manager import SearchManager
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.profiles.models import ModelProfile
 
@@ -24,11 +24,11 @@ Talk = Callable[..., object]
 
 
 @pytest.fixture
-async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Lives]:
+async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[SearchManager]:
     def minds(around: Circumstances) -> AgentSet:
         return toy.toy_minds(toy.LOOPS)
 
-    found = Lives(
+    found = SearchManager(
         tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor(), make_minds=minds
     )
     yield found
@@ -36,17 +36,17 @@ async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Lives]:
 
 
 @pytest.fixture
-def desk(lives: Lives, tmp_path: Path) -> Desk:
-    return Desk(tmp_path, lives, "ada", "t", Settings(target="cpu", search="quick"))
+def desk(lives: SearchManager, tmp_path: Path) -> ChatController:
+    return ChatController(tmp_path, lives, "ada", "t", Settings(target="cpu", search="quick"))
 
 
 @pytest.fixture
-def talk(desk: Desk) -> Talk:
+def talk(desk: ChatController) -> Talk:
     """Say something and get the answers."""
     conversation = Conversation()
 
     async def said(text: str, *files: Attachment) -> list[ChatReply]:
-        visit = Visit(desk, RulesAssistant(), text, files)
+        visit = MessageContext(desk, RulesAssistant(), text, files)
         return [saying async for saying in conversation.hear("t", visit)]
 
     return said
@@ -72,12 +72,14 @@ def calling() -> Iterator[Callable[..., object]]:
         server.close()
 
 
-async def ended(lives: Lives) -> None:
+async def ended(lives: SearchManager) -> None:
     async with asyncio.timeout(240):
         await asyncio.gather(*(asyncio.wrap_future(life.done) for life in lives.going))
 
 
-async def test_the_story_from_a_file_to_a_download(desk: Desk, lives: Lives, talk: Talk) -> None:
+async def test_the_story_from_a_file_to_a_download(
+    desk: ChatController, lives: SearchManager, talk: Talk
+) -> None:
     (card,) = await talk("make this faster please", FILE)
     assert card.question
     assert desk.task is not None
@@ -96,7 +98,7 @@ async def test_the_story_from_a_file_to_a_download(desk: Desk, lives: Lives, tal
 
 
 async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
-    desk: Desk, lives: Lives, talk: Talk
+    desk: ChatController, lives: SearchManager, talk: Talk
 ) -> None:
     questions = (
         "hi", "status", "what is the floor?", "show the code", "show the profile",
@@ -117,7 +119,7 @@ async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
 
 
 async def test_steering_said_before_the_search_holds_in_it(
-    desk: Desk, lives: Lives, talk: Talk
+    desk: ChatController, lives: SearchManager, talk: Talk
 ) -> None:
     await talk("faster, but avoid shared memory", FILE)
     await talk("go")
@@ -127,14 +129,14 @@ async def test_steering_said_before_the_search_holds_in_it(
 
 
 async def test_a_model_talks_over_the_same_desk(
-    desk: Desk, lives: Lives, talk: Talk, calling: Callable[..., object]
+    desk: ChatController, lives: SearchManager, talk: Talk, calling: Callable[..., object]
 ) -> None:
     await talk("", FILE)
     await talk("go")
     await ended(lives)
     server = calling([("show_progress", "{}")], "It is done: [see](http://nowhere.example).")
     profile = ModelProfile(name="loopback", model="tiny", base_url=server.base_url)
-    visit = Visit(desk, assistant_for(profile), "and what do you make of all that?")
+    visit = MessageContext(desk, assistant_for(profile), "and what do you make of all that?")
     answers = [saying async for saying in Conversation().hear("t", visit)]
     assert len(answers) == 2
     assert answers[0].pieces

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.graphs.suite import Outcome, pace
-from kernelwright.graphs.suite.pace import REST
+from kernelwright.graphs.suite.figures import REST
 from kernelwright.tools.types import Phase
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from kernelwright.graphs.suite import Outcome, append, contrast, figures, read, task_files
 from kernelwright.graphs.suite.figures import sound
-from kernelwright.graphs.suite.results import ResultsError, begin
+from kernelwright.graphs.suite.outcome import ResultsError, begin
 from kernelwright.tools.types import Badge, Doubt
 
 Make = Callable[..., Outcome]

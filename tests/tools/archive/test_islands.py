@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from kernelwright.tools.archive import Standing, island, population
-from kernelwright.tools.archive.islands import MIGRATION
+from kernelwright.tools.archive.elites import MIGRATION
 from kernelwright.tools.types import Candidate, Evaluation, Idea
 
 MakeCandidate = Callable[..., Candidate]

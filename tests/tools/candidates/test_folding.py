@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.tools.candidates import LaunchRefused
-from kernelwright.tools.candidates.run.folding import ALLOCATE, Folder
 from kernelwright.tools.candidates.run.guards import GUARDS, shape_of
-from kernelwright.tools.candidates.run.rewrite import Rewriter
+from kernelwright.tools.candidates.run.rewrite import ALLOCATE, Folder, Rewriter
 
 OPERATORS = st.sampled_from(["+", "-", "*", "//", "%", "**", "<<", "<", "==", "and", "or"])
 LEAVES = st.sampled_from(["A", "B", "n", "1", "2", "3.5", "(1, 2)", "'float32'", "x.shape[0]"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.candidates.run.gradients import without_gradients
+from kernelwright.tools.candidates.run.arguments import without_gradients
 
 
 def doubled(x: torch.Tensor) -> torch.Tensor:

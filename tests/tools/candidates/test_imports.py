@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from kernelwright.tools.candidates.run.imports import BUILTINS
+from kernelwright.tools.candidates.run.guards import BUILTINS
 
 FIRST_VIEW = """
 import torch
-from kernelwright.tools.candidates.run.imports import BUILTINS
+from kernelwright.tools.candidates.run.guards import BUILTINS
 from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
 
 plan = {"__builtins__": dict(BUILTINS) if KEPT else {}}

@@ -3,8 +3,8 @@ import torch
 
 from kernelwright.tools.candidates import LaunchRefused
 from kernelwright.tools.candidates.plan import ADMITTED
-from kernelwright.tools.candidates.plan.operators import CREATORS, DROPOUT
-from kernelwright.tools.candidates.run.operators import resolve
+from kernelwright.tools.candidates.plan.vocabulary import CREATORS, DROPOUT
+from kernelwright.tools.candidates.run.guards import resolve
 
 CPU = torch.device("cpu")
 

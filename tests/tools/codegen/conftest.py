@@ -14,10 +14,8 @@ import torch
 from kernelwright.tools.codegen.ir import Access, Buffer, Loop, PlanLine, Program, ReduceKind, Stmt
 from kernelwright.tools.codegen.library.assemble import returned
 from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.tasks.constants import constants_of
-from kernelwright.tools.tasks.convert import to_graph
-from kernelwright.tools.tasks.export import trace_graph
-from kernelwright.tools.tasks.simplify import simplify
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import constants_of, simplify, to_graph
 from kernelwright.tools.types import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]

@@ -17,9 +17,8 @@ from kernelwright.tools.candidates.plan.validate import validate_plan
 from kernelwright.tools.codegen.cpp import CppEmitter
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Strategy
-from kernelwright.tools.codegen.ir.emitter import Emitter
-from kernelwright.tools.codegen.library.allocating import allocated_late
-from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.ir.kernel_family import Emitter
+from kernelwright.tools.codegen.library.assemble import allocated_late, assemble
 from kernelwright.tools.languages import parse_kernel
 
 Check = Callable[..., Any]

@@ -13,9 +13,8 @@ from kernelwright.tools.candidates.plan.validate import validate_plan
 from kernelwright.tools.codegen.cpp import CppEmitter
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Program
-from kernelwright.tools.codegen.ir.emitter import Emitter
-from kernelwright.tools.codegen.library.assemble import assemble, described
-from kernelwright.tools.codegen.library.sharing import MOST_TUNABLES
+from kernelwright.tools.codegen.ir.kernel_family import Emitter
+from kernelwright.tools.codegen.library.assemble import MOST_TUNABLES, assemble, described
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.languages import parse_kernel
 

@@ -8,11 +8,14 @@ from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.as_written import AS_WRITTEN
-from kernelwright.tools.codegen.library.ideas import FORM, fastest, in_form
-from kernelwright.tools.codegen.library.kind import FormKind
-from kernelwright.tools.codegen.library.registry import FORM_KINDS, forms
-from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.codegen.library.forms import AS_WRITTEN, FORM_KINDS, FormKind, forms
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    PlaybookRepertoire,
+    fastest,
+    in_form,
+    repertoire_for,
+)
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 

@@ -6,8 +6,7 @@ import pytest
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
-from kernelwright.tools.evaluate.executors.local.builder import Builder
-from kernelwright.tools.evaluate.executors.local.reading import Reading
+from kernelwright.tools.evaluate.executors.local.builder import Builder, Reading
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop
 from kernelwright.tools.evaluate.messages import (
     Audited,
@@ -17,7 +16,7 @@ from kernelwright.tools.evaluate.messages import (
     Request,
 )
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.types import Baseline, Refusal, Task
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.profiling.dispatch import dispatched
+from kernelwright.tools.evaluate.profiling.coverage import dispatched
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.audit.findings import find
-from kernelwright.tools.evaluate.verify.bench import Bench
-from kernelwright.tools.evaluate.worker.needs import in_parts, needs_of, refusal_for
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
+from kernelwright.tools.evaluate.worker.request_handler import in_parts, needs_of, refusal_for
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 
@@ -56,7 +56,7 @@ def badges(cpu: Hardware) -> Callable[..., dict[str, str]]:
     """Name and reason of every measured badge."""
 
     def finder(task: Task, **rules: object) -> dict[str, str]:
-        bench = Bench(task, cpu, RULES.model_copy(update=rules), 7, nullcontext)
+        bench = ReferenceRuntime(task, cpu, RULES.model_copy(update=rules), 7, nullcontext)
         return {badge.name: badge.reason for badge in find(bench).badges}
 
     return finder
@@ -126,7 +126,7 @@ def test_a_large_task_is_tried_out_on_fewer_rows(made, cpu):
     )
     slow = cpu.model_copy(update={"bandwidth_gb_s": 1e-2})
     rules = RULES.model_copy(update={"audit_s": 9.0})
-    found = find(Bench(task, slow, rules, 7, nullcontext))
+    found = find(ReferenceRuntime(task, slow, rules, 7, nullcontext))
     assert any("of 4096 rows" in note for note in found.notes)
     # The sum of what was normalised, times one weight that is all ones, is zero for any input.
     assert [badge.name for badge in found.badges] == ["constant"]
@@ -134,7 +134,7 @@ def test_a_large_task_is_tried_out_on_fewer_rows(made, cpu):
 
 def test_parameters_are_as_before_after_the_experiments(made, cpu):
     task = made("return self.layer(x)", init="self.layer = nn.Linear(32, 8)")
-    bench = Bench(task, cpu, RULES, 7, nullcontext)
+    bench = ReferenceRuntime(task, cpu, RULES, 7, nullcontext)
     before = {name: tensor.clone() for name, tensor in bench.reference.weights().items()}
     find(bench)
     for name, tensor in bench.reference.weights().items():

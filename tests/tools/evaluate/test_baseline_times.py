@@ -6,11 +6,10 @@ from typing import Any, cast
 import pytest
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.metering import Meter
+from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.baselines import BaselineCalls
-from kernelwright.tools.evaluate.worker.baselines import timed_baseline
-from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.evaluate.worker.comparing import TaskRuntime, timed_baseline
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 
@@ -28,14 +27,14 @@ RULES = Rules(calibrate_s=0.0, precise_s=0.0, pairs_min=4, pairs_max=8)
 
 
 @pytest.fixture(scope="module")
-def station(cpu: Hardware) -> Station:
+def station(cpu: Hardware) -> TaskRuntime:
     task = trace(SOURCE, "model.py", TracePolicy())
     assert isinstance(task, Task), task
-    return Station(task, cpu, RULES, 0)
+    return TaskRuntime(task, cpu, RULES, 0)
 
 
 def test_what_was_timed_beside_itself_counts_as_timed(
-    station: Station, monkeypatch: pytest.MonkeyPatch
+    station: TaskRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare, pairs = station.harness.compare, []
 
@@ -54,7 +53,7 @@ def test_what_was_timed_beside_itself_counts_as_timed(
     assert any("A/A" in note for note in found.conditions.notes)
 
 
-def test_another_baseline_is_timed_on_its_own(station: Station) -> None:
+def test_another_baseline_is_timed_on_its_own(station: TaskRuntime) -> None:
     calls = SimpleNamespace(get=lambda name: lambda arguments: arguments, setup_s={"compile": 2.0})
     station.__dict__["baselines"] = cast(BaselineCalls, calls)
     found = timed_baseline(station, "compile", Meter())

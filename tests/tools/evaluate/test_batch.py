@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kernelwright.tools.evaluate.executors.base.errand import Errand, Variants
+from kernelwright.tools.evaluate.executors.base.executor import Errand, Variants
 from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     MANIFEST,
@@ -29,7 +29,7 @@ from kernelwright.tools.evaluate.executors.local import baselines
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import Baselines, Candidate, Evaluation, Setting, Task, Verdict
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

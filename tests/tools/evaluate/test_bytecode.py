@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 
 from kernelwright.tools.evaluate.sandbox import bubblewrap, bytecode, filling
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import (
     Wall,

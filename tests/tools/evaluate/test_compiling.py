@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.evaluate.executors.local import compiling
-from kernelwright.tools.evaluate.executors.local.compiling import Compiling
+from kernelwright.tools.evaluate.executors.local import baselines as compiling
+from kernelwright.tools.evaluate.executors.local.baselines import Compiling
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import CompileFailure

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench
-from kernelwright.tools.evaluate.verify.exactness import times_eager
+from kernelwright.tools.evaluate.verify.measured_precision import times_eager
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.evaluate.worker.comparing import Comparing
-from kernelwright.tools.evaluate.worker.station import Station
+from kernelwright.tools.evaluate.worker.comparing import Comparing, TaskRuntime
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 
@@ -43,14 +42,14 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 
 @pytest.fixture
-def bench(task: Task, cpu: Hardware) -> Bench:
-    return Bench(task, cpu, Rules(), 3, no_new_processes)
+def bench(task: Task, cpu: Hardware) -> ReferenceRuntime:
+    return ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
 
 
 class Way:
     """Another way to do the task: eager on inputs that lost so many bits."""
 
-    def __init__(self, bench: Bench, bits: int) -> None:
+    def __init__(self, bench: ReferenceRuntime, bits: int) -> None:
         self.module, self.bits, self.calls = bench.reference.module, bits, 0
 
     def __call__(self, arguments: Sequence[Argument]) -> object:
@@ -61,21 +60,25 @@ class Way:
             return self.module((x.view(torch.int32) & -(1 << self.bits)).view(torch.float32))
 
 
-def test_what_is_as_exact_as_eager_is_once_as_far_and_coarser_answers_are_further(bench: Bench):
+def test_what_is_as_exact_as_eager_is_once_as_far_and_coarser_answers_are_further(
+    bench: ReferenceRuntime,
+):
     assert times_eager(bench, Way(bench, 0), 1) == pytest.approx(1.0, abs=0.5)
     coarser = times_eager(bench, Way(bench, 13), 1)
     assert coarser is not None
     assert coarser > 50
 
 
-def test_buffers_that_it_updates_are_put_back(bench: Bench):
+def test_buffers_that_it_updates_are_put_back(bench: ReferenceRuntime):
     before = {name: value.clone() for name, value in bench.reference.weights().items()}
     times_eager(bench, Way(bench, 13), 1)
     for name, value in bench.reference.weights().items():
         assert torch.equal(value, before[name]), name
 
 
-def test_without_room_for_the_truth_nothing_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def test_without_room_for_the_truth_nothing_is_said(
+    bench: ReferenceRuntime, monkeypatch: pytest.MonkeyPatch
+):
     def full(*_: object) -> object:
         raise UnverifiableError("too large")
 
@@ -89,8 +92,10 @@ def test_without_room_for_the_truth_nothing_is_said(bench: Bench, monkeypatch: p
 def test_it_is_said_where_the_library_decides_and_the_answers_are_coarser(
     task: Task, cpu: Hardware, monkeypatch: pytest.MonkeyPatch, bits: int, may: bool, said: bool
 ):
-    monkeypatch.setattr("kernelwright.tools.evaluate.worker.station.may_be_coarser", lambda *_: may)
-    station = Station(task, cpu, Rules(), 3)
+    monkeypatch.setattr(
+        "kernelwright.tools.evaluate.worker.comparing.may_be_coarser", lambda *_: may
+    )
+    station = TaskRuntime(task, cpu, Rules(), 3)
     way = Way(station.bench, bits)
     station.__dict__["baselines"] = SimpleNamespace(get=lambda name: way)
     for _ in range(2):

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from kernelwright.tools.evaluate.sandbox.line import Line, Seat
+from kernelwright.tools.evaluate.sandbox.device_queue import Line, Seat
 
 pytestmark = pytest.mark.asyncio
 

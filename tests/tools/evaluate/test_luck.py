@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.tasks import DISTRIBUTIONS, applicable, trace
 from kernelwright.tools.types import Task, TracePolicy
@@ -140,7 +140,7 @@ def rejections(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Calla
         kind: str, moments: Moments, rules: Rules = RULES, names: Sequence[str] = DISTRIBUTIONS
     ) -> list[str]:
         task, reasons = traced(kind), []
-        bench = Bench(task, cpu, rules, 3, no_new_processes)
+        bench = ReferenceRuntime(task, cpu, rules, 3, no_new_processes)
         for name in (n for n in names if applicable(task, n)):
             memory = GuardedMemory("cpu", bench.rules.guard_bytes)
             runner = Norm("batch" if kind == "long" else kind, moments)
@@ -149,7 +149,7 @@ def rejections(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Calla
                 for seed in (1, 2):
                     trials.run(
                         Draw(name, seed),
-                        Sentence(bench),
+                        ResultComparator(bench),
                         twice=False,
                         settle=lambda: None,
                         weights=5,

@@ -1,7 +1,7 @@
 """A worker's account of its time."""
 
-from kernelwright.tools.evaluate.metering import Meter
-from kernelwright.tools.types.phase import Phase, together
+from kernelwright.tools.evaluate.process_setup import Meter
+from kernelwright.tools.types.measurement import Phase, together
 
 
 def test_each_phase_lasts_until_the_next_begins_and_is_handed_over_once() -> None:

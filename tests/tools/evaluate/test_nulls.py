@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.ground import no_new_processes
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.process_setup import no_new_processes
+from kernelwright.tools.evaluate.rules import Defence, Rules
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
@@ -55,15 +54,15 @@ def rejected(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Callabl
     path = tmp_path_factory.mktemp("task") / "model.py"
     task = trace(SOURCE, str(path), TracePolicy())
     assert isinstance(task, Task), task
-    benches: dict[Rules, Bench] = {}
+    benches: dict[Rules, ReferenceRuntime] = {}
 
     def run(answer: Answer, rules: Rules) -> str:
-        bench = benches.setdefault(rules, Bench(task, cpu, rules, 3, no_new_processes))
+        bench = benches.setdefault(rules, ReferenceRuntime(task, cpu, rules, 3, no_new_processes))
         try:
             for seed in range(6):
                 memory = GuardedMemory("cpu", rules.guard_bytes)
                 trials = Trials(bench, memory, Plain(answer), lambda _: None)
-                draw, sentence = Draw("task", seed), Sentence(bench)
+                draw, sentence = Draw("task", seed), ResultComparator(bench)
                 trials.run(draw, sentence, twice=False, settle=lambda: None)
         except RejectedError as found:
             return found.reason

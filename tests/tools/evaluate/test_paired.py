@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.timing import paired
-from kernelwright.tools.evaluate.timing.cold import input_sets
-from kernelwright.tools.evaluate.timing.paired import Pairs, take_pairs
-from kernelwright.tools.evaluate.timing.sequential import LEVEL, looks
-from kernelwright.tools.evaluate.timing.telemetry import Company, Reading, telemetry, unsteady
+from kernelwright.tools.evaluate.timing import statistics as paired
+from kernelwright.tools.evaluate.timing.conditions import (
+    Company,
+    TelemetryReading,
+    telemetry,
+    unsteady,
+)
+from kernelwright.tools.evaluate.timing.statistics import LEVEL, Pairs, looks, take_pairs
+from kernelwright.tools.evaluate.timing.stopwatch import input_sets
 from kernelwright.tools.types import Comparison, Conditions
 
 RULES = Rules()
@@ -89,17 +93,19 @@ def test_time_that_is_over_ends_it_with_an_honest_interval() -> None:
 class Readings:
     """A device that reads as told, then keeps its last state."""
 
-    def __init__(self, *states: Reading) -> None:
-        self._states: Iterator[Reading] = iter(states)
+    def __init__(self, *states: TelemetryReading) -> None:
+        self._states: Iterator[TelemetryReading] = iter(states)
         self._last = states[-1]
 
-    def read(self) -> Reading:
+    def read(self) -> TelemetryReading:
         return next(self._states, self._last)
 
 
-STEADY = Reading(sm_clock_mhz=1980, memory_clock_mhz=3201)
-SLOW = Reading(sm_clock_mhz=1500, memory_clock_mhz=3201)
-HOT = Reading(sm_clock_mhz=1980, memory_clock_mhz=3201, throttled_by=("hw_thermal_slowdown",))
+STEADY = TelemetryReading(sm_clock_mhz=1980, memory_clock_mhz=3201)
+SLOW = TelemetryReading(sm_clock_mhz=1500, memory_clock_mhz=3201)
+HOT = TelemetryReading(
+    sm_clock_mhz=1980, memory_clock_mhz=3201, throttled_by=("hw_thermal_slowdown",)
+)
 
 
 def test_pairs_during_which_a_clock_moved_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +127,13 @@ def test_throttling_that_persists_is_kept_and_said(monkeypatch: pytest.MonkeyPat
 
 
 def test_small_moves_of_a_clock_and_unknown_ones_are_no_reason() -> None:
-    assert not unsteady(STEADY, Reading(sm_clock_mhz=1965, memory_clock_mhz=3201), 0.03)
-    assert not unsteady(Reading(), STEADY, 0.03)
+    assert not unsteady(STEADY, TelemetryReading(sm_clock_mhz=1965, memory_clock_mhz=3201), 0.03)
+    assert not unsteady(TelemetryReading(), STEADY, 0.03)
     assert "SM clock" in unsteady(STEADY, SLOW, 0.03)
 
 
 def test_the_cpu_has_no_clocks_to_read_but_tells_of_company() -> None:
-    assert telemetry("cpu").read() == Reading()
+    assert telemetry("cpu").read() == TelemetryReading()
     company = Company()
     assert company.share() is None  # too short to tell
     total = 0

@@ -10,7 +10,7 @@ from kernelwright.tools.archive import apart, ranked
 from kernelwright.tools.archive.records import Standing
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.digits import resolve
+from kernelwright.tools.evaluate.verify.measured_precision import resolve
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import Candidate, Evaluation, LanguageName, Task, TracePolicy, Verdict

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.evaluate.executors.local.certification import Profiles
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.executors.local.profiles import Profiles
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop
 from kernelwright.tools.evaluate.messages import ProfileRequest
+from kernelwright.tools.evaluate.profiling.local import Standby
 from kernelwright.tools.evaluate.profiling.nsight import VARIABLE, count, find_ncu
-from kernelwright.tools.evaluate.profiling.standby import Standby
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.languages import compile_candidate, new_candidate

@@ -18,9 +18,9 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.evaluate.messages import ProfileRequest
-from kernelwright.tools.evaluate.profiling.device import look
+from kernelwright.tools.evaluate.profiling.local import Standby
 from kernelwright.tools.evaluate.profiling.nsight import VARIABLE, child_command, count
-from kernelwright.tools.evaluate.profiling.standby import Standby
+from kernelwright.tools.evaluate.profiling.sanitizers import look
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import CHOICE, wall
 from kernelwright.tools.languages import Built, new_candidate

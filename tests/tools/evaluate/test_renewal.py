@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from kernelwright.tools.evaluate.verify.renewal import renew
+from kernelwright.tools.evaluate.verify.reference_runtime import renew
 
 
 @pytest.mark.parametrize("seed", range(8))

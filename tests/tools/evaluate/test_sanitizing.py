@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.profiling.device import reading
+from kernelwright.tools.evaluate.profiling.sanitizers import device_reading
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import Baseline, Baselines, Task, TracePolicy, Verdict
@@ -35,7 +35,7 @@ RACE = """========= COMPUTE-SANITIZER
 def test_a_finding_is_the_tools_own_line(
     tool: str, output: str, words: str, verdict: Verdict | None
 ) -> None:
-    found = reading(tool, output)
+    found = device_reading(tool, output)
     assert not found.missing
     assert found.words.startswith(words)
     assert bool(found.words) == bool(words)
@@ -43,8 +43,8 @@ def test_a_finding_is_the_tools_own_line(
 
 
 def test_a_tool_that_came_to_no_end_verified_nothing() -> None:
-    assert reading("memcheck", "========= Error: no device").missing == "Error: no device"
-    assert reading("initcheck", "").missing == "it said nothing"
+    assert device_reading("memcheck", "========= Error: no device").missing == "Error: no device"
+    assert device_reading("initcheck", "").missing == "it said nothing"
 
 
 ROWS = """

@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.messages import JudgeRequest
-from kernelwright.tools.evaluate.profiling.host import reading, sanitized_here
+from kernelwright.tools.evaluate.profiling.sanitizers import host_reading, sanitized_here
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import Built, compile_candidate, language_of, new_candidate
@@ -120,7 +120,7 @@ async def test_a_compiler_without_sanitizers_verified_nothing(tmp_path, monkeypa
 def test_an_index_beyond_an_array_of_the_kernels_own_is_out_of_bounds() -> None:
     candidate = new_candidate("cpp", KERNEL % "", PLAN)
     said = "kernel.cpp:7:40: runtime error: index 4 out of bounds for type 'float [4]'\n"
-    found = reading(said, candidate)
+    found = host_reading(said, candidate)
     assert found.verdict is Verdict.OUT_OF_BOUNDS
     assert found.words == "index 4 out of bounds for type 'float [4]' (line 7)"
 
@@ -128,7 +128,7 @@ def test_an_index_beyond_an_array_of_the_kernels_own_is_out_of_bounds() -> None:
 def test_a_line_that_two_threads_reach_at_once_is_said_without_its_column() -> None:
     candidate = new_candidate("cpp", KERNEL % "", PLAN)
     said = "kernel.cpp:7: runtime error: signed integer overflow: 24 + 2147483647\n"
-    found = reading(said, candidate)
+    found = host_reading(said, candidate)
     assert found.verdict is Verdict.UNDEFINED_BEHAVIOUR
     assert found.words == "signed integer overflow: 24 + 2147483647 (line 7)"
 
@@ -136,5 +136,5 @@ def test_a_line_that_two_threads_reach_at_once_is_said_without_its_column() -> N
 def test_a_program_that_breaks_elsewhere_accuses_nobody() -> None:
     candidate = new_candidate("cpp", KERNEL % "", PLAN)
     elsewhere = "==1==ERROR: AddressSanitizer: SEGV on unknown address\n    #0 0x1 in start x.c:3\n"
-    assert reading(elsewhere, candidate).missing
-    assert reading("", candidate).missing == "it said nothing"
+    assert host_reading(elsewhere, candidate).missing
+    assert host_reading("", candidate).missing == "it said nothing"

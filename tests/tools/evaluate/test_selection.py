@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.tools.evaluate.selection import rivals, settles
+from kernelwright.tools.evaluate.finalists import rivals, settles
 from kernelwright.tools.types import (
     Comparison,
     Conditions,

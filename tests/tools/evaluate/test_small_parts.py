@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.finalists import cautious, suspicious
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.messages.wire import (
     TOKEN_BYTES,
@@ -20,18 +21,16 @@ from kernelwright.tools.evaluate.messages.wire import (
     receive_blocking,
 )
 from kernelwright.tools.evaluate.profiling.coverage import coverage
-from kernelwright.tools.evaluate.quarantine import cautious, suspicious
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.ended import Ended
-from kernelwright.tools.evaluate.sandbox.endings import evaluation_of, verdict_of
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.timing.cold import input_sets
+from kernelwright.tools.evaluate.rules import Rules, fresh_seed
+from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.worker import evaluation_of, verdict_of
 from kernelwright.tools.evaluate.timing.conditions import conditions, reasons
 from kernelwright.tools.evaluate.timing.speed_of_light import reads_partly
+from kernelwright.tools.evaluate.timing.stopwatch import input_sets
 from kernelwright.tools.evaluate.verify.indices import evaluate, tied
+from kernelwright.tools.evaluate.verify.memory import peak_double_bytes
 from kernelwright.tools.evaluate.verify.nulls import passing_nulls
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
-from kernelwright.tools.evaluate.verify.room import peak_double_bytes
 from kernelwright.tools.languages import Built, new_candidate
 from kernelwright.tools.types import (
     Comparison,

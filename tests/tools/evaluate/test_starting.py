@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.messages import Rehearsed, Reply
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox import spares
-from kernelwright.tools.evaluate.sandbox.starts import Starts
+from kernelwright.tools.evaluate.sandbox.spares import Starts
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing, wall
-from kernelwright.tools.priority import NICENESS, give_way, session_niceness
+from kernelwright.tools.runtime import NICENESS, give_way, session_niceness
 from kernelwright.tools.types import WallKind
 
 
@@ -53,7 +52,7 @@ def told_by(code: str, lower: int) -> int:
 def test_what_starts_low_needs_no_lowering(lower: int) -> None:
     """Also what forks before anybody could lower it; a program that is low itself adds nothing."""
     code = (
-        "from kernelwright.tools.priority import lowered\n"
+        "from kernelwright.tools.runtime import lowered\n"
         "told = 'import os; print(os.getpriority(os.PRIO_PROCESS, 0))'\n"
         "subprocess.run(lowered((sys.executable, '-c', told)), check=True)\n"
     )
@@ -72,7 +71,7 @@ def test_what_lowers_itself_is_not_lowered_by_others_before_it_does() -> None:
 def test_nobody_gives_way_twice_and_nobody_is_raised(lower: int) -> None:
     """A program that was itself started low starts others as low as itself, not lower."""
     code = (
-        "from kernelwright.tools.priority import give_way\n"
+        "from kernelwright.tools.runtime import give_way\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "for _ in range(2):\n"
         "    give_way(child.pid)\n"

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from kernelwright.tools.evaluate.verify.bits import Fingerprints
 from kernelwright.tools.evaluate.verify.errors import allclose, apart, distance, finite
-from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints
 from kernelwright.tools.evaluate.verify.nulls import Nulls
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "judge_traffic.py"

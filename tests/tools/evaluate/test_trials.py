@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.ground import no_new_processes
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.failures import RejectedError
-from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints
+from kernelwright.tools.evaluate.process_setup import no_new_processes
+from kernelwright.tools.evaluate.rules import Defence, Rules
+from kernelwright.tools.evaluate.verify.bits import Fingerprints
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.trials import Runner, Trials
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy, Verdict
@@ -74,11 +73,13 @@ Judge = Callable[..., None]
 def judge(task: Task, cpu: Hardware) -> Judge:
     """Runs a runner through two draws, the second under other weights."""
 
-    def run(forward: Forward, *, off: tuple[Defence, ...] = (), bench: Bench | None = None) -> None:
-        bench = bench or Bench(task, cpu, Rules(switched_off=off), 3, no_new_processes)
+    def run(
+        forward: Forward, *, off: tuple[Defence, ...] = (), bench: ReferenceRuntime | None = None
+    ) -> None:
+        bench = bench or ReferenceRuntime(task, cpu, Rules(switched_off=off), 3, no_new_processes)
         runner: Runner = Python(forward)
         memory = GuardedMemory("cpu", bench.rules.guard_bytes)
-        trials, sentence = Trials(bench, memory, runner, lambda _: None), Sentence(bench)
+        trials, sentence = Trials(bench, memory, runner, lambda _: None), ResultComparator(bench)
         trials.prepare()
         for number in range(2):
             trials.run(
@@ -141,7 +142,7 @@ def test_weights_that_are_ones_at_first_must_be_used_all_the_same(judge: Judge) 
 
 
 def test_writing_to_what_the_judge_keeps_for_itself_is_seen(task: Task, cpu: Hardware) -> None:
-    bench = Bench(task, cpu, Rules(), 3, no_new_processes)
+    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
 
     def reaches_far(x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         # Both copies of the weight become zero, and with them the reference's answer.
@@ -152,12 +153,12 @@ def test_writing_to_what_the_judge_keeps_for_itself_is_seen(task: Task, cpu: Har
     memory = GuardedMemory("cpu", bench.rules.guard_bytes)
     trials = Trials(bench, memory, Python(reaches_far), lambda _: None)
     with pytest.raises(RejectedError, match="far outside") as found:
-        trials.run(Draw("task", 1), Sentence(bench), twice=False, settle=lambda: None)
+        trials.run(Draw("task", 1), ResultComparator(bench), twice=False, settle=lambda: None)
     assert found.value.verdict is Verdict.CHEATING
 
 
 def test_other_weights_are_gone_afterwards(task: Task, cpu: Hardware) -> None:
-    bench = Bench(task, cpu, Rules(), 3, no_new_processes)
+    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
     x = bench.draw(Draw("task", 5))
     usual = bench.own(x).outputs[0]
     with bench.other_weights(9):

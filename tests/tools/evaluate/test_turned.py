@@ -9,16 +9,15 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.ground import no_new_processes
+from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.digits import probed, resolve
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
+from kernelwright.tools.evaluate.verify.measured_precision import probed, resolve
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
-from kernelwright.tools.evaluate.verify.repeats import ORDER_CHANGED
-from kernelwright.tools.evaluate.verify.sentence import Sentence
-from kernelwright.tools.evaluate.verify.trials import Trials
-from kernelwright.tools.evaluate.verify.turned import may_be_coarser, with_channels_last
+from kernelwright.tools.evaluate.verify.precision import may_be_coarser, with_channels_last
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
+from kernelwright.tools.evaluate.verify.trials import ORDER_CHANGED, Trials
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 
@@ -87,7 +86,7 @@ def _var(y: Tensor) -> Tensor:
     return y.var((0, 2, 3), True)
 
 
-Judge = Callable[[Convolution], tuple[Sentence, Trials, Bench]]
+Judge = Callable[[Convolution], tuple[ResultComparator, Trials, ReferenceRuntime]]
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +102,10 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 def judge(task: Task, cpu: Hardware) -> Judge:
     """Runs a candidate through two draws, the second under other weights."""
 
-    def run(runner: Convolution) -> tuple[Sentence, Trials, Bench]:
-        bench = Bench(task, cpu, Rules(), 3, no_new_processes)
+    def run(runner: Convolution) -> tuple[ResultComparator, Trials, ReferenceRuntime]:
+        bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
         trials = Trials(bench, GuardedMemory("cpu", bench.rules.guard_bytes), runner, print)
-        sentence = Sentence(bench)
+        sentence = ResultComparator(bench)
         for number in (0, 1):
             trials.run(
                 Draw("task", number),
@@ -123,7 +122,8 @@ def judge(task: Task, cpu: Hardware) -> Judge:
 @pytest.fixture
 def coarser_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "kernelwright.tools.evaluate.verify.bench.may_be_coarser", lambda task, device: True
+        "kernelwright.tools.evaluate.verify.reference_runtime.may_be_coarser",
+        lambda task, device: True,
     )
 
 
@@ -169,7 +169,7 @@ def test_what_names_half_precision_stays_apart(task: Task):
 
 
 def test_the_module_and_its_weights_stay_as_they_are(task: Task, cpu: Hardware):
-    bench = Bench(task, cpu, Rules(), 3, no_new_processes)
+    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
     before = {name: value.clone() for name, value in bench.reference.weights().items()}
     outputs, live = with_channels_last(bench.reference, task, bench.draw(Draw("task", 1)))
     assert len(outputs) == 1
@@ -184,7 +184,7 @@ def test_a_module_that_takes_no_such_layout_has_one_result(tmp_path: Path, cpu: 
     source = SOURCE.replace("return self.norm(x)", "return self.norm(x).view(4, 16 * 110)")
     found = trace(source, str(tmp_path / "model.py"), TracePolicy())
     assert isinstance(found, Task), found
-    bench = Bench(found, cpu, Rules(), 3, no_new_processes)
+    bench = ReferenceRuntime(found, cpu, Rules(), 3, no_new_processes)
     arguments = bench.draw(Draw("task", 1))
     assert bench.own_turned(arguments) is None
     assert bench.own(arguments).outputs[0].shape == (4, 16 * 110)
@@ -195,7 +195,7 @@ def test_it_is_asked_only_where_a_library_decides_and_may(
 ):
     assert not may_be_coarser(task, "cpu")
     assert may_be_coarser(task, "cuda")
-    monkeypatch.setattr("kernelwright.tools.evaluate.verify.turned._allowed", lambda: False)
+    monkeypatch.setattr("kernelwright.tools.evaluate.verify.precision._allowed", lambda: False)
     assert not may_be_coarser(task, "cuda")
 
 

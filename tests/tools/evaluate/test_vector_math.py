@@ -7,8 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.evaluate.foreign.guest import serve as guest
-from kernelwright.tools.evaluate.vector_math import FUNCTIONS
-from kernelwright.tools.evaluate.worker import serve as worker
+from kernelwright.tools.evaluate.process_setup import FUNCTIONS
+from kernelwright.tools.evaluate.worker import request_handler as worker
 
 
 class _Single(TorchDispatchMode):

@@ -14,12 +14,17 @@ import pytest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox import bubblewrap, walls
 from kernelwright.tools.evaluate.sandbox import keeper as keeping
-from kernelwright.tools.evaluate.sandbox.beside import beside
-from kernelwright.tools.evaluate.sandbox.device import strangers
+from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
+from kernelwright.tools.evaluate.sandbox.device_queue import strangers
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
+from kernelwright.tools.evaluate.sandbox.walled import (
+    Enclosure,
+    Excess,
+    Limits,
+    start_walled,
+    until_over,
+)
 from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
-from kernelwright.tools.evaluate.sandbox.watch import Excess, Limits, until_over
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ import torch
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.messages import Judged, JudgeRequest
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.worker.desk import Desk
+from kernelwright.tools.evaluate.worker.request_handler import RequestHandler
 from kernelwright.tools.languages import Built, compile_candidate
 from kernelwright.tools.types import Candidate, Task, Verdict
 
@@ -42,7 +42,7 @@ async def test_a_plan_leaves_none_of_the_memory_it_was_judged_in(
     candidate = kernel()
     built = await compile_candidate(candidate, architecture=None, timeout_s=60)
     assert isinstance(built, Built)
-    desk, left = Desk(lambda _: None), []
+    desk, left = RequestHandler(lambda _: None), []
     for seed in range(3):
         request = JudgeRequest(
             task=rows, hardware=cpu, rules=short_rules, candidate=candidate, built=built,

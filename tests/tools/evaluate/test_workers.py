@@ -13,8 +13,8 @@ import pytest
 
 from kernelwright.tools.evaluate.messages import TraceRequest
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
-from kernelwright.tools.evaluate.sandbox.memory import machine_bytes, resident_bytes
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
+from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, resident_bytes
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
 from kernelwright.tools.types import TracePolicy
 

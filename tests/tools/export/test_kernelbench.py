@@ -4,7 +4,7 @@ import ast
 import re
 
 from kernelwright.tools.export import export_kernelbench
-from kernelwright.tools.export.kernelbench import literal, names
+from kernelwright.tools.export.folder import literal, names
 from kernelwright.tools.export.render import SEPARATOR
 
 # The reference runs in a namespace, then the submission's text in the same one.

@@ -6,9 +6,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from kernelwright.tools.evaluate.sandbox.device import company
-from kernelwright.tools.hardware.gpu import detect_gpu
-from kernelwright.tools.hardware.visible import visible_gpu
+from kernelwright.tools.evaluate.sandbox.device_queue import company
+from kernelwright.tools.hardware.gpu import detect_gpu, visible_gpu
 
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 

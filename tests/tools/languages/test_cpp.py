@@ -6,7 +6,7 @@ import pytest
 from kernelwright.tools.languages import Built, CompileFailure
 from kernelwright.tools.languages.cpp import compile as cpp
 from kernelwright.tools.languages.cpp.compile import cpp_compiler
-from kernelwright.tools.languages.cpp.elf import read_shared_object
+from kernelwright.tools.languages.cpp.restrictions import read_shared_object
 from kernelwright.tools.types import EnvironmentLacksError, Verdict
 
 SUM = """#include "kernelwright.hpp"

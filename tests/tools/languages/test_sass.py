@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kernelwright.tools.languages.cuda import disassembler
+from kernelwright.tools.languages.cuda import inspection as disassembler
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence
 
 COPY = """

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kernelwright.agents.coder import answers
-from kernelwright.agents.prompting.contract import contract, craft
+from kernelwright.agents.prompting.templates import contract, craft
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.profile.measured import measured_evidence
-from kernelwright.tools.profile.spans import Span, kernel_times
-from kernelwright.tools.profile.trace import device_spans
+from kernelwright.tools.profile.measured import Span, device_spans, kernel_times, measured_evidence
 from kernelwright.tools.types import Missing, Profile, Rank
 
 TRACE = (Path(__file__).parent / "recorded" / "kineto_trace.json").read_text()

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.profile.failures import failure
 from kernelwright.tools.profile.measured import measured_evidence, reading_name
-from kernelwright.tools.profile.metrics import METRICS, selection
-from kernelwright.tools.profile.names import plain_name
-from kernelwright.tools.profile.reading import number, read_counters
-from kernelwright.tools.profile.rules import read_rules
+from kernelwright.tools.profile.ncu_report import (
+    METRICS,
+    failure,
+    number,
+    plain_name,
+    read_counters,
+    read_rules,
+    selection,
+)
 from kernelwright.tools.types import KernelCounters, Profile, Rank
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -16,10 +16,15 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.profile import measured_evidence, symptoms
-from kernelwright.tools.profile.counting import counting
-from kernelwright.tools.profile.events import PASSES, TASK_CLOCK, Event
-from kernelwright.tools.profile.failures_host import not_counted
-from kernelwright.tools.profile.kernel import fault_us, usage
+from kernelwright.tools.profile.host_counters import (
+    PASSES,
+    TASK_CLOCK,
+    Event,
+    counting,
+    fault_us,
+    not_counted,
+    usage,
+)
 from kernelwright.tools.types import HostCounters, Profile
 
 PAGE_FAULTS = Event("faults", "page-faults", 1, 2)
@@ -123,7 +128,7 @@ def test_touching_fresh_memory_costs_faults_and_time() -> None:
 def test_each_refusal_has_its_reason_and_remedy(tmp_path, monkeypatch, number, words, remedy):
     strict = tmp_path / "paranoid"
     strict.write_text("4\n")
-    monkeypatch.setattr("kernelwright.tools.profile.failures_host._PARANOID", strict)
+    monkeypatch.setattr("kernelwright.tools.profile.host_counters._PARANOID", strict)
     missing = not_counted(number)
     assert words in missing.why
     assert remedy in missing.remedy
@@ -132,7 +137,7 @@ def test_each_refusal_has_its_reason_and_remedy(tmp_path, monkeypatch, number, w
 def test_a_container_that_forbids_counting_is_told_from_a_strict_kernel(tmp_path, monkeypatch):
     lenient = tmp_path / "paranoid"
     lenient.write_text("2\n")
-    monkeypatch.setattr("kernelwright.tools.profile.failures_host._PARANOID", lenient)
+    monkeypatch.setattr("kernelwright.tools.profile.host_counters._PARANOID", lenient)
     assert "--cap-add PERFMON" in not_counted(errno.EPERM).remedy
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.link import GuestFailedError
+from kernelwright.tools.evaluate.foreign.guest_link import GuestFailedError
+from kernelwright.tools.evaluate.foreign.guest_runner import rejected
 from kernelwright.tools.evaluate.foreign.messages import Failed
-from kernelwright.tools.evaluate.foreign.verdicts import rejected
 from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.tasks.complaints import complaints, why_not_built
-from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.tasks.refusals import complaints, why_not_built
+from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.types import Verdict
 
 BROKEN = """

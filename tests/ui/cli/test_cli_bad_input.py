@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.version import kernelwright_version
+from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.ui.cli import app as cli
 
 EXAMPLE = "examples/softmax.py"

@@ -11,8 +11,8 @@ import pytest
 
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Refusal
-from kernelwright.tools.types.awaiting import AwaitingError
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.value import AwaitingError
 from kernelwright.ui.cli import app as cli
 from kernelwright.ui.cli import optimize as search
 

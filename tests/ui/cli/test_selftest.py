@@ -8,15 +8,15 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.local import executor
 from kernelwright.tools.selftest import suite
-from kernelwright.tools.selftest.nouns import Finding, Outcome
-from kernelwright.tools.selftest.report import Report
+from kernelwright.tools.selftest.catalogue import CaseFinding, Outcome
+from kernelwright.tools.selftest.suite import Report
 from kernelwright.tools.types import Isolation, Verdict, WallKind
 from kernelwright.ui.cli.selftest import selftest
 
-RIGHT = Finding(verdict=Verdict.CORRECT, said="", seconds=1.0)
+RIGHT = CaseFinding(verdict=Verdict.CORRECT, said="", seconds=1.0)
 FOUND_OUT = Outcome(
     row=1, cheat="a cheat", case="one", kind="plan", device="cuda", expected=(Verdict.CHEATING,),
-    words=("caught",), evil=Finding(verdict=Verdict.CHEATING, said="caught", seconds=1.0),
+    words=("caught",), evil=CaseFinding(verdict=Verdict.CHEATING, said="caught", seconds=1.0),
     twin=RIGHT,
 )  # fmt: skip
 

@@ -19,8 +19,7 @@ from kernelwright.graphs.run_view.charts import (
     Trajectory,
     around,
 )
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Badge, Doubt
 from kernelwright.ui.report import render, write
 from kernelwright.ui.report.charts import Scale, roofline, trajectory

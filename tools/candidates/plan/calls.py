@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Sequence
 
-from kernelwright.tools.candidates.errors import ContractError
-from kernelwright.tools.candidates.plan.operators import DROPOUT
+from kernelwright.tools.candidates.arithmetic import ContractError
+from kernelwright.tools.candidates.kernel_source import KernelFunction, KernelSource
 from kernelwright.tools.candidates.plan.vocabulary import (
+    DROPOUT,
     FORBIDDEN_KEYWORDS,
     GRID_LAUNCH,
     HELPERS,
@@ -13,7 +14,6 @@ from kernelwright.tools.candidates.plan.vocabulary import (
     METHODS,
     PLAIN_LAUNCH,
 )
-from kernelwright.tools.candidates.source import KernelFunction, KernelSource
 
 
 class Calls:

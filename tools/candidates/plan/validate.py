@@ -8,13 +8,17 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.arithmetic import ContractError
+from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.candidates.plan.calls import Calls
-from kernelwright.tools.candidates.plan.expressions import Expressions, check_word, kind, refuse
-from kernelwright.tools.candidates.plan.names import Names
-from kernelwright.tools.candidates.plan.operators import ADMITTED
-from kernelwright.tools.candidates.plan.vocabulary import RESERVED, STATEMENTS
-from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.candidates.plan.expressions import (
+    Expressions,
+    Names,
+    check_word,
+    kind,
+    refuse,
+)
+from kernelwright.tools.candidates.plan.vocabulary import ADMITTED, RESERVED, STATEMENTS
 from kernelwright.tools.types import Value
 
 _MAX_CHARACTERS = 200_000

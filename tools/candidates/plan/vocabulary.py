@@ -1,4 +1,11 @@
-"""Every word a plan may use. What is not listed here cannot be written."""
+"""Every word a plan may use. What is not listed here cannot be written.
+
+The library operators that a plan may call: functional ones, nothing random, nothing in place.
+
+Admission is by name; the runner resolves the overload and refuses one that writes to its
+arguments. A caller (the task's policy) may admit fewer. `empty` is not here: uninitialised
+memory comes from the judge's allocator.
+"""
 
 import ast
 from collections.abc import Mapping
@@ -132,3 +139,122 @@ OPERATORS: tuple[type[ast.AST], ...] = (
     ast.Gt,
     ast.GtE,
 )
+
+
+_CONTRACTIONS = """
+    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_for_cpu addbmm addmm addmv baddbmm bilinear bmm conv1d
+    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution dot einsum gru
+    kron linear lstm matmul mm mv outer rnn_relu rnn_tanh scaled_dot_product_attention tensordot
+"""
+
+_POOLING = """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d
+    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices
+"""
+
+_INDEXING = """
+    _embedding_bag_forward_only diagonal_scatter embedding gather index index_add index_copy
+    index_fill index_put index_select masked_fill masked_scatter masked_select nonzero scatter
+    scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim where
+"""
+
+_SORTING = """
+    _unique2 argsort bucketize kthvalue median mode searchsorted sort topk unique_consecutive
+    unique_dim
+"""
+
+_ARRANGING = """
+    _to_copy _unsafe_view alias cat channel_shuffle chunk clone col2im complex constant_pad_nd
+    contiguous detach diag_embed diagonal expand flatten flip im2col imag lift_fresh_copy
+    movedim narrow permute pixel_shuffle pixel_unshuffle polar real reflection_pad1d
+    reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d
+    replication_pad2d replication_pad3d reshape roll rot90 select slice split split_with_sizes
+    squeeze stack t tile transpose tril triu unbind unfold unsqueeze view view_as_complex
+    view_as_real
+"""
+
+_RESAMPLING = """
+    affine_grid_generator grid_sampler_2d grid_sampler_3d upsample_bicubic2d upsample_bilinear2d
+    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    upsample_trilinear3d
+"""
+
+_POINTWISE = """
+    _prelu_kernel abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and
+    bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp
+    clamp_max clamp_min copysign cos cosh digamma div elu eq erf erfc erfinv exp exp2 expm1
+    floor floor_divide fmax fmin fmod frac ge gelu glu gt hardshrink hardsigmoid hardswish
+    hardtanh hypot isfinite isinf isnan le leaky_relu lerp lgamma log log10 log1p log2
+    log_sigmoid_forward logaddexp logaddexp2 logical_and logical_not logical_or logical_xor
+    logit lt maximum minimum mish mul nan_to_num ne neg pow prelu reciprocal relu relu6
+    remainder round rsqrt rsub selu sgn sigmoid sign silu sin sinh softplus softshrink sqrt
+    square sub tan tanh threshold trunc xlogy
+"""
+
+_REDUCTIONS_AND_SCANS = """
+    _cdist_forward _pdist_forward all amax amin aminmax any argmax argmin bincount cdist
+    count_nonzero cummax cummin cumprod cumsum dist histc linalg_vector_norm logcumsumexp
+    logsumexp max mean min nansum norm prod std std_mean sum trace var var_mean
+"""
+
+_NORMALISATIONS = """
+    _fused_rms_norm _log_softmax _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training _softmax group_norm layer_norm log_softmax
+    native_batch_norm native_group_norm native_layer_norm rms_norm softmax
+"""
+
+_LOSSES = """
+    binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss
+    cosine_similarity cross_entropy_loss hinge_embedding_loss huber_loss kl_div l1_loss
+    margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss_forward nll_loss
+    nll_loss2d_forward nll_loss_forward nll_loss_nd smooth_l1_loss soft_margin_loss
+    triplet_margin_loss
+"""
+
+_LINEAR_ALGEBRA_AND_TRANSFORMS = """
+    _fft_c2c _fft_c2r _fft_r2c _linalg_det _linalg_solve_ex _linalg_svd cholesky_inverse cross
+    fft_fft linalg_cholesky_ex linalg_cross linalg_det linalg_inv_ex linalg_qr linalg_solve_ex
+    linalg_solve_triangular triangular_solve
+"""
+
+_CREATION = """
+    arange eye full full_like linspace new_full new_ones new_zeros ones ones_like scalar_tensor
+    zeros zeros_like
+"""
+
+CONTRACTIONS = frozenset(_CONTRACTIONS.split())
+ADMITTED = frozenset(
+    word
+    for group in (
+        _CONTRACTIONS,
+        _POOLING,
+        _INDEXING,
+        _SORTING,
+        _ARRANGING,
+        _RESAMPLING,
+        _POINTWISE,
+        _REDUCTIONS_AND_SCANS,
+        _NORMALISATIONS,
+        _LOSSES,
+        _LINEAR_ALGEBRA_AND_TRANSFORMS,
+        _CREATION,
+    )
+    for word in group.split()
+)
+
+# Without a tensor to take the device from, these would make their result on the CPU.
+CREATORS = frozenset({"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"})
+
+# Operators that draw random numbers only when this argument (name, position) is not zero.
+DROPOUT: Mapping[str, tuple[str, int]] = {
+    "_scaled_dot_product_efficient_attention": ("dropout_p", 5),
+    "_scaled_dot_product_flash_attention": ("dropout_p", 3),
+    "_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 3),
+    "gru": ("dropout", 5),
+    "lstm": ("dropout", 5),
+    "rnn_relu": ("dropout", 5),
+    "rnn_tanh": ("dropout", 5),
+    "scaled_dot_product_attention": ("dropout_p", 4),
+}

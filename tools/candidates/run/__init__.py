@@ -4,7 +4,7 @@ The plan's syntax tree is rewritten so that every read that could reach further 
 says goes through a guard, then compiled with a namespace that holds the guards and nothing else.
 """
 
-from kernelwright.tools.candidates.run.allocator import Allocator, TorchAllocator
+from kernelwright.tools.candidates.run.arguments import Allocator, TorchAllocator
 from kernelwright.tools.candidates.run.runner import PlanRunner
 
 __all__ = ["Allocator", "PlanRunner", "TorchAllocator"]

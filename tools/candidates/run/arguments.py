@@ -1,16 +1,94 @@
-"""Checks and converts the arguments of a launch, one converter a parameter.
+"""What a plan launches: the functions of a built object, whatever language they were written in.
+
+Where a plan's memory comes from: a seam, so that a judge can poison and guard it.
+
+Calls without autograd's records, at next to no cost.
+
+Checks and converts the arguments of a launch, one converter a parameter.
 
 A converter is called for every argument of every launch, so each is one short closure.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 
-from kernelwright.tools.candidates.ctypes_table import ScalarType
-from kernelwright.tools.candidates.errors import LaunchRefused
-from kernelwright.tools.candidates.source import KernelFunction, Parameter
+from kernelwright.tools.candidates.arithmetic import LaunchRefused
+from kernelwright.tools.candidates.kernel_source import (
+    KernelFunction,
+    KernelSource,
+    Parameter,
+    ScalarType,
+)
+
+Extent = int | tuple[int, ...]
+
+
+class Launcher(Protocol):
+    """One function of the object, called for every launch; `grid` counts blocks."""
+
+    def __call__(
+        self,
+        arguments: Sequence[object],
+        grid: Extent = 1,
+        block: Extent = 1,
+        shared: int = 0,
+        cluster: Extent = 1,
+    ) -> None:
+        """Launch on torch's current stream, or run to the end where a language has no streams."""
+        ...
+
+
+class Loader(Protocol):
+    """Gives the functions of a candidate's built object; a language is behind it."""
+
+    def __call__(self, source: KernelSource, device: torch.device) -> Mapping[str, Launcher]:
+        """Load the object into this process.
+
+        Raises:
+            LaunchRefused: When the object lacks a function that the source exports.
+            DeviceError: When the device cannot load it.
+        """
+        ...
+
+
+class Allocator(Protocol):
+    """Gives uninitialised, contiguous tensors to `empty`, `zeros` and their relatives."""
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """A contiguous tensor whose contents may be anything."""
+        ...
+
+
+class TorchAllocator:
+    """torch's own allocator."""
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """See Allocator."""
+        return torch.empty(shape, dtype=dtype, device=device)
+
+
+def without_gradients(function: Callable[..., object], arguments: Iterable[object]) -> object:
+    """`function(*arguments)` as under `torch.no_grad`.
+
+    That context costs the host more than a microsecond, much of it before the call begins: in a
+    timed call that is time in which a device waits. Whatever is timed is called by this function,
+    candidate and baseline alike.
+    """
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    torch._C._set_grad_enabled(False)
+    try:
+        return function(*arguments)
+    finally:
+        torch._C._set_grad_enabled(True)
+
 
 Number = int | float
 _NUMBERS = (int, float)

@@ -1,16 +1,94 @@
-"""What a rewritten plan calls where reading its text was not enough.
+"""What stands where a plan's builtins would be: nothing but an import, and that is torch's own.
+
+Parts of torch import others of its modules the first time that they are needed, and Python looks
+for `__import__` in the builtins of whatever frame is on top, which may be a plan's. A plan itself
+cannot say the name: the validator refuses import statements and every name with two underscores.
+
+Library operators for a plan: resolved once, by name, and only those that write nowhere.
+
+What a rewritten plan calls where reading its text was not enough.
 
 Tensors are opaque to a plan's arithmetic: adding two of them would be work for a kernel or a
 library operator, and branching on one would wait for the device.
 """
 
+import builtins
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 
 import torch
 
-from kernelwright.tools.candidates.errors import LaunchRefused
+from kernelwright.tools.candidates.arithmetic import LaunchRefused
+from kernelwright.tools.candidates.plan.vocabulary import CREATORS
 from kernelwright.tools.types import DType
+
+
+def _of_torch(
+    name: str,
+    namespace: Mapping[str, object] | None = None,
+    local: Mapping[str, object] | None = None,
+    wanted: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    """Import a module of torch's, and no other."""
+    if level or name.partition(".")[0] != "torch":
+        raise ImportError(f"{name} is not imported here")
+    return builtins.__import__(name, namespace, local, wanted or (), level)
+
+
+BUILTINS: Mapping[str, object] = {"__import__": _of_torch}
+
+
+Operator = Callable[..., object]
+
+
+def resolve(path: str, device: torch.device) -> Operator:
+    """The operator of that path (`convolution`, `max.dim`).
+
+    A bare name with a single functional overload is bound to it, which is cheaper to call.
+
+    Raises:
+        LaunchRefused: When this torch has none of that name, or it writes to its arguments.
+    """
+    name, _, overload = path.partition(".")
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        raise LaunchRefused(f"this torch has no aten.{name}")
+    found = _overload(packet, overload, path) if overload else _cheapest(packet)
+    if name in CREATORS:
+        return _on_device(found, device)
+    return found
+
+
+def _overload(packet: Operator, overload: str, path: str) -> Operator:
+    found = getattr(packet, overload, None)
+    if found is None:
+        raise LaunchRefused(f"this torch has no aten.{path}")
+    if found._schema.is_mutable:
+        raise LaunchRefused(f"aten.{path} writes to its arguments")
+    operator: Operator = found
+    return operator
+
+
+def _cheapest(packet: Operator) -> Operator:
+    names: list[str] = packet.overloads()  # type: ignore[attr-defined]
+    functional = [
+        found for found in (getattr(packet, name) for name in names) if not found._schema.is_mutable
+    ]
+    if len(functional) == 1:
+        operator: Operator = functional[0]
+        return operator
+    # The packet picks by the arguments; the ones that write need `out`, which no plan can pass.
+    return packet
+
+
+def _on_device(operator: Operator, device: torch.device) -> Operator:
+    def create(*args: object, **keywords: object) -> object:
+        return operator(*args, **keywords, device=device)
+
+    return create
+
 
 Number = int | float
 _MAX_BITS = 64

@@ -1,10 +1,15 @@
-"""Runs a plan: the one object that a judge or a timer calls.
+"""Notes how a plan launches its kernels, while it really does.
+
+For one call, not for timed ones: every launch goes through a note-taker.
+
+Runs a plan: the one object that a judge or a timer calls.
 
 Not safe for two threads at once: the current weights and the launchers' argument memory are
 shared between calls.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf, nan
@@ -12,29 +17,84 @@ from types import TracebackType
 
 import torch
 
-from kernelwright.tools.candidates.errors import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
 from kernelwright.tools.candidates.plan.validate import parse_plan
-from kernelwright.tools.candidates.run.allocator import Allocator, TorchAllocator
-from kernelwright.tools.candidates.run.folding import ALLOCATE, Folder
-from kernelwright.tools.candidates.run.gradients import without_gradients
+from kernelwright.tools.candidates.run.arguments import (
+    Allocator,
+    Extent,
+    Launcher,
+    Loader,
+    TorchAllocator,
+    without_gradients,
+)
 from kernelwright.tools.candidates.run.guards import (
+    BUILTINS,
     GUARDS,
     dtype_named,
     dtype_or_value,
     number,
+    resolve,
     shape_of,
     shown,
     tensor,
 )
-from kernelwright.tools.candidates.run.imports import BUILTINS
-from kernelwright.tools.candidates.run.launcher import Loader
-from kernelwright.tools.candidates.run.observed import Notes
-from kernelwright.tools.candidates.run.operators import resolve
-from kernelwright.tools.candidates.run.rewrite import Rewriter, launcher_name, operator_name
+from kernelwright.tools.candidates.run.rewrite import (
+    ALLOCATE,
+    Folder,
+    Rewriter,
+    launcher_name,
+    operator_name,
+)
 from kernelwright.tools.candidates.settings import complete_settings
-from kernelwright.tools.candidates.source import KernelSource
-from kernelwright.tools.types import Candidate, LaunchShape
+from kernelwright.tools.types import Candidate
+from kernelwright.tools.types.candidate import Extents, LaunchShape
+
+
+class Notes:
+    """What one call launched; without `geometry` (a language may have none) only how often."""
+
+    def __init__(self, *, geometry: bool) -> None:
+        self._geometry = geometry
+        self._seen: Counter[LaunchShape] = Counter()
+
+    def taking(self, kernel: str, launcher: Launcher) -> Launcher:
+        """A launcher that notes each launch once it was accepted."""
+
+        def launch(
+            arguments: Sequence[object],
+            grid: Extent = 1,
+            block: Extent = 1,
+            shared: int = 0,
+            cluster: Extent = 1,
+        ) -> None:
+            launcher(arguments, grid, block, shared, cluster)
+            shape = LaunchShape(kernel=kernel)
+            if self._geometry:
+                shape = LaunchShape(
+                    kernel=kernel,
+                    grid=_extents(grid),
+                    block=_extents(block),
+                    cluster=_extents(cluster),
+                    shared_bytes=shared,
+                )
+            self._seen[shape] += 1
+
+        return launch
+
+    @property
+    def shapes(self) -> tuple[LaunchShape, ...]:
+        """Every configuration once, in the order of first launches."""
+        return tuple(
+            shape.model_copy(update={"launches": count}) for shape, count in self._seen.items()
+        )
+
+
+def _extents(value: Extent) -> Extents:
+    x, y, z = (*(value if isinstance(value, tuple | list) else (value,)), 1, 1)[:3]
+    return x, y, z
+
 
 Around = Callable[[str, Callable[..., object]], Callable[..., object]]
 

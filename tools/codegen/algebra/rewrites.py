@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.tools.codegen.algebra.affine import fold_into_weights
-from kernelwright.tools.codegen.algebra.chains import regroup_products
-from kernelwright.tools.codegen.algebra.diagonal import diagonal_product
-from kernelwright.tools.codegen.algebra.grouped import statistics_of_parts
-from kernelwright.tools.codegen.algebra.linear import sum_after_linear_map
-from kernelwright.tools.codegen.algebra.normalised import sum_after_norm
-from kernelwright.tools.codegen.algebra.pooled import pool_after_linear_map
-from kernelwright.tools.codegen.ir.rewriting import GraphRewrite
+from kernelwright.tools.codegen.algebra.affine import fold_into_weights, pool_after_linear_map
+from kernelwright.tools.codegen.algebra.products import diagonal_product, regroup_products
+from kernelwright.tools.codegen.algebra.statistics import statistics_of_parts, sum_after_norm
+from kernelwright.tools.codegen.algebra.sums import sum_after_linear_map
+from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.types import Graph
 
 # No rewrite makes work for itself without end; this many are more than any module has.

@@ -1,8 +1,12 @@
-"""Neighbouring rows side by side: for reductions and scans across the contiguous axis.
+"""The body of a vector loop across rows, built by asking for the values it needs.
+
+Neighbouring rows side by side: for reductions and scans across the contiguous axis.
 
 The vector loop runs over a block of an outer axis, and the inner axes are walked one position at
 a time. Every value of a row is then one lane; accumulators are arrays that stay in the nearest
 cache. Scans need no stages here, because each lane carries its own running value.
+
+Neighbouring rows side by side, and the reduced axis cut into segments that threads share.
 """
 
 from __future__ import annotations
@@ -11,18 +15,100 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
-from kernelwright.tools.codegen.cpp.block import Block
-from kernelwright.tools.codegen.cpp.body import indented
+from kernelwright.tools.codegen.cpp.body import Unit, indented
 from kernelwright.tools.codegen.cpp.case import Case, emitted
-from kernelwright.tools.codegen.cpp.column_lane import ColumnLane
-from kernelwright.tools.codegen.cpp.frame import Frame
+from kernelwright.tools.codegen.cpp.expressions import cast
+from kernelwright.tools.codegen.cpp.frame import Block, Frame
 from kernelwright.tools.codegen.cpp.geometry import dominant, linear, sorted_axes
-from kernelwright.tools.codegen.cpp.lanes import Unit
 from kernelwright.tools.codegen.cpp.rows import MOST_KEPT_BYTES
-from kernelwright.tools.codegen.cpp.strategies import COLUMNS, COLUMNS_KEPT, walking
-from kernelwright.tools.codegen.cpp.taking import WIDTHS, row_family
+from kernelwright.tools.codegen.cpp.split import halved
+from kernelwright.tools.codegen.cpp.strategies import (
+    COLUMNS,
+    COLUMNS_KEPT,
+    COLUMNS_SPLIT,
+    WIDTHS,
+    row_family,
+    walking,
+)
 from kernelwright.tools.codegen.cpp.templates import render
-from kernelwright.tools.codegen.ir import Emitted, Loop, ReduceKind, Strategy
+from kernelwright.tools.codegen.ir import Emitted, Loop, ReduceKind, Stmt, Store, Strategy
+
+
+class ColumnLane:
+    """The body of one vector loop, built by wanting values."""
+
+    def __init__(self, block: Block, unit: Unit, sweep: int, *, rows_only: bool) -> None:
+        self.block, self.unit, self.sweep = block, unit, sweep
+        self.facts = block.facts
+        self.rows_only = rows_only
+        self.lines: list[str] = []
+        self.scans: list[Stmt] = []
+        self.computed: set[str] = set()
+        self.positioned = False
+        self._have: set[str] = set()
+
+    def want(self, name: str) -> None:
+        """Makes a value available in the body."""
+        facts, block = self.facts, self.block
+        if name in self._have or facts.is_literal(name):
+            return
+        self._have.add(name)
+        stmt = facts.statements[name]
+        type_, value = facts.type_of(name), self.unit.value(name)
+        element = bool(facts.depends[name] & facts.inner)
+        if stmt.op == "reduce":
+            text = acc.result(stmt, name, block.accumulator(stmt), type_, "j")
+            self.lines.append(f"const {type_} {value} = {text};")
+        elif not element and self._is_saved(name):
+            block.saved.add(name)
+            self.lines.append(f"const {type_} {value} = {block.saved_at(name)};")
+        elif element and block.is_worth_keeping(name):
+            block.kept.add(name)
+            self.positioned = True
+            self.lines.append(f"const {type_} {value} = {block.kept_at(name)};")
+        else:
+            self._compute(stmt, name)
+            if element:
+                self._keep(name)
+
+    def store(self, store: Store) -> None:
+        """Adds a store."""
+        for name in (store.value, *self.facts.indices(store.access)):
+            self.want(name)
+        self.lines.append(self.unit.write(store))
+
+    def reduce(self, stmt: Stmt) -> None:
+        """Adds a reduction's step."""
+        self.want(stmt.args[0])
+        value, have = self.unit.value(stmt.args[0]), self.facts.type_of(stmt.args[0])
+        text = acc.argument(stmt, value, have, self.block.element(stmt))
+        extra = ", first" if stmt.reduce in acc.POSITIONED else ""
+        self.lines.append(f"{self.block.accumulator(stmt)}.add(j, {text}{extra});")
+
+    def _is_saved(self, name: str) -> bool:
+        """Values of this very loop are computed in it; later loops read what it saved."""
+        fresh = self.rows_only and self.facts.sweep[name] == self.sweep
+        return not fresh and self.block.is_worth_saving(name)
+
+    def _compute(self, stmt: Stmt, name: str) -> None:
+        for arg in self.facts.operands(stmt):
+            self.want(arg)
+        if stmt.op != "scan":
+            self.lines.append(self.unit.define(name))
+            return
+        self.scans.append(stmt)
+        carry, type_ = self.block.carry(stmt, self.sweep), self.facts.type_of(name)
+        have = self.facts.type_of(stmt.args[0])
+        added = cast(self.unit.value(stmt.args[0]), have, type_)
+        self.lines.append(f"{carry}.add(j, {added});")
+        self.lines.append(f"const {type_} {self.unit.value(name)} = {type_}({carry}.value(j));")
+
+    def _keep(self, name: str) -> None:
+        self.computed.add(name)
+        if name in self.block.kept:
+            self.positioned = True
+            self.lines.append(f"{self.block.kept_at(name)} = {self.unit.value(name)};")
+
 
 # Two vectors at a time: a block's accumulators do not fit in registers anyway.
 _LANES = 16
@@ -175,4 +261,26 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
 
 COLUMN_FAMILY = row_family(
     (COLUMNS_KEPT.name, COLUMNS.name), lambda fits: fits.columns, _strategies, emit
+)
+
+
+def _emit(case: Case, name: str, prefix: str) -> Emitted:
+    function = Frame(case.loop, prefix).function
+    halves = halved(case.loop, function, 4 * case.cores)
+    first = _half(case, halves.first, f"{function}_partials")
+    second = _half(case, halves.second, f"{function}_whole")
+    made = tuple(
+        f'{item.name} = empty(({item.size},), dtype="{item.dtype.value}")'
+        for item in halves.temporaries
+    )
+    source = f"{first.source}\n{second.source}"
+    return Emitted(source=source, plan=(*made, *first.plan, *second.plan))
+
+
+def _half(case: Case, loop: Loop, prefix: str) -> Emitted:
+    return emit(Case(loop, case.hardware), COLUMNS.name, prefix)
+
+
+COLUMN_SPLIT_FAMILY = row_family(
+    (COLUMNS_SPLIT.name,), lambda fits: fits.columns_split, lambda case: [COLUMNS_SPLIT], _emit
 )

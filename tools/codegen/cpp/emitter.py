@@ -1,17 +1,30 @@
-"""The C++ emitter: what its families have in common."""
+"""The registry of C++ families: whoever adds one adds a line here.
+
+Strategies are listed by how well their family fits a loop, and where that is equal in this order.
+
+The C++ emitter: what its families have in common.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.cpp.case import Case
-from kernelwright.tools.codegen.cpp.families import FAMILIES
-from kernelwright.tools.codegen.cpp.layout import walks_from_memory
+from kernelwright.tools.codegen.cpp.case import Case, walks_from_memory
+from kernelwright.tools.codegen.cpp.columns import COLUMN_FAMILY, COLUMN_SPLIT_FAMILY
+from kernelwright.tools.codegen.cpp.rows import FLAT_FAMILY, ROW_FAMILY
+from kernelwright.tools.codegen.cpp.split import SPLIT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
-from kernelwright.tools.codegen.ir.family import KernelFamily
-from kernelwright.tools.codegen.ir.walking import FamilyEmitter
+from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily
 from kernelwright.tools.types import LanguageName
+
+FAMILIES: tuple[KernelFamily[Case], ...] = (
+    FLAT_FAMILY,
+    ROW_FAMILY,
+    SPLIT_FAMILY,
+    COLUMN_FAMILY,
+    COLUMN_SPLIT_FAMILY,
+)
 
 
 class CppEmitter(FamilyEmitter[Case]):

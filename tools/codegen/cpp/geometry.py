@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import prod
 
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, Stmt
-from kernelwright.tools.codegen.ir.axes import by_falling_stride, walked_as_one
+from kernelwright.tools.codegen.ir.loops import by_falling_stride, walked_as_one
 from kernelwright.tools.types import Value
 
 # Below this many elements a vector loop is mostly its own beginning and end.

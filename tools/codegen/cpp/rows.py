@@ -1,15 +1,63 @@
-"""Rows in parallel: every thread takes whole rows and walks each as often as it must."""
+"""Pointwise loops: every element on its own, so the iteration space is cut evenly over threads.
+
+Rows in parallel: every thread takes whole rows and walks each as often as it must.
+"""
 
 from __future__ import annotations
 
 from kernelwright.tools.codegen.cpp.case import Case, emitted
 from kernelwright.tools.codegen.cpp.frame import Frame
-from kernelwright.tools.codegen.cpp.strategies import ROWS, ROWS_KEPT, walking
+from kernelwright.tools.codegen.cpp.geometry import dominant, sorted_axes
+from kernelwright.tools.codegen.cpp.strategies import FLAT, ROWS, ROWS_KEPT, row_family, walking
 from kernelwright.tools.codegen.cpp.sweep import Knobs, SweepPrinter, kept_bytes, kept_values
 from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan, plan_sweeps
-from kernelwright.tools.codegen.cpp.taking import row_family
 from kernelwright.tools.codegen.cpp.templates import render
-from kernelwright.tools.codegen.ir import Emitted, Strategy
+from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
+from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
+
+
+def flattened(loop: Loop) -> Loop:
+    """The loop with all its axes walked, in the order of its first store's memory."""
+    if loop.inner:
+        raise ValueError(f"{loop.name}: a loop that reduces is not pointwise")
+    along = dominant(loop, [store.access for store in loop.stores])
+    return loop.model_copy(update={"outer": (), "inner": sorted_axes(loop.outer, along)})
+
+
+def flat_kernel(frame: Frame, knobs: Knobs) -> str:
+    """A kernel for a `flattened` loop."""
+    facts = frame.facts
+    unit = frame.row_unit({})
+    body = [unit.define(name) for name in frame.row_values(0)]
+    body += [unit.write(store) for store in frame.row_stores(0)]
+    units = "1"
+    for plan in plan_sweeps(facts, keeping=False):
+        printer = SweepPrinter(plan, frame.names, {}, knobs, frozenset())
+        units = printer.units
+        loops = printer.ranged()
+        body += [*printer.declarations(), *loops]
+    return render(
+        "flat",
+        frame=frame,
+        body=body,
+        units=units,
+        parallel=frame.loop.columns >= 1 << 14,
+        stream=knobs.stream,
+        parts=knobs.parts,
+    )
+
+
+def _fit(case: Case) -> Fit:
+    return Fit.NO if case.loop.inner else Fit.BEST
+
+
+def _emit(case: Case, name: str, prefix: str) -> Emitted:
+    frame = Frame(flattened(case.loop), prefix)
+    return emitted(frame, flat_kernel(frame, case.knobs(frame, case.loop.rows)))
+
+
+FLAT_FAMILY = LoopFamily((FLAT.name,), _fit, lambda case: [FLAT], _emit)
+
 
 # A thread's row buffers must leave room in its second-level cache, and fit its stack.
 MOST_KEPT_BYTES = 512 * 1024
@@ -71,10 +119,12 @@ def _strategies(case: Case) -> list[Strategy]:
     return [ROWS_KEPT, walking(ROWS, case.walks)]
 
 
-def _emit(case: Case, name: str, prefix: str) -> Emitted:
+def _rows_emit(case: Case, name: str, prefix: str) -> Emitted:
     frame = Frame(case.loop, prefix)
     knobs = case.knobs(frame, case.loop.columns)
     return emitted(frame, rows_kernel(frame, knobs, keeping=name == ROWS_KEPT.name))
 
 
-ROW_FAMILY = row_family((ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _strategies, _emit)
+ROW_FAMILY = row_family(
+    (ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _strategies, _rows_emit
+)

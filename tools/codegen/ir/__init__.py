@@ -19,12 +19,13 @@ from kernelwright.tools.codegen.ir.loops import (
 )
 from kernelwright.tools.codegen.ir.program import (
     Buffer,
+    Emitted,
     LibraryCall,
     PlanLine,
     Program,
     ProgramNode,
+    Strategy,
 )
-from kernelwright.tools.codegen.ir.strategy import Emitted, Strategy
 
 __all__ = [
     "OPERATORS",

@@ -1,4 +1,6 @@
-"""A loop: one fused iteration space of the intermediate form.
+"""How axes lie in memory: which order is contiguous, and which neighbours are walked as one.
+
+A loop: one fused iteration space of the intermediate form.
 
 A Loop is one fused iteration space. Its axes are split into `outer` (kept) and `inner` (reduced,
 or scanned); a Loop that reduces nothing has no inner axes. Its body is a list of statements in
@@ -12,16 +14,38 @@ loop without inner axes. How a loop is spread over threads is not said here: tha
 strategy, and strategies live with the emitters.
 
 Sizes and strides are concrete integers, in elements. A buffer is named by the plan's variable.
+
+A readable label for a loop, worked out from its structure alone.
+
+The label names ideas and groups the ledger; nothing else depends on it.
+
+Which types are computed in; what they are called is a language's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from math import prod
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kernelwright.tools.types import DType, Value
+
+AxisT = TypeVar("AxisT")
+Step = Callable[[AxisT], int]
+
+# An axis along which an access stands still is outermost: what it reads there is used again.
+_STILL = 1 << 62
+
+
+def by_falling_stride(axes: Iterable[AxisT], guides: Sequence[Step[AxisT]]) -> list[AxisT]:
+    """Axes with the contiguous one last; guides say the step along an axis, the first decides."""
+    return sorted(axes, key=lambda axis: tuple(-(abs(step(axis)) or _STILL) for step in guides))
+
+
+def walked_as_one(outer_step: int, inner_step: int, inner_size: int) -> bool:
+    """Whether an access moves through two neighbouring axes in one constant step."""
+    return outer_step == inner_step * inner_size
 
 
 class Axis(Value):
@@ -193,3 +217,58 @@ def results(stmt: Stmt) -> tuple[str, ...]:
     if stmt.reduce is ReduceKind.SOFTMAX:
         return (stmt.name, f"{stmt.name}_sum")
     return (stmt.name,)
+
+
+_POWERS = ("exp", "exp2")
+_POSITIONS = {ReduceKind.ARGMAX, ReduceKind.ARGMIN}
+
+
+def loop_label(loop: Loop) -> str:
+    """What a person would call the loop."""
+    reductions = [stmt for stmt in loop.body if stmt.op == "reduce"]
+    if any(stmt.op == "scan" for stmt in loop.body):
+        return "scan"
+    if not reductions:
+        return _without_reductions(loop)
+    kinds = {stmt.reduce for stmt in reductions}
+    if kinds & _POSITIONS:
+        return "argmax"
+    if _exponential_sum(loop, reductions):
+        return _softmax_relative(loop)
+    if not _writes_elements(loop):
+        return "loss" if loop.rows == 1 and len(loop.body) > 3 else "reduction"
+    return "normalisation"
+
+
+def _without_reductions(loop: Loop) -> str:
+    computes = any(stmt.op not in ("load", "const", "index", "cast") for stmt in loop.body)
+    if not computes:
+        return "copy"
+    return "pointwise"
+
+
+def _exponential_sum(loop: Loop, reductions: list[Stmt]) -> bool:
+    if any(stmt.reduce is ReduceKind.SOFTMAX for stmt in reductions):
+        return True
+    sums = [stmt for stmt in reductions if stmt.reduce is ReduceKind.SUM]
+    maxima = {stmt.name for stmt in reductions if stmt.reduce is ReduceKind.MAX}
+    return bool(maxima) and any(loop.stmt(stmt.args[0]).op in _POWERS for stmt in sums)
+
+
+def _softmax_relative(loop: Loop) -> str:
+    logarithm = any(stmt.op == "log" and loop.levels()[stmt.name] == "row" for stmt in loop.body)
+    if not _writes_elements(loop):
+        return "log-sum-exp" if logarithm else "softmax statistics"
+    return "log-softmax" if logarithm else "softmax"
+
+
+def _writes_elements(loop: Loop) -> bool:
+    levels = loop.levels()
+    return any(levels[store.value] == "element" for store in loop.stores)
+
+
+def computed(dtype: DType) -> DType:
+    """The type that values of `dtype` are computed in."""
+    if dtype in (DType.FLOAT64, DType.BOOL):
+        return dtype
+    return DType.FLOAT32 if dtype.is_floating else DType.INT64

@@ -1,4 +1,16 @@
-"""Rewrites of a loop that hold for every input, each with its reason.
+"""What a rewrite is, of a loop and of a traced graph; both hold for every input.
+
+The rewrites of loops that are built in stand in `ir.rewrites`, those of graphs in `algebra`; a
+family of kernels may bring its own.
+
+Products that are rounded by themselves, although the compiler could fuse them into a difference.
+
+In `a * b - c * d` the compiler rounds one product and takes the other exactly. Where the two are
+nearly equal, the rounding of that one is all that is left: it has the same sign wherever the
+factors are alike, and a sum over many elements adds it up. Rounded both, equal products cancel to
+zero, as they do operator by operator (a divergence of two nearly equal distributions).
+
+Rewrites of a loop that hold for every input, each with its reason.
 
 A rewrite changes how a result is computed, never what it is apart from rounding. Strategies
 name the rewrite they want; `rewrites_for` lists those that change a given loop.
@@ -8,11 +20,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from kernelwright.tools.codegen.ir import Loop, ReduceKind, Stmt, results
+from kernelwright.tools.codegen.ir import ReduceKind, Stmt, results
 from kernelwright.tools.codegen.ir.dependence import without_unread
-from kernelwright.tools.codegen.ir.loop_label import loop_label
-from kernelwright.tools.types import DType
+from kernelwright.tools.codegen.ir.loops import Loop, loop_label
+from kernelwright.tools.types import DType, Graph, Node
+
+
+@dataclass(frozen=True)
+class LoopRewrite:
+    """One rewrite of a loop: `change` answers None where it does not apply.
+
+    `gain` says in a language's own words what it saves.
+    """
+
+    name: str
+    change: Callable[[Loop], Loop | None]
+    gain: str
+
+
+@dataclass(frozen=True)
+class GraphRewrite:
+    """One rewrite of a graph: `change` rewrites one node of it, or answers None."""
+
+    name: str
+    title: str
+    proof: str
+    conditions: str
+    change: Callable[[Graph, Node], Graph | None]
+
+
+_PRODUCTS = frozenset({"mul", "square"})
+
+
+def rounded_alone(loop: Loop) -> frozenset[str]:
+    """The products of which a difference has one on either side."""
+    known = {stmt.name: stmt for stmt in loop.body}
+    found: set[str] = set()
+    for stmt in loop.body:
+        if stmt.op == "sub" and stmt.dtype.is_floating:
+            left, right = (_products(name, known) for name in stmt.args)
+            if left and right:
+                found |= left | right
+    return frozenset(found)
+
+
+def _products(name: str, known: Mapping[str, Stmt]) -> set[str]:
+    """The products that a value is, or is chosen or negated from."""
+    stmt = known.get(name)
+    if stmt is None:
+        return set()
+    if stmt.op in _PRODUCTS:
+        return {name}
+    if stmt.op not in ("where", "neg"):
+        return set()
+    values = stmt.args[1:] if stmt.op == "where" else stmt.args
+    return {found for value in values for found in _products(value, known)}
 
 
 def rewrites_for(loop: Loop) -> tuple[str, ...]:

@@ -1,4 +1,17 @@
-"""Prints a candidate: the kernel's text and the plan's text of a program under chosen strategies.
+"""Puts every allocation of a loop directly before the first of its lines that takes it.
+
+A device that has nothing to do waits for the host until the first launch, and not after it: what
+later launches alone need is allocated while the device works. Launches keep their order, and so
+does whatever is no allocation. Lines of different loops are not mixed: a loop's allocations stand
+with the loop already, so they come behind the launches of the loops before it.
+
+What keeps a candidate of many loops small: shared kernels and fixed tunables.
+
+Networks repeat their layers, so loops repeat: equal ones under equal strategies are emitted once
+and launched on other buffers. A file has a bounded number of tunables; beyond that the loops
+with the least time have theirs fixed at the first valid values.
+
+Prints a candidate: the kernel's text and the plan's text of a program under chosen strategies.
 
 The emitter writes device code and the lines that launch it; everything between (weights,
 allocations, library calls, views, returns, buffer updates) is written here.
@@ -6,10 +19,15 @@ allocations, library calls, views, returns, buffer updates) is written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.ir import (
+    Access,
     Buffer,
     Emitted,
     LibraryCall,
@@ -19,10 +37,169 @@ from kernelwright.tools.codegen.ir import (
     ProgramNode,
     Strategy,
 )
-from kernelwright.tools.codegen.ir.emitter import LIBRARY, Emitter
-from kernelwright.tools.codegen.library.allocating import allocated_late
-from kernelwright.tools.codegen.library.sharing import on_other_buffers, shape_of, within_budget
-from kernelwright.tools.types import Value
+from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.types import LanguageName, Value
+
+_MAKERS = {"empty": False, "zeros": True}
+
+
+@dataclass(frozen=True)
+class _Allocation:
+    """A line that makes a tensor of known size, and nothing else."""
+
+    text: str
+    name: str
+    sized_by: frozenset[str]
+    filled: bool
+
+
+def allocated_late(lines: Iterable[str]) -> Iterator[str]:
+    """The plan lines of one loop, allocations as late as the others let them be.
+
+    Among those that one line needs, fills come first: the device fills while the host allocates
+    what is left. One that nothing needs stays, at the end.
+    """
+    waiting: list[_Allocation] = []
+    for line in lines:
+        node = ast.parse(line).body[0]
+        names = _names(node)
+        new = _allocation(line, node)
+        # A name that is bound anew, or decides a size, is no longer free to wait.
+        needed = [one for one in waiting if one.name in names or one.sized_by & _bound(node)]
+        yield from _fills_first(needed)
+        waiting = [one for one in waiting if one not in needed]
+        if new is None:
+            yield line
+        else:
+            waiting.append(new)
+    yield from _fills_first(waiting)
+
+
+def _fills_first(allocations: list[_Allocation]) -> list[str]:
+    return [one.text for one in sorted(allocations, key=lambda one: not one.filled)]
+
+
+def _allocation(line: str, node: ast.stmt) -> _Allocation | None:
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=maker)) as call
+        ) if maker in _MAKERS:
+            return _Allocation(line, name, _names(call), _MAKERS[maker])
+    return None
+
+
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+def _bound(node: ast.AST) -> frozenset[str]:
+    stored = (p for p in ast.walk(node) if isinstance(p, ast.Name))
+    return frozenset(part.id for part in stored if isinstance(part.ctx, ast.Store))
+
+
+# The contract allows 64 in a file; a search over more than this would be blind anyway.
+MOST_TUNABLES = 48
+
+
+def buffers_of(node: ProgramNode) -> tuple[str, ...]:
+    """The buffers of a node in the order in which it names them."""
+    if isinstance(node, LibraryCall):
+        names = [buffer.name for buffer in (*node.operands, *node.results)]
+    else:
+        names = [stmt.access.buffer for stmt in node.body if stmt.access is not None]
+        names += [store.access.buffer for store in node.stores]
+    return tuple(dict.fromkeys(names))
+
+
+def shape_of(node: ProgramNode) -> ProgramNode:
+    """The node with nameless buffers: equal for nodes that one kernel can serve."""
+    names = {name: f"b{at}" for at, name in enumerate(buffers_of(node))}
+    return _nameless_call(node, names) if isinstance(node, LibraryCall) else _nameless(node, names)
+
+
+def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
+    def renamed(access: Access) -> Access:
+        return access.model_copy(update={"buffer": names[access.buffer]})
+
+    body = tuple(
+        stmt.model_copy(update={"access": renamed(stmt.access)}) if stmt.access else stmt
+        for stmt in loop.body
+    )
+    stores = tuple(s.model_copy(update={"access": renamed(s.access)}) for s in loop.stores)
+    return loop.model_copy(update={"name": "", "body": body, "stores": stores})
+
+
+def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:
+    def renamed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(
+            one.model_copy(update={"name": names[one.name], "role": "temporary"}) for one in buffers
+        )
+
+    line = call.line.model_copy(
+        update={
+            "name": "nameless",
+            "text": ast.unparse(_Renaming(names).visit(ast.parse(call.line.text))),
+            "makes": tuple(names[name] for name in call.line.makes),
+            "uses": tuple(names[name] for name in call.line.uses),
+        }
+    )
+    return LibraryCall(line=line, operands=renamed(call.operands), results=renamed(call.results))
+
+
+def on_other_buffers(
+    lines: tuple[str, ...], first: ProgramNode, other: ProgramNode
+) -> tuple[str, ...]:
+    """The plan lines of one node, for another of equal shape."""
+    names = dict(zip(buffers_of(first), buffers_of(other), strict=True))
+    renaming = _Renaming(names)
+    tree = renaming.visit(ast.parse("\n".join(lines)))
+    return tuple(ast.unparse(tree).splitlines())
+
+
+class _Renaming(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def within_budget(
+    emitted: Mapping[str, Emitted], order: tuple[str, ...], header: str, language: LanguageName
+) -> dict[str, Emitted]:
+    """The emitted loops with at most `MOST_TUNABLES` tunables among them.
+
+    `order` names the loops that matter most first: they keep theirs.
+    """
+    result, left = dict(emitted), MOST_TUNABLES
+    for name in order:
+        count = len(_tunables(emitted[name].source))
+        if count > left:
+            result[name] = fixed(emitted[name], header, language)
+        else:
+            left -= count
+    return result
+
+
+def fixed(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
+    """The same kernel with every tunable at its first valid value."""
+    source = parse_kernel(f"{header}\n{emitted.source}", language)
+    values = {setting.name: str(setting.value) for setting in complete_settings(source)}
+    lines = emitted.source.splitlines()
+    kept = [line for line in lines if not re.match(r"\s*// (tune|require):", line)]
+    return Emitted(
+        source=_valued("\n".join(kept), values),
+        plan=tuple(_valued(line, values) for line in emitted.plan),
+    )
+
+
+def _valued(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\b[A-Za-z_]\w*\b", lambda word: values.get(word[0], word[0]), text)
+
+
+def _tunables(source: str) -> list[str]:
+    return re.findall(r"^\s*// tune: (\w+)", source, flags=re.MULTILINE)
 
 
 class Assembled(Value):
@@ -128,10 +305,10 @@ def _described(loop: Loop) -> str:
     steps = [stmt.reduce.value for stmt in loop.body if stmt.reduce is not None]
     steps += [f"running {stmt.scan}" for stmt in loop.body if stmt.scan is not None]
     how = f" by {', '.join(steps)}" if steps else ""
-    return f"// {loop.name}: {loop.family} over {space}, {_names(reads)} -> {_names(writes)}{how}"
+    return f"// {loop.name}: {loop.family} over {space}, {_assemble_names(reads)} -> {_assemble_names(writes)}{how}"
 
 
-def _names(names: Mapping[str, None]) -> str:
+def _assemble_names(names: Mapping[str, None]) -> str:
     return ", ".join(names) or "nothing"
 
 
@@ -148,7 +325,7 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
         elif node is not None:
             stored = _first_stored(program, node, made)
             made |= {buffer.name for buffer in stored}
-            for line in allocated_late([*map(_allocation, stored), *launches[node.name]]):
+            for line in allocated_late([*map(_assemble_allocation, stored), *launches[node.name]]):
                 yield f"    {line}"
     yield f"    return {_result(program)}"
 
@@ -160,7 +337,7 @@ def _first_stored(program: Program, node: ProgramNode, made: set[str]) -> list[B
     return [program.buffer(name) for name in names if name not in made]
 
 
-def _allocation(buffer: Buffer) -> str:
+def _assemble_allocation(buffer: Buffer) -> str:
     sizes = ", ".join(map(str, buffer.shape))
     shape = f"({sizes},)" if len(buffer.shape) == 1 else f"({sizes})"
     return f'{buffer.name} = empty({shape}, dtype="{buffer.dtype.value}")'

@@ -11,8 +11,7 @@ from typing import Literal
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.messages import ProfileRequest
-from kernelwright.tools.evaluate.profiling.device import find_sanitizer, look
-from kernelwright.tools.evaluate.profiling.findings import Finding
+from kernelwright.tools.evaluate.profiling.sanitizers import SanitizerFinding, find_sanitizer, look
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import Built, compile_candidate, default_language, new_candidate
 from kernelwright.tools.types import (
@@ -91,11 +90,11 @@ async def _judged(executor: LocalExecutor, task: Task, candidate: Candidate) -> 
     )
 
 
-async def sanitized(hardware: Hardware, folder: Path) -> Finding:
+async def sanitized(hardware: Hardware, folder: Path) -> SanitizerFinding:
     """What compute-sanitizer says of a kernel of a line, or why it cannot watch one here."""
     program = find_sanitizer()
     if program is None:
-        return Finding(tool="memcheck", missing="not found")
+        return SanitizerFinding(tool="memcheck", missing="not found")
     executor = LocalExecutor(hardware, folder / "scratch", seed=0, rules=_RULES)
     try:
         task = await executor.read(_task_file(folder), TracePolicy())
@@ -106,7 +105,7 @@ async def sanitized(hardware: Hardware, folder: Path) -> Finding:
     )
     if isinstance(task, Refusal) or not isinstance(built, Built):
         why = task.sentence if isinstance(task, Refusal) else "the kernel does not compile"
-        return Finding(tool="memcheck", missing=why)
+        return SanitizerFinding(tool="memcheck", missing=why)
     request = ProfileRequest(
         task=task,
         hardware=hardware,

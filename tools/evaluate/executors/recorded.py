@@ -8,7 +8,7 @@ from pathlib import Path
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, NotRecordedError
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
-from kernelwright.tools.evaluate.profiling.absent import not_asked
+from kernelwright.tools.evaluate.profiling.local import not_asked
 from kernelwright.tools.types import (
     UNBUILT,
     Baselines,

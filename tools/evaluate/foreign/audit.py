@@ -1,33 +1,105 @@
-"""Who did the work: what the guest's dispatcher saw, held against what the file says.
+"""What a foreign candidate computes in: measured, as for our own, where the task lets it be.
+
+What the file names and the settings that it changed say what to look for; the digits decide. Only
+where they cannot be measured (a task in half precision, inputs that no probe suits) a setting is
+taken at its word. A branch that names a type and loses nothing costs no label.
+
+Who did the work: what the guest's dispatcher saw, held against what the file says.
 
 The guest reports about itself, so its word can only count against it: a file that presents
 kernels of its own while the library does the work is caught by its own report; one that lies to
 look better is measured by the clock like any other.
+
+What foreign code has to prove beyond what a plan has to.
+
+A plan keeps nothing between calls and computes nothing in a constructor; a module may do both. So
+one element is changed in the same memory, and the weights are drawn anew in a module that stands.
 """
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import torch
 from torch import Tensor
 
+from kernelwright.tools.evaluate.foreign.declarations import Declaration
+from kernelwright.tools.evaluate.foreign.guest_link import Seat
+from kernelwright.tools.evaluate.foreign.guest_runner import GuestRunner
 from kernelwright.tools.evaluate.foreign.messages import Arrange, Call, Go
-from kernelwright.tools.evaluate.foreign.places import place_of, slots_of
-from kernelwright.tools.evaluate.foreign.reading import Reading
-from kernelwright.tools.evaluate.foreign.seat import Seat
+from kernelwright.tools.evaluate.foreign.shared_memory import place_of, slots_of
 from kernelwright.tools.evaluate.profiling.coverage import label as share_label
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.types import Task
+from kernelwright.tools.evaluate.rules import fresh_seed
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
+from kernelwright.tools.evaluate.verify.measured_precision import Digits, Precision, ranked, resolve
+from kernelwright.tools.evaluate.verify.memory import refill
+from kernelwright.tools.evaluate.verify.precision import (
+    SIGNIFICANT_BITS,
+    lower_among,
+    task_precision,
+)
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime, tensors
+from kernelwright.tools.evaluate.verify.reference_runtime import redraw as move_weights
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.evaluate.verify.truth import Truth
+from kernelwright.tools.tasks import Reference
+from kernelwright.tools.types import Task, Verdict
 from kernelwright.tools.types.value import Value
+
+# What is this near to single precision lost digits to another order of adding, not to a type.
+_NEARLY_ALL_BITS = 20.0
+_LOWER: Mapping[str, str] = {
+    "matmul precision: high": "tf32",
+    "matmul precision: medium": "bf16",
+    "cuda tf32: True": "tf32",
+    "fp16 reduction: True": "fp16",
+}
+
+
+def named(task: Task, read: Declaration, settings: Sequence[str]) -> tuple[str, ...]:
+    """Lower precisions that the file names or sets torch to, the finest first."""
+    there = {*lower_among(task, read.words), *_set(settings)}
+    return tuple(sorted(there, key=lambda name: -SIGNIFICANT_BITS[name]))
+
+
+def label(
+    task: Task, read: Declaration, settings: Sequence[str], found: Digits | None
+) -> tuple[Precision, tuple[str, ...]]:
+    """The label, and remarks on settings that were changed.
+
+    Args:
+        task: its own precision, and what the person allowed.
+        read: what the file says.
+        settings: of torch, as the guest reports them after calls.
+        found: what probes showed; None where nothing could be measured.
+    """
+    remarks = tuple(f"it changed torch's setting of {name}" for name in settings)
+    own = task_precision(task)
+    if found is None:
+        lower = _set(settings) if own == "fp32" else ()
+        return ranked(task, lower[0] if lower else own, None), remarks
+    exact = found.in_range and (found.exact or found.bits >= _NEARLY_ALL_BITS)
+    if exact:
+        return Precision(label=own, bits=found.bits), remarks
+    lower, turned = named(task, read, settings), found.as_turned
+    return resolve(task, lower, found.bits, exact=False, as_turned=turned), remarks
+
+
+def _set(settings: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_LOWER[name] for name in settings if name in _LOWER)
+
 
 _RUNS = 5
 _REPORTED = "reported by the guest"
 
 
-class Findings(Value):
+class WorkAudit(Value):
     """The audit's numbers: the share of time outside library operators, and which ran."""
 
     share: float | None = None
     operators: tuple[str, ...] = ()
 
-    def method(self, read: Reading) -> str:
+    def method(self, read: Declaration) -> str:
         """How the result came about, in a few words."""
         listed = ", ".join(self.operators[:4]) or "library operators"
         if read.compiles:
@@ -40,7 +112,7 @@ class Findings(Value):
             return ""
         return f"{share_label(self.share, set(self.operators))}, {_REPORTED}"
 
-    def pretence(self, read: Reading, task: Task) -> str:
+    def pretence(self, read: Declaration, task: Task) -> str:
         """Why the file is not what it presents itself as, or an empty word."""
         if not read.own or self.share is None:
             return ""
@@ -55,7 +127,7 @@ class Findings(Value):
         return ""
 
 
-def audited(bench: Bench, seat: Seat, limit_s: float, seed: int) -> Findings:
+def audited(bench: ReferenceRuntime, seat: Seat, limit_s: float, seed: int) -> WorkAudit:
     """Let the guest watch its own dispatcher over a few calls on fresh values."""
     arguments = bench.draw(Draw("task", fresh_seed(seed, "audit")))
     placed = [
@@ -76,4 +148,114 @@ def audited(bench: Bench, seat: Seat, limit_s: float, seed: int) -> Findings:
     seat.memory.forget("input audit")
     seat.memory.forget("allocation")
     share = min(1.0, max(0.0, sorted(shares)[_RUNS // 2]))
-    return Findings(share=share, operators=tuple(sorted(operators)))
+    return WorkAudit(share=share, operators=tuple(sorted(operators)))
+
+
+Settle = Callable[[], None]
+
+
+class ForeignTrials(Trials):
+    """Trials of a runner that calls foreign code in its seat."""
+
+    def __init__(self, bench: ReferenceRuntime, seat: Seat, runner: GuestRunner) -> None:
+        super().__init__(bench, seat.memory, runner, lambda _: None)
+        self._guest = runner
+
+    def _in_one_order(self) -> AbstractContextManager[None]:
+        """In the guest's process, whose library it is."""
+        return self._guest.in_one_order()
+
+    def one_element(self, draw: Draw, sentence: ResultComparator, settle: Settle) -> None:
+        """The same values but for one element of each input, in the same memory.
+
+        Raises:
+            RejectedError: the answer is that of the values before, or wrong otherwise.
+        """
+        arguments = self._bench.draw(draw)
+        if not any(map(_change_one, tensors(arguments))):
+            return
+        self.run(draw, sentence, twice=False, settle=settle, instead=arguments)
+
+    def other_weights(
+        self,
+        draw: Draw,
+        sentence: ResultComparator,
+        settle: Settle,
+        *,
+        seed: int,
+        taken: Collection[str],
+    ) -> str:
+        """Weights drawn anew, copied into the module that stands; what could not be tried.
+
+        Args:
+            draw: which inputs.
+            sentence: judges the answer.
+            settle: told when the reference's turn begins.
+            seed: of the weights.
+            taken: names of those that the module took over, having them in that shape.
+
+        Raises:
+            RejectedError: the module answers for the weights that it was constructed with.
+        """
+        names = set(self._bench.reference.weights())
+        if not any(_floating(value) for value in self._weights.values()):
+            return ""
+        if missing := sorted(name for name in self._trained() if name not in taken):
+            listed = ", ".join(missing[:3])
+            return (
+                f"other weights: the candidate has no {listed} of the reference's shape, so they "
+                "cannot be changed"
+            )
+        redraw(self._bench, seed)
+        # A module's own draw is often the same ones and zeros again.
+        source = torch.Generator(self._bench.device).manual_seed(seed)
+        move_weights(self._bench.reference.module, source)
+        live = self._bench.reference.weights()
+        for name in names:
+            refill(self._weights[name], live[name])
+        try:
+            self.run(draw, sentence, twice=False, settle=settle)
+        except RejectedError as found:
+            if found.verdict not in (Verdict.WRONG_RESULT, Verdict.STALE_RESULT):
+                raise
+            raise RejectedError(
+                Verdict.STALE_RESULT,
+                "with other weights in the same module the answer is wrong: work on the weights "
+                f"was moved into the constructor or kept from an earlier call ({found.reason})",
+            ) from found
+        return ""
+
+    def _trained(self) -> list[str]:
+        return [spec.name for spec in self._bench.task.weights if not spec.is_buffer]
+
+
+def kernelbench_weights(bench: ReferenceRuntime, seed: int) -> None:
+    """Draw the reference's weights as KernelBench does: on the host, under the seed."""
+    redraw(bench, seed)
+
+
+def redraw(bench: ReferenceRuntime, seed: int) -> None:
+    """Other weights in the same reference; what was derived from the old ones is forgotten."""
+    drawn: Mapping[str, Tensor] = Reference.build(bench.task, "cpu", seed=seed).weights()
+    for name, value in bench.reference.weights().items():
+        if name in drawn:
+            value.copy_(drawn[name])
+    bench.truth = Truth(bench.task, bench.reference, bench.device, bench.rules)
+
+
+def _change_one(tensor: Tensor) -> bool:
+    """Give one element the value furthest from its own that occurs in the tensor."""
+    if not _floating(tensor) or tensor.numel() < 2 or not tensor.is_contiguous():
+        return False
+    flat = tensor.view(-1)
+    where = tensor.numel() // 3
+    low, high = flat.min(), flat.max()
+    value = high if bool(high - flat[where] >= flat[where] - low) else low
+    if bool(value == flat[where]) or not bool(torch.isfinite(value)):
+        return False
+    flat[where] = value
+    return True
+
+
+def _floating(tensor: Tensor) -> bool:
+    return tensor.is_floating_point()

@@ -16,7 +16,7 @@ _AHEAD_MS = 0.3
 _TICK_MS = 10.0  # processor time is booked in ticks
 
 
-class Reading(Value):
+class ClockReading(Value):
     """One round's times in milliseconds, for all of its calls together.
 
     `cpu_ms` is the guest's processor time, and `ahead_ms` as much of it as was used before the
@@ -30,13 +30,13 @@ class Reading(Value):
     ahead_ms: float = 0.0
 
 
-class Readings:
+class ClockReadings:
     """All rounds of a duel."""
 
     def __init__(self) -> None:
-        self.nulls: list[Reading] = []
-        self.baseline: list[Reading] = []
-        self.candidate: list[Reading] = []
+        self.nulls: list[ClockReading] = []
+        self.baseline: list[ClockReading] = []
+        self.candidate: list[ClockReading] = []
 
     def clear(self) -> None:
         """Forget what was read while everything warmed up, but for the protocol's last cost."""
@@ -44,7 +44,7 @@ class Readings:
         self.baseline.clear()
         self.candidate.clear()
 
-    def net_ms(self, reading: Reading) -> float:
+    def net_ms(self, reading: ClockReading) -> float:
         """A call's time without the protocol's cost, as far as that is known by now.
 
         Never less than a tenth of what the clock said: noise must not decide the figure.
@@ -71,7 +71,7 @@ class Readings:
         return median([r.cpu_ms / r.calls for r in self.candidate])
 
 
-def noise(readings: Readings) -> str:
+def noise(readings: ClockReadings) -> str:
     """Why the clocks cannot be compared on this machine now, or an empty word when they can.
 
     A call is told from the protocol's cost only if it takes more than that cost itself varies by:
@@ -90,7 +90,7 @@ def noise(readings: Readings) -> str:
     )
 
 
-def worked_ahead(readings: Readings) -> str:
+def worked_ahead(readings: ClockReadings) -> str:
     """Why the candidate's work was begun before the clock, or an empty word when it was not.
 
     A guest that waits for the word needs no processor. Threads of OpenMP spin a little before
@@ -109,7 +109,7 @@ def worked_ahead(readings: Readings) -> str:
     )
 
 
-def disagreement(readings: Readings, clocks: Clocks, parallel: float, rules: Rules) -> str:
+def disagreement(readings: ClockReadings, clocks: Clocks, parallel: float, rules: Rules) -> str:
     """Why the three clocks cannot all be right, or an empty word when they can.
 
     A busy machine lengthens what happens outside of a guest's own clock, and lets threads spin

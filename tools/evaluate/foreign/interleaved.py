@@ -19,20 +19,22 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.foreign.clocks import Reading, Readings
-from kernelwright.tools.evaluate.foreign.looks import Chance, Look
+from kernelwright.tools.evaluate.foreign.clocks import ClockReading, ClockReadings
+from kernelwright.tools.evaluate.foreign.guest_link import Seat
+from kernelwright.tools.evaluate.foreign.guest_runner import Chance, Look, unchanged
 from kernelwright.tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Rehearse, Way
-from kernelwright.tools.evaluate.foreign.places import place_of, slots_of
-from kernelwright.tools.evaluate.foreign.runner import unchanged
-from kernelwright.tools.evaluate.foreign.seat import Seat
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.timing.cold import Flush
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw, tensors
+from kernelwright.tools.evaluate.foreign.shared_memory import place_of, slots_of
+from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.timing.stopwatch import Flush
 from kernelwright.tools.evaluate.verify.bits import same_bits
-from kernelwright.tools.evaluate.verify.failures import RejectedError
-from kernelwright.tools.evaluate.verify.harsh import harshest_first
 from kernelwright.tools.evaluate.verify.memory import poison_byte, refill
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import (
+    Draw,
+    ReferenceRuntime,
+    harshest_first,
+    tensors,
+)
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.types import Verdict
 
@@ -54,7 +56,9 @@ class Stand:
         sets: arguments to lay the places out by.
     """
 
-    def __init__(self, bench: Bench, seat: Seat, sets: Sequence[Sequence[Argument]]) -> None:
+    def __init__(
+        self, bench: ReferenceRuntime, seat: Seat, sets: Sequence[Sequence[Argument]]
+    ) -> None:
         self.seat = seat
         self._device = bench.device
         seat.memory.forget("input")
@@ -140,7 +144,9 @@ class Stand:
 class Round:
     """One pair's values: drawn afresh, with as many calls as chance decides."""
 
-    def __init__(self, bench: Bench, most: int, seed: int, distribution: str = "task") -> None:
+    def __init__(
+        self, bench: ReferenceRuntime, most: int, seed: int, distribution: str = "task"
+    ) -> None:
         chance = random.Random(seed)
         self.count = chance.randint(max(1, most - most // 2), most)
         self.draws = [Draw(distribution, fresh_seed(seed, i)) for i in range(self.count)]
@@ -150,7 +156,7 @@ class Round:
         self.calls = [Call(arguments=i, outputs=place) for i, place in enumerate(places)]
 
 
-class Duel:
+class InterleavedTimer:
     """A candidate and one baseline.
 
     Args:
@@ -166,7 +172,7 @@ class Duel:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ReferenceRuntime,
         ours: Stand,
         theirs: Stand,
         *,
@@ -188,7 +194,7 @@ class Duel:
         self._harsh = harshest_first(bench.task, bench.rules)
         self._surprises = 0
         self._compiled = False
-        self.readings = Readings()
+        self.readings = ClockReadings()
 
     def baseline(self) -> float:
         """One round of the baseline: milliseconds a call, the protocol's cost taken off."""
@@ -226,7 +232,7 @@ class Duel:
             words = f"it answered otherwise while it was timed than while it was verified: {found}"
             raise RejectedError(found.verdict, words) from None
 
-    def _answered(self, current: Round) -> Reading:
+    def _answered(self, current: Round) -> ClockReading:
         """The candidate's answers to a round, verified."""
         before = self._ours.seat.link.books()
         self._idle(before.cpu_ms)
@@ -245,7 +251,7 @@ class Duel:
         self._used.add(who)
         return self._round
 
-    def _timed(self, stand: Stand, current: Round, way: Way, limit_s: float) -> Reading:
+    def _timed(self, stand: Stand, current: Round, way: Way, limit_s: float) -> ClockReading:
         before_ms = self._rested_ms(stand)
         stand.fill(current.values)
         self._flush()
@@ -255,7 +261,7 @@ class Duel:
             before_ms = self._used_ms(stand)
         exact = self._rules.has(Defence.EXACT_RESULT)
         wall_ms, done = stand.go(current.calls, way, limit_s, exact=exact)
-        return Reading(
+        return ClockReading(
             calls=current.count,
             wall_ms=wall_ms,
             own_ms=done.own_ms,

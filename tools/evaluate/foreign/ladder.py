@@ -1,4 +1,10 @@
-"""The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
+"""Foreign code on shapes that its task does not have.
+
+A module was written for one task, and may hold its sizes: that is no fault, but it is said. What
+fails is said as for any other candidate, and ends the guest at worst.
+Not covered: sizes above the task's own, other element types and layouts.
+
+The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
 
 Each rung can end it; what is known by then is in the evaluation.
 """
@@ -11,38 +17,93 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.foreign.audit import Findings, audited
-from kernelwright.tools.evaluate.foreign.court import Court
-from kernelwright.tools.evaluate.foreign.elsewhere import Elsewhere
-from kernelwright.tools.evaluate.foreign.lacking import LackingError, lacking
-from kernelwright.tools.evaluate.foreign.link import (
+from kernelwright.tools.evaluate.foreign.audit import (
+    ForeignTrials,
+    WorkAudit,
+    audited,
+    label,
+    named,
+    redraw,
+)
+from kernelwright.tools.evaluate.foreign.declarations import Declaration, read
+from kernelwright.tools.evaluate.foreign.guest_link import (
     BaselineTroubleError,
+    ForeignSession,
     GuestFailedError,
     GuestLostError,
+    Seat,
+)
+from kernelwright.tools.evaluate.foreign.guest_runner import (
+    GuestRejectedError,
+    GuestRunner,
+    LackingError,
+    lacking,
+    rejected,
 )
 from kernelwright.tools.evaluate.foreign.messages import Make
-from kernelwright.tools.evaluate.foreign.precision import label, named
-from kernelwright.tools.evaluate.foreign.reading import Reading, read
-from kernelwright.tools.evaluate.foreign.runner import GuestRunner
 from kernelwright.tools.evaluate.foreign.timing import Timing
-from kernelwright.tools.evaluate.foreign.trials import ForeignTrials, redraw
-from kernelwright.tools.evaluate.foreign.verdicts import GuestRejectedError, rejected
-from kernelwright.tools.evaluate.ground import no_new_processes
 from kernelwright.tools.evaluate.messages import Stage
-from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw, Result
-from kernelwright.tools.evaluate.verify.digits import Digits, probed
+from kernelwright.tools.evaluate.messages.requests import ForeignRequest
+from kernelwright.tools.evaluate.process_setup import no_new_processes
+from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.errors import finite
-from kernelwright.tools.evaluate.verify.failures import RejectedError, rejection
-from kernelwright.tools.evaluate.verify.harsh import harshest_first
 from kernelwright.tools.evaluate.verify.holdout import tried_on_others
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.measured_precision import Digits, probed
+from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
+from kernelwright.tools.evaluate.verify.reference_runtime import (
+    Draw,
+    ReferenceRuntime,
+    Result,
+    harshest_first,
+)
+from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.tasks.load import load_module
+from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.types import Evaluation, StageTimes, Verdict, Verification
+
+
+class Elsewhere:
+    """The module that stands in a seat, called with inputs of other sizes.
+
+    Args:
+        seat: where it sits; nothing of earlier calls in its memory is needed any more.
+        make: how the module was made.
+        limit_s: how long a call may take, asked anew for each.
+        first_s: how long the first call with other sizes may take.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        seat: Seat,
+        make: Make,
+        limit_s: Callable[[], float],
+        first_s: Callable[[], float],
+        seed: int,
+    ) -> None:
+        self._seat, self._make, self._seed = seat, make, seed
+        self._limit_s, self._first_s = limit_s, first_s
+
+    def fails(self, name: str, bench: ReferenceRuntime) -> str:
+        """Why it is not right on the inputs of that bench; "" where it is.
+
+        Args:
+            name: what the shape is called.
+            bench: the task with inputs and outputs of that shape.
+        """
+        self._seat.memory.forget("input")
+        self._seat.memory.forget("allocation")
+        runner = GuestRunner(bench, self._seat, self._make, self._limit_s, self._first_s)
+        draw = Draw("normal", fresh_seed(self._seed, name))
+        try:
+            trials = Trials(bench, self._seat.memory, runner, lambda _: None)
+            trials.run(draw, ResultComparator(bench), twice=False, settle=lambda: None)
+        except (RejectedError, UnverifiableError) as found:
+            return getattr(found, "reason", str(found))
+        return trials.skipped[0] if trials.skipped else ""
+
 
 _LONG_S = 3600.0  # every order has its own limit; the program's is a last resort
 _ONLY_ON_A_GPU = (
@@ -61,20 +122,20 @@ class ForeignLadder:
     """
 
     def __init__(
-        self, request: ForeignRequest, court: Court, announce: Callable[[Stage], None]
+        self, request: ForeignRequest, court: ForeignSession, announce: Callable[[Stage], None]
     ) -> None:
         self._request, self._rules, self._court = request, request.rules, court
         # The guest knows the request's seed, as both constructors draw weights under it: inputs
         # that followed from that could be worked out, and answered, before they are drawn.
         self._secret = secrets.randbits(62)
         announce(Stage(words="foreign code is judged", limit_s=_LONG_S, blame="judge"))
-        self._bench = Bench(
+        self._bench = ReferenceRuntime(
             request.task, request.hardware, request.rules, request.seed, no_new_processes
         )
         redraw(self._bench, request.seed)  # on the host, as KernelBench draws them
-        self._sentence = Sentence(self._bench)
+        self._sentence = ResultComparator(self._bench)
         self._not_verified: list[str] = []
-        self._read: Reading = read(
+        self._read: Declaration = read(
             request.foreign.source,
             request.foreign.entry,
             request.task.source,
@@ -83,7 +144,7 @@ class ForeignLadder:
         if self._read.for_gpu and self._bench.device != "cuda":
             self._not_verified.append(_ONLY_ON_A_GPU)
         self._read = self._read.on(self._bench.device)
-        self._findings = Findings()
+        self._findings = WorkAudit()
         self._digits: Digits | None = None
         self._call_s = 0.0
         self._made = False
@@ -237,7 +298,7 @@ class ForeignLadder:
         if draw.distribution != "task" and not all(map(finite, own.outputs)):
             return  # as when it was verified: PyTorch itself has no answer there
         right = self._bench.right(arguments, own)
-        sentence = Sentence(self._bench)
+        sentence = ResultComparator(self._bench)
         outputs = Result(tuple(got), {})
         sentence.judge(draw, arguments, outputs, own, right, before=())
 

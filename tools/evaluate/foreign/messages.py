@@ -1,20 +1,108 @@
-"""What judge and guest say to each other. Tensors travel in shared memory, never here.
+"""What the kernel has on record about a process and everything that it started.
+
+Read from outside, so that walls and lies make no difference. Not covered: the time of processes
+that came and went between two readings.
+
+What the judge asks the program about its guests, and what it is told.
+
+What judge and guest say to each other. Tensors travel in shared memory, never here.
 
 The judge asks, the guest answers; what a guest says is a claim, and only its buffers count.
 """
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.value import Value
+
+_PROC = Path("/proc")
+
+
+class Books(Value):
+    """One reading. `names` are those of the processes, in the order of their numbers."""
+
+    cpu_ms: float
+    threads: int
+    processes: int
+    held_bytes: int
+    names: tuple[str, ...] = ()
+
+
+def books(members: Sequence[int], held_bytes: int) -> Books:
+    """What these processes used, and how many threads they have now.
+
+    Args:
+        members: of one tree, by their numbers as this program sees them.
+        held_bytes: what they hold together.
+    """
+    tasks = {member: _tasks(member) for member in members}
+    return Books(
+        cpu_ms=sum(_ran_ns(m, t) for m, numbers in tasks.items() for t in numbers) / 1e6,
+        threads=sum(len(numbers) for numbers in tasks.values()),
+        processes=len(members),
+        held_bytes=held_bytes,
+        names=tuple(_name(member) for member in members),
+    )
+
+
+def _tasks(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(_PROC / str(pid) / "task")]
+    except OSError:
+        return []
+
+
+def _ran_ns(pid: int, task: int) -> int:
+    """Time on a CPU in nanoseconds, which `stat` only counts in hundredths of a second."""
+    try:
+        text = (_PROC / str(pid) / "task" / str(task) / "schedstat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return int(text.split()[0])
+
+
+def _name(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+class GuestQuestion(Value):
+    """About one guest: what it used, or how it ended (`stop` says what the judge saw of that).
+
+    With `seat` a fresh one takes the place of whoever has the name, and the judge's end of its
+    socket comes beside the answer.
+    """
+
+    guest: Literal["candidate", "reference"]
+    stop: Literal["", "timed_out", "exited"] = ""
+    limit_s: float = 0.0
+    seat: bool = False
+
+
+class GuestAnswer(Value):
+    """The answer: one of the two, or neither where a guest was seated."""
+
+    books: Books | None = None
+    ended: Ended | None = None
+
+
+INQUIRY: TypeAdapter[GuestQuestion] = TypeAdapter(GuestQuestion)
+FINDING: TypeAdapter[GuestAnswer] = TypeAdapter(GuestAnswer)
+
 
 Constant = bool | int | float | str | None
 Way = Literal["call", "null", "audit", "profile"]
 
 
-class Place(Value):
+class TensorPlace(Value):
     """A tensor in the shared memory: bytes from its beginning, then elements."""
 
     offset: int
@@ -26,7 +114,7 @@ class Place(Value):
 class Slot(Value):
     """One argument of a forward: a tensor in shared memory, or a plain value."""
 
-    place: Place | None = None
+    place: TensorPlace | None = None
     constant: Constant = None
 
 
@@ -34,7 +122,7 @@ class Named(Value):
     """A weight by its state-dict name."""
 
     name: str
-    place: Place
+    place: TensorPlace
 
 
 class Call(Value):
@@ -94,7 +182,7 @@ class Arrange(Value):
 
     kind: Literal["arrange"] = "arrange"
     arguments: tuple[tuple[Slot, ...], ...]
-    outputs: tuple[tuple[Place, ...], ...]
+    outputs: tuple[tuple[TensorPlace, ...], ...]
 
 
 class Rehearse(Value):

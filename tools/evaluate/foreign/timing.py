@@ -6,27 +6,25 @@ import time
 
 import torch
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
-from kernelwright.tools.evaluate.foreign.court import Court
-from kernelwright.tools.evaluate.foreign.interleaved import Duel, Stand, Verify
-from kernelwright.tools.evaluate.foreign.link import (
+from kernelwright.tools.evaluate.foreign.guest_link import (
     BaselineTroubleError,
+    ForeignSession,
     GuestFailedError,
     GuestLostError,
+    Seat,
 )
+from kernelwright.tools.evaluate.foreign.guest_runner import rejected
+from kernelwright.tools.evaluate.foreign.interleaved import InterleavedTimer, Stand, Verify
 from kernelwright.tools.evaluate.foreign.messages import Call, MakeReference
-from kernelwright.tools.evaluate.foreign.seat import Seat
-from kernelwright.tools.evaluate.foreign.verdicts import rejected
-from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
-from kernelwright.tools.evaluate.seeds import fresh_seed
+from kernelwright.tools.evaluate.messages.requests import ForeignRequest
+from kernelwright.tools.evaluate.rules import Defence, fresh_seed
 from kernelwright.tools.evaluate.timing.conditions import conditions
-from kernelwright.tools.evaluate.timing.paired import Pairs, take_pairs
 from kernelwright.tools.evaluate.timing.speed_of_light import impossible
-from kernelwright.tools.evaluate.timing.statistics import median, percentile
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.failures import RejectedError
-from kernelwright.tools.evaluate.verify.room import io_bytes
+from kernelwright.tools.evaluate.timing.statistics import Pairs, median, percentile, take_pairs
+from kernelwright.tools.evaluate.verify.memory import io_bytes
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.types import Clocks, Comparison, Evaluation, Measurement, Verdict
 
@@ -48,10 +46,10 @@ class Timing:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ReferenceRuntime,
         request: ForeignRequest,
         seat: Seat,
-        court: Court,
+        court: ForeignSession,
         verify: Verify,
         seed: int,
     ) -> None:
@@ -104,7 +102,7 @@ class Timing:
         self, name: str, ours: Stand, theirs: Stand, most: int, evaluation: Evaluation
     ) -> Evaluation:
         self._make(theirs.seat, name)
-        duel = Duel(
+        duel = InterleavedTimer(
             self._bench,
             ours,
             theirs,
@@ -147,7 +145,7 @@ class Timing:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
 
-    def _agree(self, duel: Duel, clocks: Clocks, work_ms: float | None) -> None:
+    def _agree(self, duel: InterleavedTimer, clocks: Clocks, work_ms: float | None) -> None:
         words = disagreement(duel.readings, clocks, self._parallel(work_ms), self._rules)
         if words:
             raise RejectedError(Verdict.CHEATING, words)
@@ -205,7 +203,7 @@ class Timing:
         spent_s = time.perf_counter() - start
         return max(2, int(self._rules.certify_s / self._rules.pairs_min / spent_s))
 
-    def _comparison(self, name: str, pairs: Pairs, most: int, duel: Duel) -> Comparison:
+    def _comparison(self, name: str, pairs: Pairs, most: int, duel: InterleavedTimer) -> Comparison:
         notes = (
             _PROTOCOL,
             _WAITING,

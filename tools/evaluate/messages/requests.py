@@ -1,4 +1,7 @@
-"""What the parent asks of a worker."""
+"""What the program asks its judge about foreign code.
+
+What the parent asks of a worker.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,11 +9,42 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import Built
 from kernelwright.tools.types import Baselines, Candidate, Effort, Task, TracePolicy
 from kernelwright.tools.types.value import Value
+
+
+class Foreign(Value):
+    """Foreign code as it was handed in.
+
+    Attributes:
+        name: What to call it in reports.
+        source: The Python file.
+        entry: The class to construct in it.
+    """
+
+    name: str
+    source: str
+    entry: str = "ModelNew"
+
+
+class ForeignRequest(Value):
+    """Verify foreign code, and time it beside PyTorch's own ways.
+
+    `compare_to` names those in the order in which they are tried; none when only verifying.
+    `usher` is the descriptor, inherited by the judge, of who brings guests in.
+    """
+
+    kind: Literal["foreign"] = "foreign"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    foreign: Foreign
+    seed: int
+    usher: int | None = None
+    compare_to: tuple[str, ...] = ()
+
 
 # The file in the worker's folder that holds recorded launches.
 LAUNCHES = "launches"

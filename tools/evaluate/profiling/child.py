@@ -20,9 +20,9 @@ def main(asked: Path, limit_s: int) -> None:
     """Run the request's candidate on its task's own inputs."""
     import torch
 
-    from kernelwright.tools.evaluate.ground import no_new_processes, watch_processes
     from kernelwright.tools.evaluate.messages import ProfileRequest
-    from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+    from kernelwright.tools.evaluate.process_setup import no_new_processes, watch_processes
+    from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
     from kernelwright.tools.languages.loading import load_candidate
 
     watch_processes()
@@ -30,7 +30,9 @@ def main(asked: Path, limit_s: int) -> None:
         time.sleep(_POLL_S)
     signal.alarm(limit_s)
     request = ProfileRequest.model_validate_json(asked.read_text(encoding="utf-8"))
-    bench = Bench(request.task, request.hardware, request.rules, request.seed, no_new_processes)
+    bench = ReferenceRuntime(
+        request.task, request.hardware, request.rules, request.seed, no_new_processes
+    )
     arguments = bench.draw(Draw("task", request.seed))
     weights = {name: value.clone() for name, value in bench.reference.weights().items()}
     runner = load_candidate(request.candidate, request.built, bench.device)

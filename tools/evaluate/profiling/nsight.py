@@ -15,24 +15,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernelwright.tools.evaluate.messages import ProfileRequest
-from kernelwright.tools.evaluate.profiling.places import seen
-from kernelwright.tools.evaluate.profiling.program import Program, Ran, installed, run
+from kernelwright.tools.evaluate.profiling.program import Program, Ran, installed, run, seen
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.beside import beside
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
-from kernelwright.tools.profile.failures import (
+from kernelwright.tools.profile.ncu_report import (
     counters_missing,
     failure,
     not_found,
     nothing_launched,
+    plain_name,
+    read_counters,
+    read_rules,
+    selection,
     too_slow,
     unreadable,
 )
-from kernelwright.tools.profile.metrics import selection
-from kernelwright.tools.profile.names import plain_name
-from kernelwright.tools.profile.reading import read_counters
-from kernelwright.tools.profile.rules import read_rules
 from kernelwright.tools.types import KernelCounters, Missing, RuleResult, Value
 
 VARIABLE = "KERNELWRIGHT_NCU"

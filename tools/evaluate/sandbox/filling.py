@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kernelwright.tools.evaluate.sandbox import bytecode
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import plain_wall
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from kernelwright.tools.evaluate.messages import RehearseRequest, Reply, Request
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.device import company, idle
-from kernelwright.tools.evaluate.sandbox.ended import Ended
-from kernelwright.tools.evaluate.sandbox.line import Lease
+from kernelwright.tools.evaluate.sandbox.device_queue import Lease, company, idle
 from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
 from kernelwright.tools.languages.base.cache import cache_folder
 

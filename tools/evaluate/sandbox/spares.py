@@ -1,7 +1,13 @@
-"""Workers that stand ready, for whoever cannot wait for one to start.
+"""Lets a few workers start at a time, in the order in which they were asked for.
+
+A start keeps a processor busy for seconds. Of twenty that share two processors each takes as long
+as all; one after the other they take no longer together, and half of them are ready in half
+the time.
+
+Workers that stand ready, for whoever cannot wait for one to start.
 
 A start takes seconds, most of them torch's imports, and so does the first export, which a spare has
-behind it (`tools.tasks.rehearsal`). It waits until nobody holds the device's lease,
+behind it (`tools.tasks.tracing`). It waits until nobody holds the device's lease,
 so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
 with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
 
@@ -14,15 +20,48 @@ is likely, and from then on one does (`lost`).
 
 import asyncio
 import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
 from kernelwright.tools.evaluate.messages import RehearseRequest
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.ended import Ended
-from kernelwright.tools.evaluate.sandbox.line import Lease
-from kernelwright.tools.evaluate.sandbox.starts import Starts
+from kernelwright.tools.evaluate.sandbox.device_queue import Lease
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
+
+
+class Starts:
+    """A queue of those who want to start a worker. For one event loop.
+
+    Args:
+        at_once: How many start at the same time; as many as there are processors by default.
+    """
+
+    def __init__(self, at_once: int | None = None) -> None:
+        self._slots = asyncio.Semaphore(at_once or os.cpu_count() or 1)
+        self._waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return self._waiting
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """One's turn to start a worker, first come, first served."""
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
 
 log = logging.getLogger(__name__)
 

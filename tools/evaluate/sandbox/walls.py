@@ -20,10 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox import bubblewrap
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Value, WallKind
 
 CHOICE = "KERNELWRIGHT_ISOLATION"

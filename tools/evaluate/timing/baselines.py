@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from kernelwright.tools.candidates.run.gradients import without_gradients
+from kernelwright.tools.candidates.run.arguments import without_gradients
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
-from kernelwright.tools.evaluate.verify.bench import Bench, Guard
+from kernelwright.tools.evaluate.verify.reference_runtime import Guard, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
 
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
@@ -26,7 +26,7 @@ class BaselineFailedError(Exception):
     """Why PyTorch cannot do the task in this way."""
 
 
-def compiled(bench: Bench, name: str) -> Timed:
+def compiled(bench: ReferenceRuntime, name: str) -> Timed:
     """torch.compile's forward, which compiles when it is first called; `name` is of `MODES`."""
     keep_to_oneself()
     forward = torch.compile(bench.reference.module, mode=MODES[name])
@@ -59,7 +59,7 @@ def forget_compiled() -> None:
 class BaselineCalls:
     """Makes each baseline once and keeps it; a failure is remembered as well."""
 
-    def __init__(self, bench: Bench, harness: Harness, guard: Guard) -> None:
+    def __init__(self, bench: ReferenceRuntime, harness: Harness, guard: Guard) -> None:
         self._bench = bench
         self._harness = harness
         self._guard = guard

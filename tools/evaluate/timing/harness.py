@@ -14,15 +14,19 @@ from math import ceil, inf
 import torch
 
 from kernelwright.tools.candidates import LaunchRefused
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.timing.cold import Flush, input_sets
+from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.timing.conditions import NOTHING, conditions, sm_clock_share
-from kernelwright.tools.evaluate.timing.paired import Pairs, Sample, take_pairs
-from kernelwright.tools.evaluate.timing.statistics import median, percentile
-from kernelwright.tools.evaluate.timing.stopwatch import graph, stopwatch
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
+from kernelwright.tools.evaluate.timing.statistics import (
+    Pairs,
+    Sample,
+    median,
+    percentile,
+    take_pairs,
+)
+from kernelwright.tools.evaluate.timing.stopwatch import Flush, graph, input_sets, stopwatch
 from kernelwright.tools.evaluate.verify.inspection import Inspection
-from kernelwright.tools.evaluate.verify.room import available_bytes, io_bytes
+from kernelwright.tools.evaluate.verify.memory import available_bytes, io_bytes
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.types import Comparison, Conditions, Measurement
 from kernelwright.tools.types.measurement import Mode
@@ -37,7 +41,7 @@ _ROOM_SHARE = 0.25
 class Harness:
     """The inputs, the cold caches and the stopwatch for one task on one device."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: ReferenceRuntime) -> None:
         rules, self._device = bench.rules, bench.device
         self._rules = rules
         self._stopwatch = stopwatch(self._device)

@@ -5,7 +5,7 @@ lie in a cache, not where the graph reads parts of its inputs, and not where PyT
 found below it (then the ceilings were measured too low).
 """
 
-from kernelwright.tools.evaluate.verify.bench import Bench
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Baselines, Graph
 
@@ -16,7 +16,7 @@ _PARTIAL = (
 )  # fmt: skip
 
 
-def impossible(median_ms: float, bench: Bench, baselines: Baselines | None) -> str:
+def impossible(median_ms: float, bench: ReferenceRuntime, baselines: Baselines | None) -> str:
     """Why the time cannot be, or an empty word when it can."""
     task, hardware, rules = bench.task, bench.hardware, bench.rules
     in_cache = task.bytes_moved < rules.floor_cache_multiple * hardware.cache_mib * 2**20

@@ -1,13 +1,30 @@
 """What a list of timings says: medians, bands, and the interval of a ratio.
 
 Medians throughout, because the noise of a timing is one-sided and heavy. No torch here.
+
+When a comparison has seen enough, so that looking often does not make a difference out of none.
+
+The ratios are looked at after fixed numbers of pairs, each time with an interval of its own; the
+chances that any of them misses add up to at most 5 %. So the interval at which a comparison stops
+is one of at least 95 %, whatever made it stop. Looks on the way are strict and cost the last one
+little (Haybittle 1971, Peto et al. 1976: "stopping rules for interim analyses"; the sum is
+Bonferroni's). A comparison that ends because its time is over takes what is left for its last look,
+as the clock does not know the ratio.
+
+Takes pairs of timings of two implementations until the comparison has seen enough.
+
+In turns A B B A, so that drift meets both alike; block by block, so that a block in which the
+device did not hold still can be dropped and taken again, a bounded number of times.
 """
 
-from collections.abc import Sequence
-from math import comb
+import time
+from collections.abc import Callable, Sequence
+from math import comb, inf
 
 import numpy as np
 
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.timing.conditions import Company, telemetry, unsteady
 from kernelwright.tools.types.value import Value
 
 _ENOUGH_TO_SEE_MEMORY = 32  # pairs; a correlation of fewer says nothing
@@ -99,3 +116,181 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 def median(samples: Sequence[float]) -> float:
     """The middle sample."""
     return float(np.median(np.asarray(samples, float)))
+
+
+LEVEL = 0.05
+
+
+def looks(rules: Rules) -> tuple[int, ...]:
+    """After how many pairs to look: from the fewest, twice as many each time, and at the last."""
+    found, pairs = [], rules.pairs_min
+    while pairs < rules.pairs_max:
+        found.append(pairs)
+        pairs *= 2
+    return (*found, rules.pairs_max)
+
+
+class Sequence95:
+    """One comparison's looks, and the interval at the last of them.
+
+    Args:
+        rules: How many pairs, and what is precise enough.
+        noise: What a comparison of a baseline with itself was off by, as a share of 1.
+        beyond: An interval wholly above this is of a baseline that is not the hardest to beat.
+    """
+
+    def __init__(self, rules: Rules, noise: float, beyond: float = inf) -> None:
+        self._beyond = beyond
+        self._rules = rules
+        self._noise = noise
+        self._left = list(looks(rules))
+        self._spent = 0.0
+
+    @property
+    def next_look(self) -> int:
+        """After how many pairs to look again."""
+        return self._left[0]
+
+    def is_enough(self, baseline_ms: Sequence[float], candidate_ms: Sequence[float]) -> bool:
+        """Look at the pairs there are, and say whether more would change nothing."""
+        self._left.pop(0)
+        if not self._left:
+            return True
+        level = self._rules.look_level
+        found = ratio_interval(baseline_ms, candidate_ms, level=level)
+        if settled(found, self._rules, self._noise, self._beyond):
+            return True
+        self._spent += level
+        return False
+
+    def interval(
+        self, baseline_ms: Sequence[float], candidate_ms: Sequence[float], *, early: bool
+    ) -> RatioInterval:
+        """The interval to report; `early` says that a look ended it, not pairs or time."""
+        level = self._rules.look_level if early else LEVEL - self._spent
+        return ratio_interval(baseline_ms, candidate_ms, level=level)
+
+
+def settled(found: RatioInterval, rules: Rules, noise: float, beyond: float = inf) -> bool:
+    """Whether an interval is narrow, and on one side of 1 or within what counts as equal.
+
+    Narrow is wider beside a baseline that another one was seen to beat (`beyond`): the headline is
+    not against it.
+    """
+    width = rules.behind_width if found.low > beyond else rules.interval_width
+    if found.high - found.low > width * found.median:
+        return False
+    apart = found.low > 1.0 + noise or found.high < 1.0 / (1.0 + noise)
+    equal = found.low > 1.0 - rules.equal_share and found.high < 1.0 + rules.equal_share
+    return apart or equal
+
+
+Sample = Callable[[], float]
+
+
+class Pairs(Value):
+    """What two implementations took, pair by pair, and how the machine was meanwhile."""
+
+    baseline_ms: tuple[float, ...]
+    candidate_ms: tuple[float, ...]
+    interval: RatioInterval
+    retaken: int = 0
+    unsteady: int = 0
+    others_share: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def take_pairs(
+    baseline: Sample,
+    candidate: Sample,
+    *,
+    device: str,
+    rules: Rules,
+    seconds: float,
+    noise: float,
+    beyond: float = inf,
+) -> Pairs:
+    """Pairs until the interval is settled, the time is over or there are `rules.pairs_max`.
+
+    Args:
+        baseline: times one call of it, in milliseconds, under cold caches.
+        candidate: likewise.
+        device: `cuda` or `cpu`.
+        rules: how many pairs, when to look, what is unsteady.
+        seconds: after this long no further pair is begun, once there are `rules.pairs_min`.
+        noise: see `Comparison.noise`.
+        beyond: see `Sequence95`.
+    """
+    looks = Sequence95(rules, noise, beyond)
+    return _Taking(baseline, candidate, device, rules, looks).until(seconds)
+
+
+class _Taking:
+    """One comparison under way."""
+
+    def __init__(
+        self, baseline: Sample, candidate: Sample, device: str, rules: Rules, looks: Sequence95
+    ) -> None:
+        self._baseline, self._candidate = baseline, candidate
+        self._rules = rules
+        self._telemetry = telemetry(device)
+        self._block = rules.steady_pairs if device.startswith("cuda") else 2
+        self._looks = looks
+        self._top: list[float] = []
+        self._bottom: list[float] = []
+        self._retakes = self._retaken = self._unsteady = 0
+        self._why = ""
+
+    def until(self, seconds: float) -> Pairs:
+        """Take pairs; see `take_pairs`."""
+        company, start, early = Company(), time.monotonic(), False
+        before = self._telemetry.read()
+        while not early and len(self._top) < self._rules.pairs_max:
+            count = min(self._block, self._looks.next_look - len(self._top))
+            block = [self._pair(len(self._top) + number) for number in range(count)]
+            after = self._telemetry.read()
+            if self._keeps(unsteady(before, after, self._rules.clock_moved_share), count):
+                self._top += [top for top, _ in block]
+                self._bottom += [bottom for _, bottom in block]
+            before = after
+            if len(self._top) == self._looks.next_look:
+                early = self._looks.is_enough(self._top, self._bottom)
+            if len(self._top) >= self._rules.pairs_min and time.monotonic() - start > seconds:
+                break
+        whole = len(self._top) == self._rules.pairs_max
+        return self._pairs(company, early=early and not whole)
+
+    def _pair(self, number: int) -> tuple[float, float]:
+        if number % 2 == 0:
+            top = self._baseline()
+            return top, self._candidate()
+        bottom = self._candidate()
+        return self._baseline(), bottom
+
+    def _keeps(self, why: str, count: int) -> bool:
+        """Whether a block counts: a steady one, or one more unsteady one than may be retaken."""
+        if not why:
+            return True
+        self._why = why
+        if self._retakes < self._rules.retakes_max:
+            self._retakes += 1
+            self._retaken += count
+            return False
+        self._unsteady += count
+        return True
+
+    def _pairs(self, company: Company, *, early: bool) -> Pairs:
+        notes: tuple[str, ...] = ()
+        if self._unsteady:
+            notes = (f"{self._unsteady} of {len(self._top)} pairs were not steady: {self._why}",)
+        elif self._retaken:
+            notes = (f"{self._retaken} pairs were taken again: {self._why}",)
+        return Pairs(
+            baseline_ms=tuple(self._top),
+            candidate_ms=tuple(self._bottom),
+            interval=self._looks.interval(self._top, self._bottom, early=early),
+            retaken=self._retaken,
+            unsteady=self._unsteady,
+            others_share=company.share(),
+            notes=notes,
+        )

@@ -8,16 +8,16 @@ GPU tasks with integer inputs, as an index that is too large would poison the de
 
 from collections.abc import Callable
 
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.rules import fresh_seed
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.languages import Built
 from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.tasks.resized import changeable, variants
+from kernelwright.tools.tasks.variations import changeable, variants
 from kernelwright.tools.types import Candidate, Task, TensorSpec
 from kernelwright.tools.types.value import Value
 
@@ -43,7 +43,7 @@ class HeldOut(Value):
 
 
 def held_out(
-    bench: Bench,
+    bench: ReferenceRuntime,
     candidate: Candidate,
     built: Built,
     seed: int,
@@ -63,7 +63,7 @@ def held_out(
     if bench.device == "cuda" and _takes_integers(bench.task):
         return HeldOut(tried=False, why_not="others were not tried, as it takes integers")
 
-    def attempt(name: str, other: Bench) -> str:
+    def attempt(name: str, other: ReferenceRuntime) -> str:
         announce(f"the candidate runs on {name}, {_shape(other.task)}")
         seed_there = fresh_seed(seed, name)
         return _fails(other, candidate, built, seed_there, announce, settle)
@@ -72,7 +72,10 @@ def held_out(
 
 
 def tried_on_others(
-    bench: Bench, seed: int, attempt: Callable[[str, Bench], str], settle: Callable[[], None]
+    bench: ReferenceRuntime,
+    seed: int,
+    attempt: Callable[[str, ReferenceRuntime], str],
+    settle: Callable[[], None],
 ) -> HeldOut:
     """Try something on every other shape that the reference takes, until it fails on one.
 
@@ -102,7 +105,7 @@ def tried_on_others(
 
 
 def _fails(
-    bench: Bench,
+    bench: ReferenceRuntime,
     candidate: Candidate,
     built: Built,
     seed: int,
@@ -115,13 +118,13 @@ def _fails(
         runner = plan_runner(bench, candidate, built, memory)
         trials = Trials(bench, memory, runner, announce)
         trials.prepare()
-        trials.run(Draw("normal", seed), Sentence(bench), twice=False, settle=settle)
+        trials.run(Draw("normal", seed), ResultComparator(bench), twice=False, settle=settle)
     except (RejectedError, UnverifiableError) as found:
         return getattr(found, "reason", str(found))
     return f"{trials.skipped[0]}" if trials.skipped else ""
 
 
-def _outputs(bench: Bench, task: Task, seed: int) -> tuple[TensorSpec, ...] | None:
+def _outputs(bench: ReferenceRuntime, task: Task, seed: int) -> tuple[TensorSpec, ...] | None:
     """What the reference returns for inputs of those sizes; None where it refuses them."""
     other = bench.resized(task)
     try:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar
-from kernelwright.tools.types.walk import reads
+from kernelwright.tools.types.graph import reads
 
 _POSITIONS = {"aten.argmax.default": 1, "aten.argmin.default": 1}
 _PAIRS = ("aten.max.dim", "aten.min.dim", "aten.topk.default", "aten.sort.default")

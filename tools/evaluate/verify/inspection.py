@@ -18,14 +18,19 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw, Result, tensors
+from kernelwright.tools.evaluate.rules import Defence
+from kernelwright.tools.evaluate.verify.bits import Fingerprints, numbered
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.errors import apart, finite
-from kernelwright.tools.evaluate.verify.failures import RejectedError
-from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints, numbered
 from kernelwright.tools.evaluate.verify.memory import refill
-from kernelwright.tools.evaluate.verify.renewal import renew
-from kernelwright.tools.evaluate.verify.sentence import Sentence
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import (
+    Draw,
+    ReferenceRuntime,
+    Result,
+    renew,
+    tensors,
+)
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.tasks import RefusedError
 from kernelwright.tools.types import Verdict
@@ -53,7 +58,7 @@ class Inspection:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ReferenceRuntime,
         weights: Mapping[str, Tensor],
         prepare: Callable[[], None],
         seed: int,
@@ -155,7 +160,7 @@ class Inspection:
             return
         if not all(map(finite, own.outputs)):
             return
-        sentence = Sentence(self._bench)
+        sentence = ResultComparator(self._bench)
         right = self._bench.right(arguments, own)
         got = Result(outputs, {})
         try:

@@ -1,4 +1,7 @@
-"""Words for whoever has to repair the kernel: what is wrong, where, and what it looks like."""
+"""What an exception of a candidate means as a verdict, and whether the device survived it.
+
+Words for whoever has to repair the kernel: what is wrong, where, and what it looks like.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,9 +9,52 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from kernelwright.tools.candidates import ContractError, DeviceError, LaunchRefused
 from kernelwright.tools.evaluate.verify.bits import unravel
 from kernelwright.tools.evaluate.verify.errors import Distance
 from kernelwright.tools.evaluate.verify.memory import Damage, unwritten
+from kernelwright.tools.types import Verdict
+
+_ILLEGAL = ("illegal memory access", "misaligned address", "ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS")
+
+
+class RejectedError(Exception):
+    """Ends the judging of one candidate; becomes its verdict."""
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+        self.reason = reason
+
+
+def rejection(error: Exception) -> RejectedError:
+    """The verdict on a candidate that raised. Whatever its plan raises is its own fault."""
+    words = " ".join(str(error).split())[:500]
+    if isinstance(error, RejectedError):
+        return error
+    if isinstance(error, ContractError):
+        return RejectedError(Verdict.INVALID_PLAN, words)
+    if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
+        return RejectedError(Verdict.OUT_OF_MEMORY, f"the candidate ran out of memory: {words}")
+    if any(sign in words for sign in _ILLEGAL):
+        return RejectedError(Verdict.ILLEGAL_ACCESS, words)
+    if isinstance(error, (LaunchRefused, DeviceError)):
+        return RejectedError(Verdict.LAUNCH_ERROR, words)
+    return RejectedError(Verdict.LAUNCH_ERROR, f"{type(error).__name__}: {words}")
+
+
+def poisoned(device: str) -> str:
+    """Why the device's context is lost after an error, or an empty word when it still works."""
+    if not device.startswith("cuda"):
+        return ""
+    try:
+        torch.cuda.synchronize()
+        if float(torch.ones(1, device=device).sum()) != 1.0:
+            return "the device returns wrong sums"
+    except RuntimeError as error:
+        return f"the CUDA context is lost: {str(error).splitlines()[0]}"
+    return ""
+
 
 _LOOKED_AT = 1 << 22  # elements; patterns show on a part as well
 # Of a larger tensor a part is searched: the places of all its elements take many times its memory.

@@ -1,4 +1,13 @@
-"""The order of events in which a candidate proves itself.
+"""What must hold when a candidate has returned, apart from the values of its answer.
+
+Whether two calls on the same inputs gave the same bits, and what excuses one that did not.
+
+Some of the library's convolutions add up in whatever order threads come (transposed ones above
+all), so a candidate that calls one may differ from itself for no reason of its own. It then has
+to agree with itself under the library's deterministic algorithms, and each of its answers to be
+right.
+
+The order of events in which a candidate proves itself.
 
 For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
 memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
@@ -9,8 +18,8 @@ Not covered here: host code of its own (a plan has none), sanitizers, other shap
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TypeVar
 
 import torch
@@ -18,33 +27,130 @@ from torch import Tensor
 
 from kernelwright.tools.candidates import ContractError, DeviceError, LaunchRefused
 from kernelwright.tools.candidates.run import PlanRunner
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.verify.aftermath import (
-    at_rest,
-    inputs_unchanged,
-    shaped,
-    untouched,
-    weights_unchanged,
+from kernelwright.tools.evaluate.rules import Defence
+from kernelwright.tools.evaluate.verify.bits import (
+    Fingerprints,
+    first_difference,
+    numbered,
+    same_bits,
 )
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw, Result, tensors
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.errors import finite
-from kernelwright.tools.evaluate.verify.failures import RejectedError, rejection
-from kernelwright.tools.evaluate.verify.fingerprints import Fingerprints, numbered
-from kernelwright.tools.evaluate.verify.memory import GuardedMemory, refill
-from kernelwright.tools.evaluate.verify.reasons import out_of_bounds
-from kernelwright.tools.evaluate.verify.repeats import (
-    ORDER_CHANGED,
-    one_order,
-    order_may_change,
-    unlike,
+from kernelwright.tools.evaluate.verify.memory import (
+    GuardedMemory,
+    available_bytes,
+    candidate_bytes,
+    refill,
 )
-from kernelwright.tools.evaluate.verify.room import available_bytes, candidate_bytes
-from kernelwright.tools.evaluate.verify.sentence import Sentence
-from kernelwright.tools.evaluate.verify.threads import small_steps
-from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.verify.precision import convolved
+from kernelwright.tools.evaluate.verify.reasons import RejectedError, out_of_bounds, rejection
+from kernelwright.tools.evaluate.verify.reference_runtime import (
+    Draw,
+    ReferenceRuntime,
+    Result,
+    tensors,
+)
+from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
 from kernelwright.tools.languages import Built
 from kernelwright.tools.languages.loading import load_candidate
-from kernelwright.tools.types import Candidate, Verdict
+from kernelwright.tools.types import Candidate, Task, TensorSpec, Verdict
+
+
+def inputs_unchanged(placed: Sequence[Argument], pristine: Sequence[Argument]) -> None:
+    """RejectedError when an input is not what it was."""
+    for number, (now, then) in enumerate(zip(tensors(placed), tensors(pristine), strict=True)):
+        if not same_bits(now, then):
+            index = list(first_difference(now, then))
+            raise RejectedError(
+                Verdict.INPUT_MUTATED, f"input {number} was changed, first at {index}"
+            )
+
+
+def weights_unchanged(
+    placed: Mapping[str, Tensor], live: Mapping[str, Tensor], mutated: Collection[str]
+) -> None:
+    """RejectedError when a weight that the forward does not write is not what it was."""
+    for name, then in live.items():
+        if name not in mutated and not same_bits(placed[name], then):
+            index = list(first_difference(placed[name], then))
+            raise RejectedError(
+                Verdict.INPUT_MUTATED, f"weight {name!r} was changed, first at {index}"
+            )
+
+
+def untouched(far: Fingerprints) -> None:
+    """What the judge keeps for itself must be what it was; a kernel can reach all memory."""
+    if changed := far.changed():
+        raise RejectedError(
+            Verdict.CHEATING, f"the judge's own copy of {changed[0]} was written to, far outside"
+        )
+
+
+def shaped(outputs: Sequence[Tensor], wanted: Sequence[TensorSpec]) -> None:
+    """RejectedError unless there are as many outputs as wanted, of those shapes and types."""
+    if len(outputs) != len(wanted):
+        raise RejectedError(Verdict.WRONG_SHAPE, f"{len(outputs)} outputs, expected {len(wanted)}")
+    for number, (got, spec) in enumerate(zip(outputs, wanted, strict=True)):
+        shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
+        if (shape, dtype) != (spec.shape, spec.dtype.value):
+            raise RejectedError(
+                Verdict.WRONG_SHAPE,
+                f"output {number} is {dtype}{list(shape)}, "
+                f"expected {spec.dtype.value}{list(spec.shape)}",
+            )
+
+
+def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor], means: str) -> None:
+    """What was returned must still be there when nothing should be running any more.
+
+    Args:
+        outputs: as they are now.
+        returned: copies that were made when they were returned.
+        means: what a change means, for the reason.
+    """
+    for number, (now, then) in enumerate(zip(outputs, returned, strict=True)):
+        if not same_bits(now, then):
+            index = list(first_difference(now, then))
+            raise RejectedError(
+                Verdict.CHEATING,
+                f"output {number} changed after it was returned, first at {index}: {means}",
+            )
+
+
+ORDER_CHANGED = (
+    "the same bits twice: the library's convolutions add up in changing order; under its "
+    "deterministic algorithms the bits were the same"
+)
+
+
+def order_may_change(task: Task, device: str) -> bool:
+    """Whether a candidate for this task may call what does not repeat itself."""
+    return device == "cuda" and bool(convolved(task))
+
+
+def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:
+    """Where two answers to the same inputs are apart; "" where they are the same bits."""
+    for number, (one, two) in enumerate(zip(first, again, strict=True)):
+        if not same_bits(two, one):
+            index = first_difference(two, one)
+            return (
+                f"the same inputs in new memory gave another answer: output {number} at "
+                f"{list(index)} was {one[index].item()} and then {two[index].item()} "
+                "(a race, a counter kept between calls, or memory read before it is written)"
+            )
+    return ""
+
+
+@contextmanager
+def one_order() -> Iterator[None]:
+    """The library's convolutions add up in one order inside."""
+    usual = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = usual
+
 
 _REST_S = 0.002  # what a thread left behind needs at least to show itself
 
@@ -68,7 +174,7 @@ class Runner(Protocol):
 
 
 def plan_runner(
-    bench: Bench, candidate: Candidate, built: Built, memory: GuardedMemory
+    bench: ReferenceRuntime, candidate: Candidate, built: Built, memory: GuardedMemory
 ) -> PlanRunner:
     """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
     try:
@@ -90,7 +196,7 @@ class Trials:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ReferenceRuntime,
         memory: GuardedMemory,
         runner: Runner,
         announce: Announce,
@@ -123,7 +229,7 @@ class Trials:
     def run(
         self,
         draw: Draw,
-        sentence: Sentence,
+        sentence: ResultComparator,
         *,
         twice: bool,
         settle: Callable[[], None],
@@ -164,7 +270,7 @@ class Trials:
     def _run(
         self,
         draw: Draw,
-        sentence: Sentence,
+        sentence: ResultComparator,
         *,
         twice: bool,
         settle: Callable[[], None],

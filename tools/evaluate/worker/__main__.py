@@ -5,8 +5,8 @@ import socket
 import sys
 import traceback
 
-from kernelwright.tools.collector import imports_out_of_sight
-from kernelwright.tools.evaluate.ground import on_fork, watch_processes
+from kernelwright.tools.evaluate.process_setup import on_fork, watch_processes
+from kernelwright.tools.runtime import imports_out_of_sight
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     faulthandler.enable()
 
     with imports_out_of_sight():
-        from kernelwright.tools.evaluate.worker.serve import serve
+        from kernelwright.tools.evaluate.worker.request_handler import serve
 
     try:
         serve(connection)

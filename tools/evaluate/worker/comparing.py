@@ -1,19 +1,198 @@
-"""A candidate timed beside PyTorch, in turns; a finalist under other loads as well."""
+"""What a worker says while it judges one candidate: what runs now, on whose account, how long.
 
-from collections.abc import Sequence
+A step that does not come back in time, or takes its worker along, is told by its last words.
+
+One task in one worker: its bench, timing harness and baselines, each made when needed.
+
+Times one way in which PyTorch itself does a task.
+
+A candidate timed beside PyTorch, in turns; a finalist under other loads as well.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import inf
 from typing import get_args
 
 import torch
 
-from kernelwright.tools.evaluate.messages import JudgeRequest
-from kernelwright.tools.evaluate.timing.baselines import BaselineFailedError
-from kernelwright.tools.evaluate.timing.harness import Timed
-from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.evaluate.worker.station import Station
-from kernelwright.tools.evaluate.worker.steps import Steps
-from kernelwright.tools.types import Comparison, Measurement, ModeTiming
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
+from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes
+from kernelwright.tools.evaluate.profiling.coverage import dispatched
+from kernelwright.tools.evaluate.rules import Rules, fresh_seed
+from kernelwright.tools.evaluate.timing.baselines import MODES, BaselineCalls, BaselineFailedError
+from kernelwright.tools.evaluate.timing.harness import Harness, Timed
+from kernelwright.tools.evaluate.verify.audit.findings import Findings, find, forward_s
+from kernelwright.tools.evaluate.verify.measured_precision import times_eager
+from kernelwright.tools.evaluate.verify.precision import may_be_coarser
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
+from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.tasks.refusals import refuse
+from kernelwright.tools.types import Baseline, Comparison, Dispatched, Measurement, ModeTiming, Task
 from kernelwright.tools.types.measurement import Mode
+
+_TIMED_RUNS = 10
+
+
+class Steps:
+    """The steps of one request.
+
+    Args:
+        request: What is judged.
+        announce: Told before a step, as it may not come back.
+        meter: Counts the seconds of each.
+    """
+
+    def __init__(
+        self, request: JudgeRequest, announce: Callable[[Stage], None], meter: Meter
+    ) -> None:
+        self._request, self._announce, self._meter = request, announce, meter
+
+    @property
+    def seconds(self) -> float:
+        """How long a candidate is timed at this effort."""
+        rules = self._request.rules
+        return rules.certify_s if self._request.effort == "certify" else rules.precise_s
+
+    def begin(self, step: str) -> None:
+        """Count seconds for this step from now on."""
+        self._meter.begin(f"{self._request.effort}: {step}")
+
+    def candidate_runs(self, words: str, *, often: bool = False) -> None:
+        """Announce a step of the candidate's; how long it may take follows from eager's time.
+
+        One that is timed has shown before that it comes back, and runs many times.
+        """
+        rules, known = self._request.rules, self._request.baselines
+        eager = known.named("eager") if known else None
+        usual_s = eager.measurement.median_ms / 1e3 if eager and eager.measurement else 0.0
+        limit = rules.candidate_s + rules.candidate_slowdown * usual_s
+        if often:
+            limit = _TIMED_RUNS * limit + self.seconds
+        self._announce(Stage(words=words, limit_s=limit, blame="candidate"))
+
+    def reference_runs(self) -> None:
+        """Announce that PyTorch's own forward runs."""
+        self.say("the reference runs", self._request.rules.reference_s)
+
+    def say(self, words: str, limit_s: float, baseline: str = "") -> None:
+        """Announce a step that is not the candidate's."""
+        self._announce(Stage(words=words, limit_s=limit_s, blame="reference", baseline=baseline))
+
+
+# Longer forwards are watched cold, or not at all.
+_LONG_S, _PATIENCE_S = 0.3, 20.0
+
+
+class TaskRuntime:
+    """What a worker keeps while it is asked about the same task."""
+
+    def __init__(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> None:
+        self.task = task
+        self.bench = ReferenceRuntime(task, hardware, rules, seed, no_new_processes)
+        self._remarks: dict[str, str] = {}
+
+    def remark(self, baseline: str) -> str:
+        """What a reader of ratios over a baseline should know of its answers; "" if nothing.
+
+        Raises:
+            BaselineFailedError: it cannot be made.
+        """
+        if baseline not in self._remarks:
+            asked = baseline in MODES and may_be_coarser(self.task, self.bench.device)
+            self._remarks[baseline] = self._far_off(baseline) if asked else ""
+        return self._remarks[baseline]
+
+    def _far_off(self, baseline: str) -> str:
+        seed = fresh_seed(self.bench.seed, "exactness")
+        times = times_eager(self.bench, self.baselines.get(baseline), seed)
+        bound = self.bench.rules.error_bound
+        if times is None or times <= bound:
+            return ""
+        return (
+            f"its answers are {times:.3g} times as far from the truth as eager's (bound: {bound:g})"
+        )
+
+    @cached_property
+    def harness(self) -> Harness:
+        """Timing inputs and stopwatch."""
+        return Harness(self.bench)
+
+    @cached_property
+    def baselines(self) -> BaselineCalls:
+        """What PyTorch itself does, ready to be timed."""
+        return BaselineCalls(self.bench, self.harness, no_new_processes)
+
+    @cached_property
+    def nulls(self) -> tuple[str, ...]:
+        """Which answers without work pass for this task; a warning each."""
+        try:
+            return self.bench.nulls.words()
+        except UnverifiableError as error:
+            return (f"null answers were not tried: {error}",)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What the audit's experiments found: badges, and notes on what was left out."""
+        return find(self.bench)
+
+    def dispatched(self) -> tuple[Dispatched, ...]:
+        """What PyTorch runs on the device for one forward.
+
+        Raises:
+            RefusedError: one forward would take too long to wait for.
+        """
+        seconds = forward_s(self.bench)
+        if seconds > _PATIENCE_S:
+            raise refuse(f"one forward would take about {seconds:.0f} s here")
+        arguments = self.bench.draw(Draw("task", fresh_seed(self.bench.seed, "dispatch")))
+        warm_ups = 2 if seconds < _LONG_S else 0
+        return dispatched(lambda: self.bench.own(arguments), self.bench.device, warm_ups=warm_ups)
+
+
+def timed_baseline(station: TaskRuntime, name: str, meter: Meter) -> Baseline:
+    """Make one of PyTorch's ways and time it; eager beside itself as well, which tells the noise.
+
+    Args:
+        station: the task on its device.
+        name: see `BaselineCalls`.
+        meter: counts the seconds of each step.
+
+    Raises:
+        BaselineFailedError: it cannot be made.
+    """
+    rules = station.bench.rules
+    meter.begin(f"baselines: build {name}")
+    call = station.baselines.get(name)
+    meter.begin(f"baselines: time {name}")
+    notes: tuple[str, ...] = ()
+    noise: float | None = None
+    seconds, taken = rules.precise_s, tuple[float, ...]()
+    if name == "eager":
+        start = time.monotonic()
+        again = station.harness.compare("eager", call, call, seconds=rules.calibrate_s)
+        noise = abs(again.ratio - 1.0)
+        # What was compared with itself has been timed; the rest of its time is for further samples.
+        taken = again.baseline_samples_ms + again.candidate_samples_ms
+        seconds -= time.monotonic() - start
+        notes = (f"A/A ratio {again.ratio:.3f} [{again.ci95_low:.3f}, {again.ci95_high:.3f}]",)
+    measurement = station.harness.measure(
+        call,
+        seconds=seconds,
+        least=rules.pairs_min,
+        most=rules.pairs_max,
+        notes=notes,
+        queued=name == "graph",
+        taken=taken,
+    )
+    return Baseline(
+        name=name,
+        measurement=measurement,
+        setup_s=station.baselines.setup_s.get(name, 0.0),
+        noise=noise,
+    )
 
 
 class Comparing:
@@ -29,7 +208,7 @@ class Comparing:
         failed: What could not be compared because a baseline failed meanwhile.
     """
 
-    def __init__(self, station: Station, request: JudgeRequest, steps: Steps) -> None:
+    def __init__(self, station: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
         self._station, self._request, self._steps = station, request, steps
         self._rules = request.rules
         self.launch_ms: float | None = None

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx, nn
 
-from kernelwright.tools.collector import imports_out_of_sight
 from kernelwright.tools.evaluate.timing.baselines import keep_to_oneself
+from kernelwright.tools.runtime import imports_out_of_sight
 from kernelwright.tools.types import Task
 
 # What a forward is given: a tensor, or a plain Python scalar that stays fixed.

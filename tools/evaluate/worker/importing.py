@@ -5,7 +5,7 @@ No file of anybody's is read and no device is opened; the exporter is tried on a
 """
 
 from kernelwright.tools.evaluate.foreign.guest import serve as _guest  # noqa: F401  # imported to be compiled
-from kernelwright.tools.evaluate.worker import serve as _worker  # noqa: F401
+from kernelwright.tools.evaluate.worker import request_handler as _worker  # noqa: F401
 from kernelwright.tools.evaluate.worker.compiled import import_compiler
 from kernelwright.tools.tasks import rehearse
 

@@ -1,23 +1,46 @@
-"""What the languages of C's family share: signatures, tunables as macros, allowed includes.
+"""The headers of ours that kernels include, shared by the languages of C's family.
+
+What the languages of C's family share: signatures, tunables as macros, allowed includes.
 
 Exported functions and declarations are read with tree-sitter, whose CUDA grammar also reads C++.
 Nothing is preprocessed: an exported signature must be spelled out, not made by a macro.
+
+Text of ours that is copied into exports: it may use nothing of Kernelwright's.
+
+What stands after the line `# --- exported from here ---` is what an export holds; the imports
+above it are listed by the language's `ExportParts`.
 """
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 
 import tree_sitter_cuda
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser
 
-from kernelwright.tools.candidates.comments import declarations
-from kernelwright.tools.candidates.ctypes_table import POINTEES, SCALARS, canonical
-from kernelwright.tools.candidates.errors import ContractError
-from kernelwright.tools.candidates.source import KernelFunction, KernelSource, Parameter
-from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.candidates.arithmetic import ContractError
+from kernelwright.tools.candidates.kernel_source import (
+    POINTEES,
+    SCALARS,
+    KernelFunction,
+    KernelSource,
+    Parameter,
+    canonical,
+    declarations,
+)
+from kernelwright.tools.languages.base.compilers import CompileRefusedError
 from kernelwright.tools.types import LanguageName, Setting, Verdict
+
+INCLUDE = Path(__file__).with_name("include")
+
+
+@cache
+def headers_digest() -> str:
+    """The text of our preludes; a changed header makes every cached object stale."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.iterdir()))
+
 
 _MAX_BYTES = 1 << 20
 # The grammar does not know this attribute and would read the function as a variable.
@@ -197,3 +220,17 @@ def _line(node: Node) -> int:
 
 def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", errors="replace")
+
+
+MARKER = "# --- exported from here ---\n"
+
+
+def exported(*files: Path) -> str:
+    """What exports hold of these files, one after another, without their own imports."""
+    texts = (file.read_text(encoding="utf-8").partition(MARKER)[2].strip() for file in files)
+    return "\n\n\n".join(texts)
+
+
+def listed(words: tuple[str, ...]) -> str:
+    """A tuple of words as Python, one a line."""
+    return "(\n" + "".join(f"    {word!r},\n" for word in words) + ")"

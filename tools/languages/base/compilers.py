@@ -1,4 +1,6 @@
-"""A few persistent compiler processes, started when first needed.
+"""What a compile comes to: an object that can be loaded, or the reason there is none.
+
+A few persistent compiler processes, started when first needed.
 
 Each thread of the pool owns one child. A compile that exceeds its time is killed with its whole
 process group, and the next compile gets a new child. Nothing here knows a language.
@@ -19,9 +21,47 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from kernelwright.tools.languages.base.results import CompileRefusedError
-from kernelwright.tools.priority import give_way
-from kernelwright.tools.types import Value, Verdict
+from kernelwright.tools.runtime import give_way
+from kernelwright.tools.types import CompileReport, LanguageName, Value, Verdict
+
+
+class Built(Value):
+    """A compiled kernel.
+
+    `artifact` is a cubin, a shared object or the like in the cache; `seconds` is what this call
+    cost, so it is small when `cached`. `log` is the compiler's own words from when it really ran.
+    """
+
+    language: LanguageName
+    artifact: Path
+    functions: tuple[str, ...]
+    reports: tuple[CompileReport, ...] = ()
+    log: str = ""
+    cached: bool = False
+    seconds: float = 0.0
+
+
+class CompileFailure(Value):
+    """Why a candidate has no object: compile_error, invalid_plan (the contract) or timed_out.
+
+    `message` is one sentence, `log` the compiler's own words.
+    """
+
+    verdict: Verdict
+    message: str
+    log: str = ""
+    seconds: float = 0.0
+
+
+class CompileRefusedError(Exception):
+    """Raised when a compile ends without an object; becomes a CompileFailure."""
+
+    def __init__(self, message: str, log: str = "", verdict: Verdict = Verdict.COMPILE_ERROR):
+        super().__init__(message)
+        self.message = message
+        self.log = log
+        self.verdict = verdict
+
 
 _CHILD = Path(__file__).with_name("compiler_process.py")
 _MAX_PROCESSES = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from kernelwright.tools.candidates.source import KernelSource
+from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.languages.base.compilers import Compiler
 from kernelwright.tools.types import (
     Candidate,
@@ -24,7 +24,7 @@ from kernelwright.tools.types import (
 if TYPE_CHECKING:
     import torch  # importing it takes seconds, and only workers load kernels
 
-    from kernelwright.tools.candidates.run.launcher import Launcher
+    from kernelwright.tools.candidates.run.arguments import Launcher
 
 DeviceKind = Literal["cuda", "cpu"]
 

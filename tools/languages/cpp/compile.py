@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from kernelwright.tools.languages.base.c_source import INCLUDE, headers_digest
 from kernelwright.tools.languages.base.cache import cache_folder, cache_key, work_folder
-from kernelwright.tools.languages.base.compilers import Answer, Compiler
+from kernelwright.tools.languages.base.compilers import Answer, Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
-from kernelwright.tools.languages.base.preludes import INCLUDE, headers_digest
-from kernelwright.tools.languages.base.results import CompileRefusedError
 from kernelwright.tools.languages.cpp.restrictions import check_built
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 

@@ -4,19 +4,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.candidates.errors import ContractError
+from kernelwright.tools.candidates.arithmetic import ContractError
+from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.candidates.settings import complete_settings
-from kernelwright.tools.candidates.source import KernelSource
-from kernelwright.tools.languages.base.c_source import check_includes, read_c_source, with_macros
-from kernelwright.tools.languages.base.compilers import Compiler
-from kernelwright.tools.languages.base.exported import exported, listed
+from kernelwright.tools.languages.base.c_source import (
+    check_includes,
+    exported,
+    listed,
+    read_c_source,
+    with_macros,
+)
+from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import (
     Compiled,
     CompileJob,
     ExportParts,
     LanguageSpec,
 )
-from kernelwright.tools.languages.base.results import CompileRefusedError
 from kernelwright.tools.languages.cpp.compile import PRELUDE, compile_cpp, cpp_flags, cpp_identity
 from kernelwright.tools.languages.cpp.sanitizers import build_sanitized
 from kernelwright.tools.languages.cpp.vectorisation import vector_evidence, vector_report
@@ -25,7 +29,7 @@ from kernelwright.tools.types import Candidate, Evidence, Rank, Setting
 if TYPE_CHECKING:
     import torch
 
-    from kernelwright.tools.candidates.run.launcher import Launcher
+    from kernelwright.tools.candidates.run.arguments import Launcher
 
 _INSPECT_S = 60.0
 _INCLUDES = frozenset(

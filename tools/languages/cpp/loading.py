@@ -8,10 +8,9 @@ from pathlib import Path
 
 import torch
 
-from kernelwright.tools.candidates.errors import LaunchRefused
-from kernelwright.tools.candidates.run.arguments import Converters
-from kernelwright.tools.candidates.run.launcher import Extent, Launcher
-from kernelwright.tools.candidates.source import KernelFunction, KernelSource
+from kernelwright.tools.candidates.arithmetic import LaunchRefused
+from kernelwright.tools.candidates.kernel_source import KernelFunction, KernelSource
+from kernelwright.tools.candidates.run.arguments import Converters, Extent, Launcher
 from kernelwright.tools.languages.cpp.launcher import load_kernels
 
 

@@ -8,10 +8,9 @@ What is judged and timed is never built with these flags.
 import asyncio
 from pathlib import Path
 
-from kernelwright.tools.candidates.source import KernelSource
-from kernelwright.tools.languages.base.compilers import Compiler, pool
-from kernelwright.tools.languages.base.preludes import INCLUDE
-from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.candidates.kernel_source import KernelSource
+from kernelwright.tools.languages.base.c_source import INCLUDE
+from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError, pool
 from kernelwright.tools.languages.cpp.compile import cpp_compiler
 
 _FLAG_WORDS = (

@@ -10,8 +10,7 @@ import asyncio
 import re
 
 from kernelwright.tools.languages.base.cache import work_folder
-from kernelwright.tools.languages.base.compilers import Compiler, pool
-from kernelwright.tools.languages.base.results import CompileRefusedError
+from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError, pool
 from kernelwright.tools.languages.cpp.compile import assembly_command
 from kernelwright.tools.types import Evidence, Rank, Value
 

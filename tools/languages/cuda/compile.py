@@ -9,10 +9,9 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from kernelwright.tools.languages.base.compilers import Compiler
+from kernelwright.tools.languages.base.c_source import INCLUDE, headers_digest
+from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
-from kernelwright.tools.languages.base.preludes import INCLUDE, headers_digest
-from kernelwright.tools.languages.base.results import CompileRefusedError
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
 _NVRTC = Path(__file__).with_name("nvrtc.py")

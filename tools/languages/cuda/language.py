@@ -4,19 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.candidates.source import KernelSource
-from kernelwright.tools.languages.base.c_source import check_includes, read_c_source, with_macros
+from kernelwright.tools.candidates.kernel_source import KernelSource
+from kernelwright.tools.languages.base.c_source import (
+    INCLUDE,
+    check_includes,
+    exported,
+    read_c_source,
+    with_macros,
+)
 from kernelwright.tools.languages.base.compile import compile_in
-from kernelwright.tools.languages.base.compilers import Compiler
-from kernelwright.tools.languages.base.exported import exported
+from kernelwright.tools.languages.base.compilers import CompileFailure, Compiler
 from kernelwright.tools.languages.base.language import (
     Compiled,
     CompileJob,
     ExportParts,
     LanguageSpec,
 )
-from kernelwright.tools.languages.base.preludes import INCLUDE
-from kernelwright.tools.languages.base.results import CompileFailure
 from kernelwright.tools.languages.cuda.compile import compile_cuda, cuda_identity, named
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence, unread
 from kernelwright.tools.types import Candidate, Evidence, Setting
@@ -24,7 +27,7 @@ from kernelwright.tools.types import Candidate, Evidence, Setting
 if TYPE_CHECKING:
     import torch
 
-    from kernelwright.tools.candidates.run.launcher import Launcher
+    from kernelwright.tools.candidates.run.arguments import Launcher
 
 _INSPECT_S = 60.0
 _PRELUDE = INCLUDE / "kernelwright.cuh"

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from kernelwright.tools.candidates.errors import DeviceError, LaunchRefused
-from kernelwright.tools.candidates.run.arguments import Converters
-from kernelwright.tools.candidates.run.launcher import Extent, Launcher
-from kernelwright.tools.candidates.source import KernelFunction, KernelSource
+from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.kernel_source import KernelFunction, KernelSource
+from kernelwright.tools.candidates.run.arguments import Converters, Extent, Launcher
 from kernelwright.tools.languages.cuda.launcher import DriverError, Kernel, load_kernels
 
 _MAX_CLUSTER = 16

@@ -1,14 +1,16 @@
 """Named patterns in the evidence, each with the kinds of ideas that usually help.
 
 Worked out before any model reads a number. What needs counters stays silent without them. The
-thresholds stand in `tools.profile.symptoms.thresholds`, the patterns in `tools.profile.symptoms`.
+thresholds stand in `tools.profile.symptoms.readings`, the patterns in `tools.profile.symptoms`.
 """
 
 from collections.abc import Callable
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.profile.symptoms import host, memory, roofs, waiting
-from kernelwright.tools.profile.symptoms.lookup import Readings
+from kernelwright.tools.profile.symptoms import memory, waiting
+from kernelwright.tools.profile.symptoms import memory as roofs
+from kernelwright.tools.profile.symptoms import waiting as host
+from kernelwright.tools.profile.symptoms.readings import Readings
 from kernelwright.tools.types import Evidence, Symptom
 
 Find = Callable[[Readings, Hardware], Symptom | None]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from kernelwright.tools.types import Arg, Graph, ListArg, Node, Ref, Scalar, Value
-from kernelwright.tools.types.operators import base, words
+from kernelwright.tools.types.graph import base, words
 
 _REGROUPS = words("view _unsafe_view unsqueeze squeeze alias clone")
 _SELECTS = words("permute transpose expand slice select flip repeat index index_select gather")

@@ -9,18 +9,20 @@ from chainlit.action import Action
 from chainlit.element import Element, File
 from chainlit.step import StepDict
 
-from kernelwright.agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types import (
     ChatReply,
     Code,
+    ContinueSearch,
     Download,
     Offer,
+    PauseSearch,
     Picture,
     Piece,
+    StopSearch,
     Table,
     Words,
 )
-from kernelwright.agents.assistant.types.commands import ContinueSearch, PauseSearch, StopSearch
-from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.graphs.run_view.events import Speech
 from kernelwright.ui.chat.messages.elements import action_of, beside_of, step_of, title
 from kernelwright.ui.chat.messages.lines import Button, Line, stamp
 from kernelwright.ui.chat.messages.safe import fence, mend, table

@@ -8,10 +8,10 @@ from chainlit.sidebar import ElementSidebar
 from chainlit.step import StepDict
 from pydantic.dataclasses import dataclass
 
-from kernelwright.agents.assistant.types.commands import COMMAND, Command
+from kernelwright.agents.assistant.types import COMMAND, Command
 from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of, stamp
 from kernelwright.ui.chat.messages.safe import text
-from kernelwright.ui.chat.store.files import ADDRESS
+from kernelwright.ui.chat.store.records import ADDRESS
 
 # Every button is this action; which wish it stands for is in its payload.
 ACTION = "wish"

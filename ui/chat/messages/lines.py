@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Literal
 
-from kernelwright.agents.assistant.types.commands import Command
+from kernelwright.agents.assistant.types import Command
 from kernelwright.tools.types import Value
 
 # The space in which keys become ids.

@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from kernelwright.agents.assistant.types.commands import (
+from kernelwright.agents.assistant.types import (
     ContinueSearch,
     ExplainCandidate,
     ExportResult,

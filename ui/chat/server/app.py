@@ -14,9 +14,8 @@ from chainlit.context import ChainlitContext, get_context
 from chainlit.message import Message
 from chainlit.types import Starter, ThreadDict
 
-from kernelwright.agents.assistant.types.chat import Attachment, ChatReply
-from kernelwright.agents.assistant.types.commands import Command
-from kernelwright.graphs.conversation.graph import Visit
+from kernelwright.agents.assistant.types import Attachment, ChatReply, Command
+from kernelwright.graphs.conversation.graph import MessageContext
 from kernelwright.ui.chat.messages.elements import ACTION, BESIDE, show_beside, wish_of
 from kernelwright.ui.chat.server.conversation import ConversationView
 from kernelwright.ui.chat.server.login import LOCAL
@@ -103,7 +102,7 @@ async def _answer(
     view: ConversationView, words: str, wish: Command | None, files: tuple[Attachment, ...] = ()
 ) -> None:
     state = server_state()
-    visit = Visit(view.desk, state.assistant, words, files, wish)
+    visit = MessageContext(view.desk, state.assistant, words, files, wish)
     try:
         async for saying in state.conversation.hear(view.thread, visit):
             await view.say(saying)

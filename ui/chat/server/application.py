@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 from kernelwright.ui.chat.server.gate import Gate, Uploads
 from kernelwright.ui.chat.server.login import Login
 from kernelwright.ui.chat.settings import ChatSettings
-from kernelwright.ui.chat.store.files import ADDRESS
 from kernelwright.ui.chat.store.layer import Store
+from kernelwright.ui.chat.store.records import ADDRESS
 from kernelwright.ui.complaints import LACKING, Complaint
 
 

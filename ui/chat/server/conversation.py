@@ -17,10 +17,9 @@ from pathlib import Path
 from chainlit.config import config
 from chainlit.step import StepDict
 
-from kernelwright.agents.assistant.types.chat import ChatReply
-from kernelwright.graphs.conversation import Desk, Told
-from kernelwright.graphs.run_view.events import RunFinished, RunStarted
-from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.agents.assistant.types import ChatReply
+from kernelwright.graphs.conversation import ChatController, Told
+from kernelwright.graphs.run_view.events import RunFinished, RunStarted, Speech
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.ui.chat.messages.answers import (
@@ -55,7 +54,7 @@ class ConversationView:
         leave: Called when nobody looks and nothing runs, so that it may be forgotten.
     """
 
-    def __init__(self, thread: str, desk: Desk, leave: Callable[[], None]) -> None:
+    def __init__(self, thread: str, desk: ChatController, leave: Callable[[], None]) -> None:
         self.thread, self.desk = thread, desk
         self.screen = Screen(thread)
         self._leave = leave

@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from kernelwright.tools import collector
+from kernelwright.tools import runtime as collector
 
 # How many objects more than fewer make a young, and how many of those make an older collection:
 # a message or a plan makes tens of thousands that are gone at once.

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelwright.ui.chat.server.config import write_root
+from kernelwright.ui.chat.server.login import People, secret
 from kernelwright.ui.chat.server.memory import imports_out_of_sight, swept
-from kernelwright.ui.chat.server.people import People, secret
 from kernelwright.ui.chat.settings import ChatSettings, use
 from kernelwright.ui.complaints import LACKING, Complaint
 
@@ -108,7 +108,7 @@ async def _run(settings: ChatSettings, listener: socket.socket) -> None:
     with imports_out_of_sight():
         import uvicorn
 
-        from kernelwright.graphs.search.warming import import_beforehand
+        from kernelwright.graphs.search.session import import_beforehand
         from kernelwright.ui.chat.server.application import build_app
         from kernelwright.ui.chat.server.memory import felt
         from kernelwright.ui.chat.server.state import quiet

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from kernelwright.agents.assistant.choice import assistant_for
-from kernelwright.agents.assistant.types.chat import Assistant
-from kernelwright.graphs.conversation import Desk, Finding, Lives, Settings
+from kernelwright.agents.assistant.model import assistant_for
+from kernelwright.agents.assistant.types import Assistant
+from kernelwright.graphs.conversation import ChatController, Finding, SearchManager, Settings
 from kernelwright.graphs.conversation.graph import Conversation
 from kernelwright.graphs.run_view.story import load
 from kernelwright.ui.chat.server.conversation import ConversationView
@@ -27,7 +27,11 @@ class ServerState:
     """Everything of one server; made by `open_server`."""
 
     def __init__(
-        self, settings: ChatSettings, lives: Lives, conversation: Conversation, talker: Assistant
+        self,
+        settings: ChatSettings,
+        lives: SearchManager,
+        conversation: Conversation,
+        talker: Assistant,
     ) -> None:
         self.settings, self.lives = settings, lives
         self.conversation, self.assistant = conversation, talker
@@ -44,7 +48,7 @@ class ServerState:
     def view_of(self, thread: str, person: str) -> ConversationView:
         """A person's conversation, made when it is asked for."""
         if thread not in self._views:
-            desk = Desk(self.lives.home, self.lives, person, thread, self._desks)
+            desk = ChatController(self.lives.home, self.lives, person, thread, self._desks)
             self._views[thread] = ConversationView(thread, desk, self._forgets(thread))
         return self._views[thread]
 
@@ -80,7 +84,7 @@ async def open_server() -> ServerState:
         saver = await _Open.stack.enter_async_context(
             AsyncSqliteSaver.from_conn_string(str(settings.folder / MEMORIES))
         )
-        lives = Lives(settings.home, target=settings.target, ready=settings.ready)
+        lives = SearchManager(settings.home, target=settings.target, ready=settings.ready)
         _Open.state = ServerState(settings, lives, Conversation(saver), _assistant(settings))
         _Open.stack.push_async_callback(_Open.state.close)
         await lives.revive()

@@ -29,8 +29,7 @@ from chainlit.user import PersistedUser, User
 from chainlit.utils import utc_now
 
 from kernelwright.ui.chat.settings import ChatSettings
-from kernelwright.ui.chat.store.files import Files
-from kernelwright.ui.chat.store.records import Body, Records, Thread, open_tables
+from kernelwright.ui.chat.store.records import Body, Files, Records, Thread, open_tables
 
 T = TypeVar("T")
 P = ParamSpec("P")

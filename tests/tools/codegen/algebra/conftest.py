@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 
-from kernelwright.tools.tasks.constants import constants_of
-from kernelwright.tools.tasks.convert import to_graph
-from kernelwright.tools.tasks.export import trace_graph
-from kernelwright.tools.tasks.simplify import simplify
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import constants_of, simplify, to_graph
 from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Ref, Scalar
 
 Values = Mapping[str, torch.Tensor]

@@ -37,7 +37,7 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.languages import parse_kernel
-from kernelwright.tools.languages.cuda.disassembler import disassemble
+from kernelwright.tools.languages.cuda.inspection import disassemble
 from kernelwright.tools.types import DType
 
 HERE = Path(__file__).parent

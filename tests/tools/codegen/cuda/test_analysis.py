@@ -7,8 +7,7 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.expressions import expression
-from kernelwright.tools.codegen.cuda.printing.types import literal
+from kernelwright.tools.codegen.cuda.printing.expressions import expression, literal
 from kernelwright.tools.codegen.ir import OPERATORS, Stmt
 from kernelwright.tools.types import DType
 

@@ -16,7 +16,7 @@ from kernelwright.tools.languages import (
     new_candidate,
     parse_kernel,
 )
-from kernelwright.tools.languages.cuda.disassembler import disassemble
+from kernelwright.tools.languages.cuda.inspection import disassemble
 
 H200, L40S = hardware_profile("H200"), hardware_profile("L40S")
 EMITTER = CudaEmitter()

@@ -12,31 +12,32 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelwright.agents.coder.coder import CoderRequest
-from kernelwright.agents.coder.playbook import PlaybookCoder
+from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates import new_candidate
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families import FAMILIES
+from kernelwright.tools.codegen.cuda.emitter import FAMILIES
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.expressions import expression
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
     buffer_arguments,
     complete,
+    expression,
 )
 from kernelwright.tools.codegen.ir import Access, Emitted, LibraryCall, Loop, Stmt, Strategy
-from kernelwright.tools.codegen.ir.emitter import LIBRARY
-from kernelwright.tools.codegen.ir.family import Fit, KernelFamily
-from kernelwright.tools.codegen.ir.loops_emit import LoopFamily
-from kernelwright.tools.codegen.ir.rewriting import GraphRewrite, LoopRewrite
+from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Fit, KernelFamily, LoopFamily
+from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
 from kernelwright.tools.codegen.ir.roofline import roofline_ms
-from kernelwright.tools.codegen.library.ideas import FORM, Recipe
-from kernelwright.tools.codegen.library.repertoire import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    PlaybookRepertoire,
+    Recipe,
+    repertoire_for,
+)
 from kernelwright.tools.languages import Built, compile_candidate
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import (

@@ -20,9 +20,8 @@ from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.languages import parse_kernel
-from kernelwright.tools.tasks.convert import to_graph
-from kernelwright.tools.tasks.export import trace_graph
-from kernelwright.tools.tasks.simplify import simplify
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import simplify, to_graph
 
 r = torch.randn
 

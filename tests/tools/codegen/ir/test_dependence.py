@@ -1,7 +1,6 @@
 """What values depend on is read off a loop's body alone."""
 
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, ReduceKind, Stmt, Store, Stride
-from kernelwright.tools.codegen.ir.axes import by_falling_stride, walked_as_one
 from kernelwright.tools.codegen.ir.dependence import (
     axis_names,
     operands,
@@ -10,6 +9,7 @@ from kernelwright.tools.codegen.ir.dependence import (
     walks_before,
     without_unread,
 )
+from kernelwright.tools.codegen.ir.loops import by_falling_stride, walked_as_one
 from kernelwright.tools.types import DType
 
 F = DType.FLOAT32

@@ -2,22 +2,21 @@
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.audit import Findings
-from kernelwright.tools.evaluate.foreign.precision import label
-from kernelwright.tools.evaluate.foreign.reading import Reading, read
-from kernelwright.tools.evaluate.verify.digits import Digits
+from kernelwright.tools.evaluate.foreign.audit import WorkAudit, label
+from kernelwright.tools.evaluate.foreign.declarations import Declaration, read
+from kernelwright.tools.evaluate.verify.measured_precision import Digits
 
 EXACT = Digits(bits=23.5, exact=True, in_range=True)
 
 
 def test_where_nothing_can_be_measured_a_setting_is_taken_at_its_word(task):
-    usual, _ = label(task, Reading(), (), None)
+    usual, _ = label(task, Declaration(), (), None)
     assert (usual.label, usual.apart) == ("fp32", "")
-    lower, remarks = label(task, Reading(), ("cuda tf32: True",), None)
+    lower, remarks = label(task, Declaration(), ("cuda tf32: True",), None)
     assert remarks == ("it changed torch's setting of cuda tf32: True",)
     assert "tf32" in lower.apart
     allowed = task.model_copy(update={"allow": ("tf32",)})
-    assert label(allowed, Reading(), ("cuda tf32: True",), None)[0].apart == ""
+    assert label(allowed, Declaration(), ("cuda tf32: True",), None)[0].apart == ""
 
 
 @pytest.mark.parametrize(
@@ -35,14 +34,14 @@ def test_where_nothing_can_be_measured_a_setting_is_taken_at_its_word(task):
 def test_the_digits_decide_and_what_the_file_names_says_which_type(
     task, words, found, expected, apart
 ):
-    precision, _ = label(task, Reading(words=frozenset(words)), (), found)
+    precision, _ = label(task, Declaration(words=frozenset(words)), (), found)
     assert (precision.label, precision.apart != "") == (expected, apart)
 
 
 def test_an_epilogue_of_ones_own_behind_the_librarys_product_is_labelled_and_not_accused(task):
-    found = Findings(share=0.02, operators=("addmm",))
-    assert found.pretence(Reading(own=True), task) == ""
-    assert found.method(Reading(own=True)).startswith("library rearrangement (addmm)")
+    found = WorkAudit(share=0.02, operators=("addmm",))
+    assert found.pretence(Declaration(own=True), task) == ""
+    assert found.method(Declaration(own=True)).startswith("library rearrangement (addmm)")
 
 
 INLINE = """
@@ -74,6 +73,6 @@ def test_kernels_for_a_gpu_are_no_pretence_where_there_is_none(task, build, for_
     assert found.own
     assert found.for_gpu is for_gpu
     assert found.on("cpu").builds_late is not for_gpu
-    fell_back = Findings(share=0.02, operators=("softmax",))
+    fell_back = WorkAudit(share=0.02, operators=("softmax",))
     assert bool(fell_back.pretence(found.on("cpu"), task)) is not for_gpu
     assert fell_back.pretence(found.on("cuda"), task)

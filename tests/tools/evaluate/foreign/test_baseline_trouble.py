@@ -2,7 +2,7 @@
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
-from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.types import Task, TracePolicy, Verdict

@@ -1,8 +1,8 @@
 """Three clocks over numbers as rounds give them: load is no lie, and a lie stays one."""
 
 from kernelwright.tools.evaluate.foreign.clocks import (
-    Reading,
-    Readings,
+    ClockReading,
+    ClockReadings,
     disagreement,
     noise,
     worked_ahead,
@@ -16,7 +16,7 @@ PROCESSORS = 2.0
 def rounds(call_ms, outside_ms, *, own_share=1.0, cpu_ms=0.0):
     """One reading for each pair of what a call took and what the protocol did."""
     return [
-        Reading(
+        ClockReading(
             calls=CALLS,
             wall_ms=CALLS * call + outside,
             own_ms=own_share * CALLS * call,
@@ -27,14 +27,14 @@ def rounds(call_ms, outside_ms, *, own_share=1.0, cpu_ms=0.0):
 
 
 def readings(candidate, *, call_ms, outside_ms, spun_ms=0.0):
-    found = Readings()
+    found = ClockReadings()
     found.nulls = rounds([0.01] * len(outside_ms), outside_ms)
     found.baseline = rounds(call_ms, outside_ms, cpu_ms=spun_ms)
     found.candidate = candidate
     return found
 
 
-def said(found: Readings) -> str:
+def said(found: ClockReadings) -> str:
     return disagreement(found, found.clocks(None), PROCESSORS, Rules())
 
 

@@ -3,8 +3,7 @@
 from types import SimpleNamespace
 
 from kernelwright.tools.evaluate.foreign import interleaved as duelling
-from kernelwright.tools.evaluate.foreign.books import Books
-from kernelwright.tools.evaluate.foreign.messages import Done, Rehearse
+from kernelwright.tools.evaluate.foreign.messages import Books, Done, Rehearse
 from kernelwright.tools.evaluate.rules import Rules
 
 _QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
@@ -33,7 +32,7 @@ def test_a_baselines_first_round_may_take_as_long_as_compiling_may(monkeypatch):
         hardware=SimpleNamespace(cache_mib=0.01),
         draw=lambda _: [],
     )
-    fight = duelling.Duel(
+    fight = duelling.InterleavedTimer(
         bench, stand, stand, most=2, seed=1, verify=lambda *_: None, limit_s=120.0
     )
     fight.baseline()

@@ -6,10 +6,9 @@ import subprocess
 
 import pytest
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
-from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -3,7 +3,7 @@
 import json
 
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
-from kernelwright.tools.evaluate.messages.foreign import Foreign
+from kernelwright.tools.evaluate.messages.requests import Foreign
 from kernelwright.tools.types import Refusal
 
 CODE = "from torch import nn\nclass ModelNew(nn.Module):\n    pass\n"

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.guests import Guests
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
 from kernelwright.tools.evaluate.foreign.host.judges import Judges
-from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.tree import tree
+from kernelwright.tools.evaluate.sandbox.process_tree import tree
 
 RULES = Rules()
 

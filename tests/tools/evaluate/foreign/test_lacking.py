@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.evaluate.foreign.lacking import lacking
+from kernelwright.tools.evaluate.foreign.guest_runner import lacking
 from kernelwright.tools.types import EnvironmentLacksError
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kernelwright.tools.evaluate.foreign import ladder as climbing
-from kernelwright.tools.evaluate.foreign.link import BaselineTroubleError
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.foreign.guest_link import BaselineTroubleError
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.types import Evaluation, Verdict, Verification
 

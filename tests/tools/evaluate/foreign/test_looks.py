@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.evaluate.foreign.looks import PLACES, WHOLE, Chance, Look
+from kernelwright.tools.evaluate.foreign.guest_runner import PLACES, WHOLE, Chance, Look
 
 
 def seen(output: torch.Tensor, chance: Chance) -> Look:

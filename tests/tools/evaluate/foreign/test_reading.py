@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.reading import read
+from kernelwright.tools.evaluate.foreign.declarations import read
 
 HEAD = "import torch, time, gc, sys\nfrom torch import nn\n"
 INLINE = "from torch.utils.cpp_extension import load_inline as build\n"

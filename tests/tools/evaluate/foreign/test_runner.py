@@ -4,12 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.foreign.books import Books
-from kernelwright.tools.evaluate.foreign.messages import Done, Make
-from kernelwright.tools.evaluate.foreign.runner import GuestRunner
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.failures import RejectedError
+from kernelwright.tools.evaluate.foreign.guest_runner import GuestRunner
+from kernelwright.tools.evaluate.foreign.messages import Books, Done, Make
+from kernelwright.tools.evaluate.rules import Defence, Rules
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
 
 _QUIET = Books(cpu_ms=0.0, threads=1, processes=1, held_bytes=0)
 _RULES = Rules()

@@ -14,9 +14,9 @@ from kernelwright.tools.evaluate.foreign.messages import (
     Failed,
     Go,
     Make,
-    Place,
     Rehearse,
     Store,
+    TensorPlace,
 )
 
 _FLOATS = 64
@@ -25,7 +25,7 @@ _FLOATS = 64
 def test_a_call_that_does_no_work_delivers_what_lay_ready_and_makes_nothing() -> None:
     raw = torch.full((4 * _FLOATS,), 0xFF, dtype=torch.uint8)
     steps = Steps(raw, "cpu")
-    place = Place(offset=0, shape=(_FLOATS,), strides=(1,), dtype="float32")
+    place = TensorPlace(offset=0, shape=(_FLOATS,), strides=(1,), dtype="float32")
     steps.take(Arrange(arguments=((),), outputs=((place,),)))
     empty = Go(calls=(Call(arguments=0, outputs=0),), way="null")
     # Had it made its answer in the call, the protocol would seem to cost what making one costs.
@@ -69,7 +69,7 @@ class ModelNew(torch.nn.Module):
     steps = Steps(raw, "cpu")
     made = steps.take(Make(source=source, entry="ModelNew", arguments="[]", seed=0))
     assert isinstance(made, Done), made
-    place = Place(offset=0, shape=(), strides=(), dtype="uint8")
+    place = TensorPlace(offset=0, shape=(), strides=(), dtype="uint8")
     steps.take(Arrange(arguments=((),), outputs=((place,),)))
     seen = []
     for one_order in (False, True, False):

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.guests import Guests
-from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
-from kernelwright.tools.evaluate.sandbox.environment import worker_environment
-from kernelwright.tools.evaluate.sandbox.tree import tree
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
+from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
+from kernelwright.tools.evaluate.sandbox.process_tree import tree
 
 
 async def test_both_sides_wait_alike_and_have_the_threads_that_a_person_asked_for(

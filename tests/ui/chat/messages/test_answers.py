@@ -2,16 +2,19 @@
 
 import pytest
 
-from kernelwright.agents.assistant.types.chat import (
+from kernelwright.agents.assistant.types import (
+    CancelTask,
     ChatReply,
     Code,
     Download,
     Offer,
+    PauseSearch,
     Picture,
+    StartSearch,
+    Steer,
     Table,
     Words,
 )
-from kernelwright.agents.assistant.types.commands import CancelTask, PauseSearch, StartSearch, Steer
 from kernelwright.ui.chat.messages.answers import (
     actions_of,
     kept_offers,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kernelwright.agents.assistant.types.commands import PauseSearch, StopSearch
+from kernelwright.agents.assistant.types import PauseSearch, StopSearch
 from kernelwright.ui.chat.messages.answers import message
 from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of
 from kernelwright.ui.chat.messages.screen import Screen

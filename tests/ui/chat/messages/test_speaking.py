@@ -1,6 +1,6 @@
 """What a model says while it says it: the end of it, as text."""
 
-from kernelwright.graphs.run_view.speech import Speech
+from kernelwright.graphs.run_view.events import Speech
 from kernelwright.ui.chat.messages.answers import SHOWN, spoken
 
 

@@ -6,9 +6,15 @@ import chainlit as cl
 import pytest
 from chainlit.element import File
 
-from kernelwright.agents.assistant.types.chat import ChatReply, Code, Offer
-from kernelwright.agents.assistant.types.commands import AskForHelp, ReopenRun, StartSearch
-from kernelwright.graphs.conversation.people import folder_of
+from kernelwright.agents.assistant.types import (
+    AskForHelp,
+    ChatReply,
+    Code,
+    Offer,
+    ReopenRun,
+    StartSearch,
+)
+from kernelwright.graphs.conversation.store import folder_of
 from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.tools.archive import Archive
 from kernelwright.ui.chat.messages.answers import kept_offers

@@ -6,9 +6,9 @@ import weakref
 
 import pytest
 
-from kernelwright.agents.assistant.types.commands import AskForHelp
-from kernelwright.graphs.conversation import Desk, Lives
-from kernelwright.graphs.conversation.graph import Conversation, Visit
+from kernelwright.agents.assistant.types import AskForHelp
+from kernelwright.graphs.conversation import ChatController, SearchManager
+from kernelwright.graphs.conversation.graph import Conversation, MessageContext
 from kernelwright.ui.chat.server.memory import Collections, imports_out_of_sight, stall_words, swept
 
 
@@ -83,14 +83,14 @@ def test_a_stall_says_when_it_was_a_collection():
 
 async def test_conversations_that_ended_leave_nothing_behind(tmp_path):
     """Many came and went: what stays does not depend on how many."""
-    lives, conversation = Lives(tmp_path, target="cpu"), Conversation()
+    lives, conversation = SearchManager(tmp_path, target="cpu"), Conversation()
     assistant = _Silent()
     desks = weakref.WeakSet()
     for number in range(40):
         thread = f"thread-{number}"
-        desk = Desk(tmp_path, lives, "ann", thread)
+        desk = ChatController(tmp_path, lives, "ann", thread)
         desks.add(desk)
-        visit = Visit(desk, assistant, "help", wish=AskForHelp())
+        visit = MessageContext(desk, assistant, "help", wish=AskForHelp())
         assert [saying async for saying in conversation.hear(thread, visit)]
         desk.unwatch()
         desk.turn_away()

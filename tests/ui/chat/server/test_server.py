@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from kernelwright.ui.chat.server.application import open_store
-from kernelwright.ui.chat.server.people import People
+from kernelwright.ui.chat.server.login import People
 from kernelwright.ui.chat.server.serve import _check_people, _listening, _only_one, address
 from kernelwright.ui.chat.settings import ChatSettings
 from kernelwright.ui.complaints import LACKING, UNUSABLE, Complaint

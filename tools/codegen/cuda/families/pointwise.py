@@ -1,19 +1,18 @@
 """Strategies for loops that reduce nothing: every element on its own."""
 
-from kernelwright.tools.codegen.cuda.families.access import access_bytes
+from kernelwright.tools.codegen.cuda.families.row_shapes import access_bytes, element_family
 from kernelwright.tools.codegen.cuda.families.strips import one_by_one
-from kernelwright.tools.codegen.cuda.families.taking import element_family
 from kernelwright.tools.codegen.cuda.families.transposed import across_of
-from kernelwright.tools.codegen.cuda.printing.body import Body
 from kernelwright.tools.codegen.cuda.printing.case import Case, first
-from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
     Tunables,
     buffer_arguments,
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body
+from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 

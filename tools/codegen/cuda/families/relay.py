@@ -4,14 +4,11 @@ A row is cut into tiles; each block keeps a tile in shared memory and exchanges 
 others through memory, while the copy of its next tile is under way.
 """
 
-from kernelwright.tools.codegen.cuda.families.access import narrowed
-from kernelwright.tools.codegen.cuda.families.keeping import kept_bytes, offsets
-from kernelwright.tools.codegen.cuda.families.taking import row_family
+from kernelwright.tools.codegen.cuda.families.row_shapes import narrowed, row_family
+from kernelwright.tools.codegen.cuda.families.row_tunables import kept_bytes, offsets
 from kernelwright.tools.codegen.cuda.families.waves import reduces_then_writes
-from kernelwright.tools.codegen.cuda.printing.body import Body
 from kernelwright.tools.codegen.cuda.printing.case import Case, first, powers
-from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
@@ -19,6 +16,8 @@ from kernelwright.tools.codegen.cuda.printing.rendering import (
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body
+from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.cuda.printing.schedule import Kept
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 

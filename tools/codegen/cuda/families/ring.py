@@ -7,7 +7,6 @@ on chip is read again last-first, when the L2 is the likeliest to have it.
 
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.families.keeping import offsets
 from kernelwright.tools.codegen.cuda.families.ring_shape import (
     AHEAD_ONE_IN,
     ALIGN,
@@ -18,11 +17,10 @@ from kernelwright.tools.codegen.cuda.families.ring_shape import (
     Fit,
     Ring,
 )
-from kernelwright.tools.codegen.cuda.families.taking import row_family
-from kernelwright.tools.codegen.cuda.printing.body import Body, Load
+from kernelwright.tools.codegen.cuda.families.row_shapes import row_family
+from kernelwright.tools.codegen.cuda.families.row_tunables import offsets
 from kernelwright.tools.codegen.cuda.printing.case import REGISTERS, Case, first
-from kernelwright.tools.codegen.cuda.printing.printing import Printer, Stream
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
@@ -30,6 +28,8 @@ from kernelwright.tools.codegen.cuda.printing.rendering import (
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body, Load
+from kernelwright.tools.codegen.cuda.printing.printing import Printer, Stream
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 
 CLUSTER = "cluster_rows_ring"

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, gcd, prod
 
-from kernelwright.tools.codegen.cuda.families.keeping import kept_bytes
+from kernelwright.tools.codegen.cuda.families.row_tunables import kept_bytes
 from kernelwright.tools.codegen.cuda.families.waves import reduces_then_writes
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.nest import Place
-from kernelwright.tools.codegen.cuda.printing.partials import struct_bytes
+from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace
 from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.schedule import Kept
+from kernelwright.tools.codegen.cuda.printing.schedule import Kept, struct_bytes
 
 BULK_BYTES = 16  # addresses and sizes of a bulk copy are multiples of this
 # Shares of a row start at multiples of this many elements: 16 bytes or more of every type.
@@ -129,7 +128,7 @@ class Ring:
             return False
         return all(self._aligned(one) for one in self.keeps)
 
-    def _place(self, one: Kept) -> Place:
+    def _place(self, one: Kept) -> AxisPlace:
         return self.case.nest.places[one.stmt.name]
 
     def _aligned(self, one: Kept) -> bool:
@@ -249,7 +248,7 @@ def _kept(tiles: int, slots: int) -> int:
     return slots - (2 if slots < 4 else slots // STREAM_ONE_IN + 1)
 
 
-def _run(place: Place, sizes: tuple[int, ...]) -> int:
+def _run(place: AxisPlace, sizes: tuple[int, ...]) -> int:
     """How many neighbours along the walked axes follow each other in memory."""
     run = 1
     for size, step in zip(reversed(sizes), reversed(place.inner), strict=True):

@@ -1,26 +1,141 @@
-"""Strategies that give each row to a group of threads: in a warp, a block or a cluster.
+"""What to expect of a row strategy before it is measured on this task.
+
+The shares of bandwidth were measured on one H200 (benchmarks/results/h200/strategies.jsonl); the
+ledger corrects them as soon as a search has measured something of their kind.
+
+Strategies that give each row to a group of threads: in a warp, a block or a cluster.
 
 The row is read once and stays in registers or shared memory, or, where it does not fit, is read
 again for every pass.
+
+The family that fits every loop: a thread walks each row, in order.
+
+For scans that depend on each other, and the last resort where rows lie across few others.
 """
 
-from kernelwright.tools.codegen.cuda.families.keeping import offsets, shared_text
-from kernelwright.tools.codegen.cuda.families.row_priors import strategy
-from kernelwright.tools.codegen.cuda.families.row_shapes import NAMES, SERIAL, SHAPES
-from kernelwright.tools.codegen.cuda.families.row_tunables import tunables_of, vectors_of_rows
-from kernelwright.tools.codegen.cuda.families.taking import row_family
-from kernelwright.tools.codegen.cuda.printing.body import Body
+from __future__ import annotations
+
+from kernelwright.tools.codegen.cuda.families.row_shapes import (
+    BLOCK_REGISTERS,
+    BLOCK_SHARED,
+    BLOCK_STREAM,
+    CLUSTER_REGISTERS,
+    CLUSTER_SHARED,
+    CLUSTER_STREAM,
+    FEWER_PASSES,
+    LONG_ROW_BYTES,
+    NAMES,
+    SERIAL,
+    SHAPES,
+    WARP,
+    narrowed,
+    row_family,
+)
+from kernelwright.tools.codegen.cuda.families.row_tunables import (
+    offsets,
+    shared_text,
+    streaming_clusters,
+    tunables_of,
+    vectors_of_rows,
+)
+from kernelwright.tools.codegen.cuda.families.scans import stands_alone
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.peeling import row_start
-from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
     Tunables,
     buffer_arguments,
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body
+from kernelwright.tools.codegen.cuda.printing.printing import Printer
+from kernelwright.tools.codegen.cuda.printing.vectors import PEELED, row_start
 from kernelwright.tools.codegen.ir import Emitted, Strategy
+from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
+
+
+def strategy(case: Case, name: str) -> Strategy:
+    """The strategy of that name, with the traffic and efficiency to expect of it here."""
+    shape = SHAPES[name]
+    schedule = case.schedule_in_order if name == SERIAL else case.schedule
+    passes = max(1, len(schedule.passes))
+    read_again = shape.keep == "none" and passes > 1
+    return Strategy(
+        name=name,
+        title=shape.title,
+        mechanism=shape.mechanism,
+        reason=shape.reason,
+        category="parallelism" if shape.group == "warp" else "memory",
+        metric=shape.metric,
+        memory={"none": "streamed"}.get(shape.keep, f"row in {shape.keep}"),
+        compute=f"{passes} passes" if passes > 1 else "one pass",
+        parallel=f"{shape.group} per row",
+        bytes_read_factor=_reads(case, passes, _under_way(case, name)) if read_again else 1.0,
+        efficiency=_efficiency(case, name),
+    )
+
+
+def _under_way(case: Case, name: str) -> float:
+    """Rows that one multiprocessor works on at a time."""
+    if name == CLUSTER_STREAM:
+        return 3 / streaming_clusters(case)[0]
+    return 1.0 if case.read_bytes > LONG_ROW_BYTES else 2.0
+
+
+def _reads(case: Case, passes: int, blocks: float) -> float:
+    """How often the row comes from memory: again for each pass, unless the L2 still has it."""
+    # A block a row: about one long row or two short ones are under way on a multiprocessor. In
+    # clusters, three blocks of each multiprocessor share rows.
+    resident = case.read_bytes * min(case.nest.rows, case.multiprocessors * blocks)
+    # The backward walk meets what is left even of rows that do not fit together.
+    kept = min(1.0, 1.25 * case.cache_bytes / max(1.0, resident))
+    return round(1 + (passes - 1) * (1 - kept), 3)
+
+
+# The shares of bandwidth that were measured on large problems, where nothing else limits.
+_BASE = {
+    WARP: 0.96,
+    BLOCK_REGISTERS: 0.99,
+    BLOCK_SHARED: 0.9,
+    BLOCK_STREAM: 0.97,
+    # A whole row waits at the cluster's barrier; the exchange costs a few microseconds.
+    CLUSTER_REGISTERS: 0.75,
+    CLUSTER_SHARED: 0.68,
+    CLUSTER_STREAM: 0.85,
+}
+# What is left of them where a row is walked in accesses of 4 bytes (rows of 65535 floats on one
+# H200): a walk again and again has few bytes under way, while registers take all of a row at once.
+_NARROW = {
+    BLOCK_STREAM: 0.66,
+    CLUSTER_STREAM: 0.74,
+    CLUSTER_REGISTERS: 0.97,
+    CLUSTER_SHARED: 0.99,
+}
+
+
+def _efficiency(case: Case, name: str) -> float:
+    """The share of bandwidth to expect: rows must fill the device, and stay small on chip."""
+    shape, columns = SHAPES[name], case.nest.columns
+    width = {"warp": 1 / 8, "block": 1.0, "cluster": 16.0 if shape.keep == "none" else 8.0}
+    filled = min(1.0, case.nest.rows * width[shape.group] / (2 * case.multiprocessors))
+    if name == SERIAL:
+        # Neighbouring threads read far from each other; the caches make up for part of it.
+        return round(0.3 * min(1.0, max(0.01, case.nest.rows / (512 * case.multiprocessors))), 4)
+    base = _BASE[name]
+    if shape.group == "warp" and columns > 1024:
+        base -= 0.1
+    if shape.group == "block" and columns < 512:
+        base -= 0.2
+    if name == BLOCK_REGISTERS and columns * case.row_words > 8192:
+        # Few rows fit a multiprocessor, so loading and computing take turns.
+        base -= 0.04 if columns * case.row_words <= 16384 else 0.12
+    base -= 0.01 * len(case.schedule.passes)
+    vectors = vectors_of_rows(case, name)
+    if len(case.schedule.passes) > 1:
+        base *= narrowed(case, _NARROW.get(name, 1.0), vectors)
+    if vectors is not case.along_rows and vectors.widths[0] > 1:
+        base *= PEELED
+    return round(base * max(filled, 0.02), 3)
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -80,3 +195,16 @@ def _launch(case: Case, name: str, prefix: str, tunables: Tunables) -> Launch:
 
 
 ROW_FAMILY = row_family(NAMES, strategies, emit)
+
+
+def _fit(case: Case) -> Fit:
+    tangled = not case.nest.pointwise and case.has_scan and not stands_alone(case)
+    return Fit.GOOD if tangled else Fit.LAST_RESORT
+
+
+def _strategies(case: Case) -> list[Strategy]:
+    """The one way that fits every mix of scans and reductions."""
+    return [strategy(case, SERIAL)]
+
+
+SERIAL_FAMILY = LoopFamily((SERIAL,), _fit, _strategies, emit, FEWER_PASSES)

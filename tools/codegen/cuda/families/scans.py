@@ -2,23 +2,22 @@
 
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.families.taking import FEWER_PASSES
-from kernelwright.tools.codegen.cuda.printing.body import Body, Load, VectorStore
+from kernelwright.tools.codegen.cuda.families.row_shapes import FEWER_PASSES
 from kernelwright.tools.codegen.cuda.printing.case import Case, first, powers
-from kernelwright.tools.codegen.cuda.printing.printing import Printer, Stream
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
     buffer_arguments,
     complete,
     render,
+    value_type,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body, Load, VectorStore
+from kernelwright.tools.codegen.cuda.printing.printing import Printer, Stream
 from kernelwright.tools.codegen.cuda.printing.schedule import Pass, Schedule, Scheduler
-from kernelwright.tools.codegen.cuda.printing.types import value_type
 from kernelwright.tools.codegen.ir import Emitted, Stmt, Strategy
-from kernelwright.tools.codegen.ir.family import Fit
-from kernelwright.tools.codegen.ir.loops_emit import LoopFamily
+from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
 
 WARP = "scan_warp_rows"
 BLOCK = "scan_block_rows"

@@ -2,22 +2,22 @@
 
 from dataclasses import replace
 
-from kernelwright.tools.codegen.cuda.families.taking import row_family
-from kernelwright.tools.codegen.cuda.printing.body import Body
+from kernelwright.tools.codegen.cuda.families.row_shapes import row_family
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.kernels import (
-    allocations,
-    kernels_of,
-    partial_arguments,
-)
-from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
     Tunables,
     buffer_arguments,
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import (
+    Body,
+    allocations,
+    kernels_of,
+    partial_arguments,
+)
+from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 
 SPLIT = "split_rows"

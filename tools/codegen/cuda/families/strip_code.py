@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from kernelwright.tools.codegen.cuda.printing.edges import Side
-from kernelwright.tools.codegen.cuda.printing.expressions import expression
-from kernelwright.tools.codegen.cuda.printing.integers import narrow_values
-from kernelwright.tools.codegen.cuda.printing.nest import Place
+from kernelwright.tools.codegen.cuda.printing.expressions import c_type, expression, value_type
+from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace
 from kernelwright.tools.codegen.cuda.printing.printing import INT_LIMIT, SLACK, convert_from_memory
 from kernelwright.tools.codegen.cuda.printing.schedule import uses
-from kernelwright.tools.codegen.cuda.printing.stencil import Stencil, Window
-from kernelwright.tools.codegen.cuda.printing.types import c_type, value_type
-from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
+from kernelwright.tools.codegen.cuda.printing.stencil import Side, Stencil, Window
+from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES, narrow_values
 from kernelwright.tools.codegen.ir import Stmt
-from kernelwright.tools.codegen.ir.products import rounded_alone
+from kernelwright.tools.codegen.ir.rewrites import rounded_alone
 from kernelwright.tools.types import DType
 
 INDEX = "int"
@@ -235,7 +232,7 @@ class StripCode:
         zero = f"{value_type(stmt.dtype)}(0)"
         return f"v_{stmt.args[0]} ? {text} : {zero}" if stmt.args else text
 
-    def _source(self, stmt: Stmt, place: Place, letter: str) -> str:
+    def _source(self, stmt: Stmt, place: AxisPlace, letter: str) -> str:
         if stmt.name in self._taps:
             window, (plane, line, element) = self._taps[stmt.name]
             one = self.stencil.windows[window]

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from math import prod
 
-from kernelwright.tools.codegen.cuda.families.access import SECTOR_BYTES
-from kernelwright.tools.codegen.cuda.families.taking import element_family
-from kernelwright.tools.codegen.cuda.families.turned_code import TurnedCode
-from kernelwright.tools.codegen.cuda.families.turned_lines import store_hints, tiles
+from kernelwright.tools.codegen.cuda.families.row_shapes import SECTOR_BYTES, element_family
+from kernelwright.tools.codegen.cuda.families.turned_tiles import TurnedCode, store_hints, tiles
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, first, powers
-from kernelwright.tools.codegen.cuda.printing.nest import Nest, Place
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
     Tunables,
     buffer_arguments,
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace, Nest
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 
 NAMES = ("pointwise_transposed",)
@@ -90,11 +88,11 @@ def across_of(case: Case) -> int | None:
     )
 
 
-def _read(nest: Nest) -> list[Place]:
+def _read(nest: Nest) -> list[AxisPlace]:
     return [nest.places[stmt.name] for stmt in nest.loop.body if stmt.op == "load"]
 
 
-def _fastest(place: Place) -> int | None:
+def _fastest(place: AxisPlace) -> int | None:
     """The axis along which a place's elements lie nearest to each other, be it at a pool's step."""
     steps = {at: abs(step) for at, step in enumerate(place.inner) if step}
     return min(steps, key=lambda at: (steps[at], -at), default=None)
@@ -112,7 +110,7 @@ def runs(nest: Nest, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return first_run, _run(nest, last, list(nest.targets), set(first_run))
 
 
-def _run(nest: Nest, axis: int, guides: list[Place], taken: set[int]) -> tuple[int, ...]:
+def _run(nest: Nest, axis: int, guides: list[AxisPlace], taken: set[int]) -> tuple[int, ...]:
     run, size = [axis], nest.walked[axis]
     while size <= _SHORT:
         found = [

@@ -4,12 +4,9 @@ One launch hands out tiles of the reducing and of the writing pass in an order t
 a wave of rows apart, so that what a wave read is still in the cache when it is written.
 """
 
-from kernelwright.tools.codegen.cuda.families.access import narrowed
-from kernelwright.tools.codegen.cuda.families.taking import row_family
-from kernelwright.tools.codegen.cuda.printing.body import Body
+from kernelwright.tools.codegen.cuda.families.row_shapes import narrowed, row_family
 from kernelwright.tools.codegen.cuda.printing.case import Case
-from kernelwright.tools.codegen.cuda.printing.printing import Printer
-from kernelwright.tools.codegen.cuda.printing.rendering import (
+from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
@@ -17,6 +14,8 @@ from kernelwright.tools.codegen.cuda.printing.rendering import (
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.kernels import Body
+from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 
 WAVES = "wave_rows"

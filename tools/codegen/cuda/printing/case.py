@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from kernelwright.tools.codegen.cuda.printing.crossing import crossing_of
 from kernelwright.tools.codegen.cuda.printing.nest import Nest, nest_of
-from kernelwright.tools.codegen.cuda.printing.peeling import peeled_of
 from kernelwright.tools.codegen.cuda.printing.schedule import (
     Kept,
     Schedule,
@@ -17,8 +15,13 @@ from kernelwright.tools.codegen.cuda.printing.schedule import (
     schedule_of,
 )
 from kernelwright.tools.codegen.cuda.printing.stencil import Stencil, stencil_of
-from kernelwright.tools.codegen.cuda.printing.vectors import Vectors, vectors_of
-from kernelwright.tools.codegen.ir.loops_emit import NodeCase
+from kernelwright.tools.codegen.cuda.printing.vectors import (
+    Vectors,
+    crossing_of,
+    peeled_of,
+    vectors_of,
+)
+from kernelwright.tools.codegen.ir.kernel_family import NodeCase
 
 KIB = 1024
 # Registers (4-byte words) that a thread can spend on a row before the compiler spills, the most

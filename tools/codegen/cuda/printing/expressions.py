@@ -1,12 +1,81 @@
-"""Pointwise operators of the intermediate form as C++ expressions over the prelude's functions."""
+"""How element types and constants are written in CUDA C++.
 
+The host's C++ (`cpp.spelling`) has types and literals of its own: it keeps half precision as bits,
+its integers are int64_t, and a constant stands there for exactly one float.
+
+Pointwise operators of the intermediate form as C++ expressions over the prelude's functions.
+
+Fills skeletons: templates beside this file, tunables, parameters and the plan's launches.
+"""
+
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from kernelwright.tools.codegen.cuda.printing.types import literal, value_type
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kernelwright.tools.codegen.cuda.printing.nest import Nest
 from kernelwright.tools.codegen.ir import OPERATORS, Stmt
-from kernelwright.tools.codegen.ir.c_operators import ARITHMETIC, BITWISE, COMPARE
-from kernelwright.tools.codegen.ir.types import computed
+from kernelwright.tools.codegen.ir.kernel_family import ARITHMETIC, BITWISE, COMPARE
+from kernelwright.tools.codegen.ir.loops import computed
 from kernelwright.tools.types import DType
+
+# Spelled as a kernel's signature must spell them.
+C_TYPES: dict[DType, str] = {
+    DType.FLOAT64: "double",
+    DType.FLOAT32: "float",
+    DType.FLOAT16: "__half",
+    DType.BFLOAT16: "__nv_bfloat16",
+    DType.INT64: "long long",
+    DType.INT32: "int",
+    DType.INT16: "short",
+    DType.INT8: "signed char",
+    DType.UINT8: "unsigned char",
+    DType.BOOL: "bool",
+}
+
+
+def c_type(dtype: DType) -> str:
+    """The C++ name of a storage type."""
+    return C_TYPES[dtype]
+
+
+def value_type(dtype: DType) -> str:
+    """The C++ name of the type that values of `dtype` are computed in."""
+    return C_TYPES[computed(dtype)]
+
+
+def literal(value: float | int | bool | None, dtype: DType) -> str:
+    """A constant as C++ text, in the type that `dtype` is computed in."""
+    kind = computed(dtype)
+    if kind is DType.BOOL:
+        return "true" if value else "false"
+    if kind is DType.INT64:
+        return _integer(int(value or 0))
+    return _floating(float(value or 0), "f" if kind is DType.FLOAT32 else "")
+
+
+def _integer(value: int) -> str:
+    if value <= -(1 << 63):  # the literal of the smallest integer does not exist in C++
+        return "(-9223372036854775807LL - 1)"
+    return f"{value}LL"
+
+
+def _floating(value: float, suffix: str) -> str:
+    name = "float" if suffix else "double"
+    if math.isnan(value):
+        return f"{name}(NAN)"
+    if math.isinf(value):
+        return f"kw::{'greatest' if value > 0 else 'least'}<{name}>()"
+    # A double past the range of float is an infinity once it is converted, as in ATen.
+    if suffix and abs(value) > 3.4028235677973366e38:
+        return _floating(math.copysign(math.inf, value), suffix)
+    text = repr(value)
+    return f"{text if any(mark in text for mark in '.en') else text + '.0'}{suffix}"
+
 
 _INFIX: Mapping[str, str] = {**ARITHMETIC, **COMPARE, **BITWISE}
 _COMPARISONS = frozenset(COMPARE)
@@ -107,3 +176,121 @@ def _call(stmt: Stmt, args: Sequence[tuple[str, DType]]) -> str:
 
 def _integral(stmt: Stmt) -> bool:
     return computed(stmt.dtype) is DType.INT64
+
+
+_PARAMETERS = "@parameters@"
+_KERNEL = re.compile(r'(?=^extern "C" )', re.MULTILINE)
+_NAME = re.compile(r"(\w+)\(@parameters@\)")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A kernel parameter that is there if the kernel mentions it, and what the plan passes."""
+
+    name: str
+    declaration: str
+    passed: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the plan launches a kernel; the sizes are plan expressions."""
+
+    kernel: str
+    grid: str
+    block: str
+    shared: str = ""
+    cluster: str = ""
+
+
+class Tunables:
+    """The tunables and requirements of one emitted loop, under its prefix."""
+
+    def __init__(self, prefix: str):
+        self.prefix = prefix.upper()
+        self._lines: list[str] = []
+
+    def add(self, name: str, values: Sequence[int]) -> "Tunables":
+        """Declare a tunable; its first value is the best guess."""
+        kept = list(dict.fromkeys(values))
+        self._lines.append(f"// tune: {self.prefix}_{name} in {', '.join(map(str, kept))}")
+        return self
+
+    def require(self, text: str) -> "Tunables":
+        """Declare a requirement; names of tunables in braces, `{THREADS} <= 1024`."""
+        self._lines.append(f"// require: {self.named(text)}")
+        return self
+
+    def named(self, text: str) -> str:
+        """`text` with `{THREADS}` replaced by the tunable's full name."""
+        return re.sub(r"\{(\w+)\}", rf"{self.prefix}_\1", text)
+
+    def text(self) -> str:
+        """The declarations."""
+        return "\n".join(self._lines)
+
+
+def render(skeleton: str, **values: object) -> str:
+    """The filled skeleton, without runs of empty lines."""
+    text = (
+        _environment().get_template(f"{skeleton}.cuh.j2").render(**values, parameters=_PARAMETERS)
+    )
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\n{2,}", "\n", text)
+    # A pragma is indented like the loop it is about.
+    text = re.sub(r"^ *(#pragma unroll.*\n)( *)", r"\2\1\2", text, flags=re.MULTILINE)
+    # One empty line before each comment that opens a pass or a kernel.
+    return re.sub(r'\n( *// Pass \d|extern "C"|template |struct )', r"\n\n\1", text).strip() + "\n"
+
+
+def buffer_arguments(nest: Nest) -> list[Argument]:
+    """A parameter for every buffer of a nest: what is read, then what is written."""
+    arguments: dict[str, Argument] = {}
+    read = [place for place in nest.places.values() if place.buffer]
+    for place, const in [*((p, "const ") for p in read), *((p, "") for p in nest.targets)]:
+        name = f"g_{place.buffer}"
+        before = arguments.get(name)
+        if before is not None and before.declaration.startswith("const ") != bool(const):
+            raise ValueError(f"{nest.loop.name}: {place.buffer} is both read and written")
+        text = f"{const}{c_type(place.dtype)}* __restrict__ {name}"
+        arguments[name] = Argument(name, text, place.buffer)
+    return list(arguments.values())
+
+
+def complete(
+    source: str, arguments: Sequence[Argument], launches: Sequence[Launch]
+) -> tuple[str, tuple[str, ...]]:
+    """Give each kernel of `source` the parameters it mentions, and print the launches.
+
+    Returns:
+        The source, and one plan line a launch.
+    """
+    passed: dict[str, str] = {}
+    parts = []
+    for part in _KERNEL.split(source):
+        named = _NAME.search(part)
+        if named is not None:
+            used = [a for a in arguments if re.search(rf"\b{re.escape(a.name)}\b", part)]
+            part = part.replace(_PARAMETERS, ", ".join(a.declaration for a in used))
+            passed[named.group(1)] = "".join(f"{a.passed}, " for a in used).strip()
+        parts.append(part)
+    return "".join(parts), tuple(_launch(one, passed[one.kernel]) for one in launches)
+
+
+def _launch(one: Launch, arguments: str) -> str:
+    if arguments.count(",") > 1:
+        arguments = arguments.removesuffix(",")
+    extra = f", shared={one.shared}" if one.shared else ""
+    extra += f", cluster={one.cluster}" if one.cluster else ""
+    return f'launch("{one.kernel}", grid={one.grid}, block={one.block}, args=({arguments}){extra})'
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "skeletons"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        autoescape=False,
+    )

@@ -14,14 +14,14 @@ from functools import cached_property
 from math import prod
 
 from kernelwright.tools.codegen.ir import Access, Loop, ReduceKind, Stmt
-from kernelwright.tools.codegen.ir.axes import by_falling_stride, walked_as_one
+from kernelwright.tools.codegen.ir.loops import by_falling_stride, walked_as_one
 from kernelwright.tools.types import DType
 
 _ORDERED = (ReduceKind.ARGMAX, ReduceKind.ARGMIN)
 
 
 @dataclass(frozen=True)
-class Place:
+class AxisPlace:
     """An element of a buffer, or a computed position: offset plus steps along merged axes.
 
     `gathers` are (statement, step) for indirect access. `buffer` is "" for a position.
@@ -46,8 +46,8 @@ class Nest:
     loop: Loop
     kept: tuple[int, ...]
     walked: tuple[int, ...]
-    places: Mapping[str, Place]
-    targets: tuple[Place, ...]
+    places: Mapping[str, AxisPlace]
+    targets: tuple[AxisPlace, ...]
     pointwise: bool
 
     @property
@@ -85,24 +85,24 @@ class Nest:
         gathered = any(self.levels[name] == "element" for name, _ in place.gathers)
         return any(place.inner) or gathered
 
-    def streams(self) -> Iterable[Place]:
+    def streams(self) -> Iterable[AxisPlace]:
         """The element-level accesses to memory, loads first."""
         for stmt in self.loop.body:
             if stmt.op == "load" and self.levels[stmt.name] == "element":
                 yield self.places[stmt.name]
         yield from (p for at, p in enumerate(self.targets) if self.is_element_store(at))
 
-    def moved_bytes(self, place: Place) -> int:
+    def moved_bytes(self, place: AxisPlace) -> int:
         """Bytes of the elements that a place visits, each once."""
         return self.span(place) * place.dtype.itemsize_bytes
 
-    def heavy(self) -> list[Place]:
+    def heavy(self) -> list[AxisPlace]:
         """The streams that move at least a quarter of what the largest one moves."""
         streams = list(self.streams())
         most = max(map(self.moved_bytes, streams), default=0)
         return [place for place in streams if 4 * self.moved_bytes(place) >= most]
 
-    def linear(self, place: Place) -> int | None:
+    def linear(self, place: AxisPlace) -> int | None:
         """The step of the linear position, where a place walks its axes as one; else None."""
         steps, sizes = place.inner, self.walked
         if not any(steps):
@@ -112,7 +112,7 @@ class Nest:
                 return None
         return steps[-1]
 
-    def span(self, place: Place) -> int:
+    def span(self, place: AxisPlace) -> int:
         """How many different elements a place visits; an upper bound when it gathers."""
         axes = [*zip(self.kept, place.outer, strict=True)]
         axes += [*zip(self.walked, place.inner, strict=True)]
@@ -173,13 +173,13 @@ class _Walk:
         moved = prod(size for name, size in sizes.items() if self.step(name))
         return moved * self.access.dtype.itemsize_bytes
 
-    def place(self, outer: Sequence[Sequence[str]], inner: Sequence[Sequence[str]]) -> Place:
+    def place(self, outer: Sequence[Sequence[str]], inner: Sequence[Sequence[str]]) -> AxisPlace:
         gathers = [
             (stride.by, stride.step)
             for stride in self.access.strides
             if stride.by not in self.sizes and stride.step
         ]
-        return Place(
+        return AxisPlace(
             buffer=self.access.buffer,
             dtype=self.access.dtype,
             offset=self.access.offset,

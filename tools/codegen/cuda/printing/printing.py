@@ -12,15 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from kernelwright.tools.codegen.cuda.printing.expressions import convert, expression
-from kernelwright.tools.codegen.cuda.printing.nest import Nest, Place
-from kernelwright.tools.codegen.cuda.printing.partials import Member, member
-from kernelwright.tools.codegen.cuda.printing.schedule import Pass
-from kernelwright.tools.codegen.cuda.printing.types import c_type, value_type
+from kernelwright.tools.codegen.cuda.printing.expressions import (
+    c_type,
+    convert,
+    expression,
+    value_type,
+)
+from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace, Nest
+from kernelwright.tools.codegen.cuda.printing.schedule import Member, Pass, member
 from kernelwright.tools.codegen.cuda.printing.vectors import Vectors
 from kernelwright.tools.codegen.ir import Stmt
-from kernelwright.tools.codegen.ir.products import rounded_alone
-from kernelwright.tools.codegen.ir.types import computed
+from kernelwright.tools.codegen.ir.loops import computed
+from kernelwright.tools.codegen.ir.rewrites import rounded_alone
 from kernelwright.tools.types import DType
 
 INT_LIMIT = 1 << 31
@@ -91,22 +94,22 @@ class Printer:
             lines.append(f"const {self.row_index} o{len(sizes)} = c;")
         return tuple(lines)
 
-    def walk_decode(self, places: Sequence[Place]) -> list[str]:
+    def walk_decode(self, places: Sequence[AxisPlace]) -> list[str]:
         """Lines that turn `j` into positions along walked axes, if one of `places` needs them."""
         if self.vectors.crossing or self._all_linear(places):
             return []
         return decoded("i", "j", self.nest.walked, self.index)
 
-    def lane_decode(self, places: Sequence[Place]) -> list[str]:
+    def lane_decode(self, places: Sequence[AxisPlace]) -> list[str]:
         """The same for neighbour `k` alone, where a vector's elements may lie in several rows."""
         if not self.vectors.crossing or self._all_linear(places):
             return []
         return decoded("i", "(j + k)", self.nest.walked, self.index)
 
-    def _all_linear(self, places: Sequence[Place]) -> bool:
+    def _all_linear(self, places: Sequence[AxisPlace]) -> bool:
         return all(self.nest.linear(place) is not None for place in places)
 
-    def base(self, place: Place) -> str:
+    def base(self, place: AxisPlace) -> str:
         """The offset of a row's start."""
         terms = [str(place.offset)] if place.offset else []
         for axis, step in enumerate(place.outer):
@@ -114,7 +117,7 @@ class Printer:
                 terms.append(f"(long long)o{axis} * {step}")
         return " + ".join(terms) or "0"
 
-    def walked_offset(self, place: Place) -> str:
+    def walked_offset(self, place: AxisPlace) -> str:
         """The offset of position `j` from the row's start."""
         sizes, steps = self.nest.walked, place.inner
         wide = sum((n - 1) * abs(s) for n, s in zip(sizes, steps, strict=True)) >= INT_LIMIT
@@ -125,14 +128,14 @@ class Printer:
         terms = [_times(f"{cast}i{a}", step) for a, step in enumerate(steps) if step]
         return " + ".join(terms)
 
-    def neighbour(self, place: Place) -> int:
+    def neighbour(self, place: AxisPlace) -> int:
         """The step from one of a thread's neighbours to the next; 0 where each is decoded."""
         if self.vectors.crossing and self.nest.linear(place) is None:
             return 0
         steps = place.outer if self.columns else place.inner
         return steps[-1] if steps else 0
 
-    def gathered(self, place: Place) -> str:
+    def gathered(self, place: AxisPlace) -> str:
         """What indirect access adds to an offset."""
         return "".join(f" + {self.value(name)} * {step}LL" for name, step in place.gathers)
 
@@ -147,7 +150,7 @@ class Printer:
             found.append(Stream(f"to_{at}", c_type(place.dtype), self._start(place), False))
         return found
 
-    def _start(self, place: Place) -> str:
+    def _start(self, place: AxisPlace) -> str:
         return f"g_{place.buffer} + ({self.base(place)})"
 
     # -- values
@@ -199,7 +202,7 @@ class Printer:
         step = self.nest.linear(self.nest.places[name])
         return step is not None and step > 0
 
-    def _load_one(self, stmt: Stmt, place: Place) -> str:
+    def _load_one(self, stmt: Stmt, place: AxisPlace) -> str:
         if self.nest.levels[stmt.name] == "row":
             address = f"g_{place.buffer} + ({self.base(place)})"
         else:

@@ -1,4 +1,10 @@
-"""Reads of one buffer that differ by constant offsets, as windows that a thread keeps in registers.
+"""Conditions that only outputs near an edge can fail, as ranges of positions along one axis.
+
+A read that may lie in the padding is made on the condition that it does not: comparisons of
+positions with constants. Each holds on one side of an axis; where all of them hold, a kernel need
+not ask. Not here: conditions on data, and comparisons that mix axes.
+
+Reads of one buffer that differ by constant offsets, as windows that a thread keeps in registers.
 
 Pooling, depthwise convolutions and shifted slices read a buffer at several places that move along
 together. Such reads become taps of one window: planes of lines of elements, as the last three
@@ -12,10 +18,109 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from kernelwright.tools.codegen.cuda.printing.edges import Edges, Side
-from kernelwright.tools.codegen.cuda.printing.nest import Nest, Place
+from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace, Nest
 from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
+from kernelwright.tools.codegen.ir import Stmt
 from kernelwright.tools.types import DType
+
+
+@dataclass(frozen=True)
+class Side:
+    """A condition that holds for positions `low` to `high` (excluded) of a walked axis."""
+
+    axis: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class _Position:
+    """`offset + step * position` along a walked axis; a constant where the step is 0."""
+
+    offset: int
+    step: int = 0
+    axis: int = 0
+
+
+class Edges:
+    """The comparisons under which a nest reads.
+
+    `sides` has every comparison that reads depend on, by statement; `within` has, for each load
+    whose condition is made of nothing else, what it takes; an unconditional load takes nothing.
+    """
+
+    def __init__(self, nest: Nest) -> None:
+        self._nest = nest
+        self._by_name = {stmt.name: stmt for stmt in nest.loop.body}
+        self._positions: dict[str, _Position] = {}
+        for stmt in nest.loop.body:
+            found = self._position(stmt)
+            if found is not None:
+                self._positions[stmt.name] = found
+        self.sides: dict[str, Side] = {}
+        self.within: dict[str, tuple[Side, ...]] = {}
+        for stmt in nest.loop.body:
+            if stmt.op == "load":
+                self._take(stmt)
+
+    def inside(self) -> Mapping[int, tuple[int, int]]:
+        """The positions along each axis, first and past the last, where every condition holds."""
+        found: dict[int, tuple[int, int]] = {}
+        for side in self.sides.values():
+            low, high = found.get(side.axis, (0, self._nest.walked[side.axis]))
+            found[side.axis] = (max(low, side.low), min(high, side.high))
+        return found
+
+    def _take(self, load: Stmt) -> None:
+        names = [name for arg in load.args for name in self._conjuncts(arg)]
+        sides = {name: self._side(self._by_name[name]) for name in names}
+        known = {name: side for name, side in sides.items() if side is not None}
+        if len(known) == len(sides):
+            self.sides |= known
+            self.within[load.name] = tuple(known.values())
+
+    def _conjuncts(self, name: str) -> list[str]:
+        stmt = self._by_name[name]
+        if stmt.op != "logical_and":
+            return [name]
+        return [found for arg in stmt.args for found in self._conjuncts(arg)]
+
+    def _side(self, stmt: Stmt) -> Side | None:
+        if stmt.op not in ("ge", "lt") or not all(arg in self._positions for arg in stmt.args):
+            return None
+        place, bound = (self._positions[arg] for arg in stmt.args)
+        if place.step <= 0 or bound.step:
+            return None
+        size = self._nest.walked[place.axis]
+        first = min(size, max(0, -((place.offset - bound.offset) // place.step)))
+        return Side(place.axis, *((first, size) if stmt.op == "ge" else (0, first)))
+
+    def _position(self, stmt: Stmt) -> _Position | None:
+        if stmt.op == "const" and isinstance(stmt.value, int):
+            return _Position(stmt.value)
+        if stmt.op == "index":
+            steps = [(at, step) for at, step in enumerate(self._place(stmt)) if step]
+            return _Position(0, steps[0][1], steps[0][0]) if len(steps) == 1 else None
+        parts = [self._positions.get(arg) for arg in stmt.args]
+        if stmt.op not in ("add", "sub", "mul") or len(parts) != 2:
+            return None
+        a, b = parts
+        return None if a is None or b is None else _combined(stmt.op, a, b)
+
+    def _place(self, stmt: Stmt) -> tuple[int, ...]:
+        return self._nest.places[stmt.name].inner
+
+
+def _combined(op: str, a: _Position, b: _Position) -> _Position | None:
+    if op == "mul":
+        a, b = (b, a) if b.step else (a, b)
+        return None if b.step else _Position(a.offset * b.offset, a.step * b.offset, a.axis)
+    sign = -1 if op == "sub" else 1
+    if a.step and b.step and a.axis != b.axis:
+        return None
+    axis = a.axis if a.step else b.axis
+    return _Position(a.offset + sign * b.offset, a.step + sign * b.step, axis)
+
 
 # A line is read as one piece while at most this many elements of it lie unused between outputs.
 _SPARSE = 16
@@ -107,7 +212,7 @@ def stencil_of(nest: Nest) -> Stencil:
     return Stencil(nest, edges, tuple(windows))
 
 
-def _moves(place: Place) -> bool:
+def _moves(place: AxisPlace) -> bool:
     return not place.gathers and all(step >= 0 for step in place.inner) and any(place.inner[-3:])
 
 
@@ -127,12 +232,12 @@ def _windows(bare: Stencil, names: Sequence[str]) -> list[Window]:
     return found
 
 
-def _steps(bare: Stencil, place: Place) -> tuple[int, int, int]:
+def _steps(bare: Stencil, place: AxisPlace) -> tuple[int, int, int]:
     z, y, x = (0 if at is None else place.inner[at] for at in bare.axes)
     return z, y, x
 
 
-def _order(bare: Stencil, place: Place) -> list[int]:
+def _order(bare: Stencil, place: AxisPlace) -> list[int]:
     """The axes of the tile along which a place moves, by falling step."""
     steps = _steps(bare, place)
     return sorted((at for at in range(3) if steps[at]), key=lambda at: -steps[at])
@@ -212,7 +317,7 @@ def _empty(side: Side) -> bool:
     return side.low >= side.high
 
 
-def _aligned(place: Place, places: Along, planes: Along, lines: Along) -> int:
+def _aligned(place: AxisPlace, places: Along, planes: Along, lines: Along) -> int:
     if places.pitch != 1:
         return 1
     widest = MOVED_BYTES // place.dtype.itemsize_bytes

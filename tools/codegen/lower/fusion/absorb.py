@@ -24,7 +24,7 @@ from kernelwright.tools.codegen.lower.fusion.inline import (
     replaced,
     same_load,
 )
-from kernelwright.tools.codegen.lower.nests.expr import NARROW, Affine, Expr, Term, reachable
+from kernelwright.tools.codegen.lower.nests.expressions import NARROW, Affine, Expr, Term, reachable
 from kernelwright.tools.codegen.lower.nests.nest import Nest, substitute, where_of
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
 

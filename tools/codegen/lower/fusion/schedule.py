@@ -1,4 +1,10 @@
-"""Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
+"""Splitting a reduction in two: rows first, then over the rows.
+
+A reduction over everything whose elements need a row's own statistics (a divergence between
+softmaxes) can then happen where those statistics are made; only one number a row is stored.
+It holds because sums, products, extrema, any and all may be grouped as one likes.
+
+Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
 
 `keep` names buffers that are stored and read back even where they could be computed again; `lower`
 tries which of them pay.
@@ -10,15 +16,64 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kernelwright.tools.codegen.lower.fusion.absorb import absorbed
-from kernelwright.tools.codegen.lower.fusion.cutting import in_regions
-from kernelwright.tools.codegen.lower.fusion.inline import digits, inlined
-from kernelwright.tools.codegen.lower.fusion.merging import Merging, keeps_levels
-from kernelwright.tools.codegen.lower.fusion.split import row_axes, split
-from kernelwright.tools.codegen.lower.fusion.steps import number_stages, ordered, still_needed
+from kernelwright.tools.codegen.lower.fusion.inline import digits, inlined, replaced
+from kernelwright.tools.codegen.lower.fusion.merge import (
+    Merging,
+    keeps_levels,
+    number_stages,
+    ordered,
+    still_needed,
+)
+from kernelwright.tools.codegen.lower.fusion.regions import in_regions
 from kernelwright.tools.codegen.lower.nests.context import Context, Step
-from kernelwright.tools.codegen.lower.nests.expr import Address, Expr
-from kernelwright.tools.codegen.lower.nests.nest import Nest, where_of
-from kernelwright.tools.codegen.lower.nests.traffic import fastest, footprint, nest_read_bytes
+from kernelwright.tools.codegen.lower.nests.expressions import Address, Expr, reachable
+from kernelwright.tools.codegen.lower.nests.layout import fastest, footprint, nest_read_bytes
+from kernelwright.tools.codegen.lower.nests.nest import Nest, Write, where_of
+from kernelwright.tools.codegen.lower.nests.views import at_axes
+from kernelwright.tools.types import TensorSpec
+
+GROUPABLE = frozenset({"sum", "prod", "max", "min", "any", "all"})
+
+
+def row_axes(nest: Nest, statistics: frozenset[str]) -> tuple[str, ...]:
+    """Inner axes along which row statistics are read; () where a split makes no sense.
+
+    `statistics` names the buffers that other reductions make.
+    """
+    reductions = [expr for expr in nest.exprs if expr.op in ("reduce", "scan", "second")]
+    if not all(expr.op == "reduce" and expr.word in GROUPABLE for expr in reductions):
+        return ()
+    if any(_nested(expr, reductions) for expr in reductions):
+        return ()
+    read = [where_of(load) for load in nest.loads if where_of(load).buffer in statistics]
+    found = tuple(axis for axis in nest.inner if any(where.step(axis) for where in read))
+    return found if 0 < len(found) < len(nest.inner) else ()
+
+
+def _nested(expr: Expr, reductions: list[Expr]) -> bool:
+    return any(other is not expr and other in reductions for other in reachable([expr]))
+
+
+def split(context: Context, nest: Nest, rows: tuple[str, ...]) -> tuple[Nest, Nest]:
+    """The two nests; the first keeps `rows` as outer axes."""
+    outer, inner = nest.outer + rows, tuple(axis for axis in nest.inner if axis not in rows)
+    writes: list[Write] = []
+    loads: dict[Expr, Expr] = {}
+    for expr in [expr for expr in nest.exprs if expr.op == "reduce"]:
+        made = _rows_buffer(context, outer, expr)
+        writes.append(Write(made, expr))
+        loads[expr] = context.pool.make(
+            "reduce", expr.dtype, (context.pool.load(made),), word=expr.word
+        )
+    second = replaced(context.ops, nest, loads)
+    return Nest(outer, inner, tuple(writes)), Nest(nest.outer, rows, second.writes)
+
+
+def _rows_buffer(context: Context, axes: tuple[str, ...], expr: Expr) -> Address:
+    sizes = tuple(context.pool.sizes[axis] for axis in axes)
+    made = context.buffer("rows", TensorSpec(shape=sizes, dtype=expr.dtype))
+    return at_axes(made, [[(axis, size)] for axis, size in zip(axes, sizes, strict=True)])
+
 
 # Expressions of one nest: beyond that registers spill and compilers slow down.
 INLINE_LIMIT, ABSORB_LIMIT = 240, 640

@@ -1,4 +1,6 @@
-"""The last look at a nest: degenerate reductions go, axes are ordered and merged.
+"""What addresses and nests move, by their own positions: no cache and no sector is in it.
+
+The last look at a nest: degenerate reductions go, axes are ordered and merged.
 
 Axes end in the order of the traffic: the last outer and the last inner axis are the ones along
 which most bytes lie next to each other. Neighbouring axes that every address walks as one are
@@ -11,11 +13,34 @@ from collections import Counter
 from itertools import pairwise, permutations
 from math import prod
 
-from kernelwright.tools.codegen.lower.nests.expr import Address, Affine, Expr, Term
-from kernelwright.tools.codegen.lower.nests.guards import guarded
+from kernelwright.tools.codegen.lower.nests.context import Context
+from kernelwright.tools.codegen.lower.nests.expressions import Address, Affine, Expr, Term
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write, affine, where_of
+from kernelwright.tools.codegen.lower.nests.positions import guarded
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
 from kernelwright.tools.types import DType
+
+
+def fastest(where: Address) -> str | None:
+    """The axis along which an address moves least; None where it stays."""
+    axes = [(abs(term.step), term.by) for term in where.terms if isinstance(term.by, str)]
+    return min(axes)[1] if axes else None
+
+
+def footprint(where: Address) -> int:
+    """Bytes at distinct positions of an address."""
+    return prod(term.size for term in where.terms) * where.dtype.itemsize_bytes
+
+
+def nest_read_bytes(context: Context, nest: Nest) -> int:
+    """Bytes that a nest must read, each element counted once."""
+    read: dict[str, int] = {}
+    for load in nest.loads:
+        where = where_of(load)
+        buffer = context.buffers[where.buffer]
+        size = prod(buffer.shape) * buffer.dtype.itemsize_bytes
+        read[where.buffer] = min(size, read.get(where.buffer, 0) + footprint(where))
+    return sum(read.values())
 
 
 def tidy(ops: Ops, nest: Nest) -> list[Nest]:

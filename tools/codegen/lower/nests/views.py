@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kernelwright.tools.codegen.lower.nests.expr import Address, Term, address
+from kernelwright.tools.codegen.lower.nests.expressions import Address, Term, address
 from kernelwright.tools.types import DType, TensorSpec
 
 

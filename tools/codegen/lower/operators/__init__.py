@@ -1,1 +1,1 @@
-""""""
+"""ATen's operators as nests or library calls, a file for each kind of operator."""

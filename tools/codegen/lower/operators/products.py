@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kernelwright.tools.codegen.lower.nests import views
-from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError
-from kernelwright.tools.codegen.lower.nests.context import Context
-from kernelwright.tools.codegen.lower.nests.expr import Expr, computed
+from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, UnlikeError
+from kernelwright.tools.codegen.lower.nests.expressions import Expr, computed
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.types import Node, TensorSpec

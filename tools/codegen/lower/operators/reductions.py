@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError
-from kernelwright.tools.codegen.lower.nests.context import Context, Space
-from kernelwright.tools.codegen.lower.nests.expr import Address, Expr, computed
+from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
+from kernelwright.tools.codegen.lower.nests.expressions import Address, Expr, computed
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.types import DType, Node, TensorSpec

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError
-from kernelwright.tools.codegen.lower.nests.context import Context
-from kernelwright.tools.codegen.lower.nests.expr import Expr, computed
+from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, UnlikeError
+from kernelwright.tools.codegen.lower.nests.expressions import Expr, computed
 from kernelwright.tools.codegen.lower.nests.views import Atom, View
-from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
-from kernelwright.tools.codegen.lower.operators.placed import Placed
+from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, Placed, store
 from kernelwright.tools.types import DType, ListArg, Node, Scalar, TensorSpec
 
 Meaning = Callable[[Context, Node, Arguments], None]

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
-from kernelwright.tools.codegen.lower.nests.arguments import Arguments, base
-from kernelwright.tools.codegen.lower.nests.context import Context
-from kernelwright.tools.codegen.lower.nests.expr import NARROW, Expr, computed
+from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, base
+from kernelwright.tools.codegen.lower.nests.expressions import NARROW, Expr, computed
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
 from kernelwright.tools.codegen.lower.nests.views import View
-from kernelwright.tools.codegen.lower.operators.placed import Placed
+from kernelwright.tools.codegen.lower.operators.indexing import Placed
 from kernelwright.tools.types import DType, Node, Ref, TensorSpec
 
 # What a running sum and a running product may meet as often as they like.

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
-from kernelwright.tools.codegen.lower.nests.arguments import Arguments, UnlikeError
-from kernelwright.tools.codegen.lower.nests.context import Context
+from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, UnlikeError
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.types import Node, TensorSpec
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.executors.base.errand import Errand
+from kernelwright.tools.evaluate.executors.base.executor import Errand
 from kernelwright.tools.types import Baselines, Effort, Evaluation, Refusal, Task, Value
 
 FORMAT = 1

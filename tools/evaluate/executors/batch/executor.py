@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.executors.base.errand import Errand
-from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Errand, Executor
 from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     PROBE,
@@ -23,8 +22,8 @@ from kernelwright.tools.evaluate.executors.batch.bundle import (
 )
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.executors.local.workshop import task_key
-from kernelwright.tools.evaluate.profiling.absent import not_asked
-from kernelwright.tools.evaluate.sandbox.endings import not_compiled
+from kernelwright.tools.evaluate.profiling.local import not_asked
+from kernelwright.tools.evaluate.sandbox.worker import not_compiled
 from kernelwright.tools.languages import CompileFailure, compile_candidate
 from kernelwright.tools.types import (
     UNBUILT,
@@ -40,7 +39,7 @@ from kernelwright.tools.types import (
     TracePolicy,
     WallKind,
 )
-from kernelwright.tools.types.awaiting import AwaitingError
+from kernelwright.tools.types.value import AwaitingError
 
 
 class BatchExecutor(Executor):

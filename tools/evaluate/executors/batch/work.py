@@ -18,7 +18,7 @@ from kernelwright.tools.evaluate.executors.batch.bundle import (
     job_name,
 )
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.selection import fastest, promising, settles
+from kernelwright.tools.evaluate.finalists import fastest, promising, settles
 from kernelwright.tools.languages import compile_candidate
 from kernelwright.tools.types import (
     Baselines,

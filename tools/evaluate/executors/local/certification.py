@@ -1,12 +1,15 @@
-"""One candidate judged by this machine's workers, and a finalist as closely as can be.
+"""Where a candidate's call spends its time, and hardware counters where they can be read.
+
+One candidate judged by this machine's workers, and a finalist as closely as can be.
 
 A finalist has a process of its own, which no other candidate ever saw; what is too good to be
 believed has two. After that come other shapes, over which its worker may be lost, and a sanitizer.
 """
 
+import asyncio
+import time
 from pathlib import Path
 
-from kernelwright.tools.evaluate.defences import Defence
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
 from kernelwright.tools.evaluate.executors.local.builder import Builder
 from kernelwright.tools.evaluate.executors.local.workshop import (
@@ -15,23 +18,80 @@ from kernelwright.tools.evaluate.executors.local.workshop import (
     readable,
     task_key,
 )
+from kernelwright.tools.evaluate.finalists import cautious, suspicious
 from kernelwright.tools.evaluate.messages import (
     LAUNCHES,
     HoldoutRequest,
     Judged,
     JudgeRequest,
     LaunchesRecorded,
+    ProfileRequest,
     RecordRequest,
     Reply,
     ShapesTried,
 )
-from kernelwright.tools.evaluate.profiling.device import sanitized
-from kernelwright.tools.evaluate.profiling.host import sanitized_here, taken
-from kernelwright.tools.evaluate.quarantine import cautious, suspicious
-from kernelwright.tools.evaluate.sandbox.ended import Ended
-from kernelwright.tools.evaluate.sandbox.endings import accompanied, evaluation_of, isolated
-from kernelwright.tools.languages import Built
-from kernelwright.tools.types import Candidate, Effort, Evaluation, Task, Verdict
+from kernelwright.tools.evaluate.profiling.local import Standby, not_profiled, profile_here
+from kernelwright.tools.evaluate.profiling.sanitizers import sanitized, sanitized_here, taken
+from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper
+from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.worker import accompanied, evaluation_of, isolated
+from kernelwright.tools.languages import Built, CompileFailure, compile_candidate, language_of
+from kernelwright.tools.types import Candidate, Effort, Evaluation, Phase, Profile, Task, Verdict
+
+
+class Profiles:
+    """Profiles candidates, in a worker beside the judge's where a profiler would slow that down."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        aside = shop.scratch / "aside"
+        self._aside = Keeper(aside, shop.rules, shop.device, shop.lease)
+        self._counter = Standby(shop.scratch / "profiles")
+
+    def prepare(self, task: Task) -> None:
+        """Start in the background what will profile a candidate of this task, if anybody asks.
+
+        That is what counts hardware events, and at first the worker that records times. Not on a
+        CPU, whose times a start would disturb, nor where many share a device.
+        """
+        shop = self._shop
+        if shop.device == "cuda" and shop.alone and shop.rules.evidence != "timing":
+            self._counter.prepare(task, self._shop.rules)
+            if not self._aside.questions:
+                self._aside.prepare(compiler=False)
+
+    async def of(self, task: Task, candidate: Candidate) -> Profile:
+        """Everything that can be measured of a candidate here."""
+        shop = self._shop
+        hardware = await shop.hardware()
+        built = await compile_candidate(
+            candidate, architecture=hardware.architecture, timeout_s=shop.rules.compile_s
+        )
+        if isinstance(built, CompileFailure):
+            return not_profiled(candidate, built)
+        request = ProfileRequest(
+            task=task,
+            hardware=hardware,
+            rules=shop.rules,
+            candidate=candidate,
+            built=built,
+            seed=fresh_seed(shop.seed, task.source_sha256, candidate.id, "profile"),
+        )
+        start = time.perf_counter()
+        code = await language_of(candidate).inspect(candidate, hardware.architecture)
+        reading_s = time.perf_counter() - start
+        async with shop.lease:
+            found = await profile_here(request, shop.keeper, self._aside, self._counter)
+        shop.keeper.stands_beside(self._aside)  # whose worker stays, and is nobody's company
+        self.prepare(task)
+        seconds = found.seconds + reading_s
+        shop.note(task.path, Phase(name="profile: all", seconds=seconds))
+        return found.model_copy(update={"code": code, "seconds": seconds})
+
+    async def aclose(self) -> None:
+        """End the worker beside the judge's, and what stands ready."""
+        await asyncio.gather(self._aside.aclose(), self._counter.aclose())
 
 
 class Certification:

@@ -10,21 +10,23 @@ from pathlib import Path
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
-from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD, KnownBaselines
-from kernelwright.tools.evaluate.executors.local.builder import Builder
-from kernelwright.tools.evaluate.executors.local.certification import Certification
-from kernelwright.tools.evaluate.executors.local.compiling import Compiling
-from kernelwright.tools.evaluate.executors.local.profiles import Profiles
-from kernelwright.tools.evaluate.executors.local.reading import Reading
+from kernelwright.tools.evaluate.executors.local.baselines import (
+    CERTIFY,
+    STANDARD,
+    Compiling,
+    KnownBaselines,
+)
+from kernelwright.tools.evaluate.executors.local.builder import Builder, Reading
+from kernelwright.tools.evaluate.executors.local.certification import Certification, Profiles
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop, readable
 from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
 from kernelwright.tools.evaluate.messages import DispatchSeen, RecordRequest
-from kernelwright.tools.evaluate.messages.foreign import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.endings import not_compiled
-from kernelwright.tools.evaluate.sandbox.line import Lease
+from kernelwright.tools.evaluate.sandbox.device_queue import Lease
 from kernelwright.tools.evaluate.sandbox.spares import Spares
 from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.sandbox.worker import not_compiled
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import CompileFailure
 from kernelwright.tools.types import (

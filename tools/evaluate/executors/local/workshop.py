@@ -26,18 +26,17 @@ from kernelwright.tools.evaluate.messages import (
     ShapesTried,
     Traced,
 )
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.beside import beside
-from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.rules import Rules, fresh_seed
+from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
+from kernelwright.tools.evaluate.sandbox.device_queue import Lease
 from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper
-from kernelwright.tools.evaluate.sandbox.line import Lease
 from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
-from kernelwright.tools.evaluate.seeds import fresh_seed
 from kernelwright.tools.hardware import cached_ceilings, keep_ceilings
 from kernelwright.tools.types import Isolation, Phase, Task
-from kernelwright.tools.types.phase import together
+from kernelwright.tools.types.measurement import together
 
 Expected = TypeVar(
     "Expected",

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from kernelwright.tools.collector import imports_out_of_sight
+from kernelwright.tools.runtime import imports_out_of_sight
 
 _PR_SET_PDEATHSIG = 1
 

@@ -1,10 +1,29 @@
-"""The guest's own clock: the first of the three, and not one that is believed by itself."""
+"""Opens the judge's memory in the guest.
+
+The guest's own clock: the first of the three, and not one that is believed by itself.
+
+The third clock: durations of kernels, summed by CUPTI through torch's profiler.
+"""
 
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from torch import Tensor
+from torch._C._autograd import DeviceType
+
+from kernelwright.tools.evaluate.foreign.messages import Memory
+from kernelwright.tools.evaluate.foreign.shared_memory import HostMemory
+
+
+def opened(memory: Memory, descriptor: int) -> Tensor:
+    """The shared bytes as a tensor on the device."""
+    if memory.device == "cpu":
+        return HostMemory(descriptor, memory.size_bytes).raw
+    from kernelwright.tools.evaluate.foreign.shared_memory import DeviceMemory
+
+    return DeviceMemory.opened(descriptor, memory.size_bytes).raw
 
 
 class GuestClock(Protocol):
@@ -65,3 +84,22 @@ class DeviceClock:
 def guest_clock(device: str) -> GuestClock:
     """The clock for `cpu` or `cuda`."""
     return DeviceClock() if device == "cuda" else HostClock()
+
+
+def profiled(
+    call: Callable[[], None], drain: Callable[[], None]
+) -> tuple[float | None, tuple[str, ...]]:
+    """Summed device time of one run in milliseconds, and the kernels' names.
+
+    None where the profiler sees no device, as on a CPU.
+    """
+    if not torch.cuda.is_available():
+        call()
+        return None, ()
+    activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        drain()
+    events = [e for e in profile.events() if e.device_type == DeviceType.CUDA]
+    spent_us = sum(event.self_device_time_total for event in events)
+    return spent_us / 1e3, tuple(sorted({event.name for event in events}))

@@ -3,11 +3,11 @@
 import os
 import socket
 
-from kernelwright.tools.evaluate.foreign.guest.shared import opened
+from kernelwright.tools.evaluate.foreign.guest.clocks import opened
 from kernelwright.tools.evaluate.foreign.guest.steps import Steps
 from kernelwright.tools.evaluate.foreign.messages import ORDER, Memory
 from kernelwright.tools.evaluate.messages.wire import frame, receive_blocking
-from kernelwright.tools.evaluate.vector_math import resolve_vector_math
+from kernelwright.tools.evaluate.process_setup import resolve_vector_math
 
 
 def serve(connection: socket.socket) -> None:

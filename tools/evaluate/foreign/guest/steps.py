@@ -1,16 +1,20 @@
-"""What a guest can be told to do, one method an order."""
+"""Copies an answer into the judge's memory, and says when it is none.
+
+What a guest can be told to do, one method an order.
+"""
 
 import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from kernelwright.tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
-from kernelwright.tools.evaluate.foreign.guest.deliver import AnswerError, deliver
 from kernelwright.tools.evaluate.foreign.guest.observed import companions, observations, settings
 from kernelwright.tools.evaluate.foreign.messages import (
     Arrange,
@@ -27,14 +31,62 @@ from kernelwright.tools.evaluate.foreign.messages import (
     Store,
     Weights,
 )
-from kernelwright.tools.evaluate.foreign.places import arguments_at, tensor_at
+from kernelwright.tools.evaluate.foreign.shared_memory import arguments_at, tensor_at
 from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
-from kernelwright.tools.evaluate.verify.repeats import one_order
-from kernelwright.tools.tasks.build import adopt_plain_tensors
-from kernelwright.tools.tasks.complaints import why_not_built
-from kernelwright.tools.tasks.load import load_module
-from kernelwright.tools.tasks.refusals import RefusedError
-from kernelwright.tools.tasks.seeds import seed_everything
+from kernelwright.tools.evaluate.verify.trials import one_order
+from kernelwright.tools.tasks.modules import adopt_plain_tensors
+from kernelwright.tools.tasks.refusals import RefusedError, why_not_built
+from kernelwright.tools.tasks.user_file import load_module, seed_everything
+
+How = Literal["not_a_tensor", "wrong_shape"]
+
+
+class AnswerError(Exception):
+    """What was returned is no answer; `how` is the kind of wrong."""
+
+    def __init__(self, how: How, words: str) -> None:
+        super().__init__(words)
+        self.how: How = how
+
+
+def deliver(result: object, outputs: Sequence[Tensor], *, exact: bool = True) -> None:
+    """Copy every tensor of a result; part of the timed span.
+
+    Args:
+        result: what a forward returned.
+        outputs: where its tensors go.
+        exact: whether they must be plain tensors.
+
+    Raises:
+        AnswerError: something is not exactly a tensor, or not of the shape and type asked for.
+    """
+    leaves = [result] if type(result) is Tensor else pytree.tree_leaves(result)
+    if len(leaves) != len(outputs):
+        raise AnswerError("wrong_shape", f"{len(leaves)} outputs, expected {len(outputs)}")
+    for number, (leaf, output) in enumerate(zip(leaves, outputs, strict=True)):
+        _check(number, leaf, output, exact=exact)
+        output.copy_(leaf)
+
+
+def _check(number: int, leaf: object, output: Tensor, *, exact: bool) -> None:
+    plain = type(leaf) in (Tensor, nn.Parameter)
+    if not plain and (exact or not isinstance(leaf, Tensor)):
+        name = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+        raise AnswerError("not_a_tensor", f"output {number} is a {name}, not a plain tensor")
+    assert isinstance(leaf, Tensor)
+    if leaf.layout != torch.strided or leaf.device.type != output.device.type:
+        words = f"output {number} is {leaf.layout} on {leaf.device}"
+        raise AnswerError("wrong_shape", f"{words}, expected a dense one on {output.device}")
+    if leaf.shape != output.shape or leaf.dtype != output.dtype:
+        raise AnswerError(
+            "wrong_shape",
+            f"output {number} is {_short(leaf)}, expected {_short(output)}",
+        )
+
+
+def _short(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
 
 Forward = Callable[..., object]
 Calls = Sequence[tuple[list[Tensor | Constant], list[Tensor]]]
@@ -109,7 +161,7 @@ class Steps:
         return Done(names=tuple(self._named()), seconds=time.perf_counter() - start)
 
     def _make_reference(self, order: MakeReference) -> Done | Failed:
-        from kernelwright.tools.evaluate.foreign.guest.references import reference_forward
+        from kernelwright.tools.evaluate.foreign.guest.observed import reference_forward
 
         start = time.perf_counter()
         module, self._forward = reference_forward(order, self._device, self._arguments)
@@ -190,7 +242,7 @@ class Steps:
         return Done(own_ms=own_ms, library_ms=watch.spent_ms, operators=tuple(sorted(watch.names)))
 
     def _profile(self, forward: Forward, calls: Calls) -> Done:
-        from kernelwright.tools.evaluate.foreign.guest.kernels import profiled
+        from kernelwright.tools.evaluate.foreign.guest.clocks import profiled
 
         spent_ms, kernels = profiled(lambda: _all(forward, calls), self._drain)
         return Done(work_ms=spent_ms, kernels=kernels)

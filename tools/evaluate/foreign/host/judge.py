@@ -8,18 +8,16 @@ that was shared is only given back by ending, none does that heard a case, and o
 
 from pathlib import Path
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.foreign.host.guests import Guests
+from kernelwright.tools.evaluate.finalists import cautious, suspicious
+from kernelwright.tools.evaluate.foreign.host.guest_process import Guests
 from kernelwright.tools.evaluate.foreign.host.judges import Judge, Judges
 from kernelwright.tools.evaluate.messages import Broken, Judged, Lacking, Reply
-from kernelwright.tools.evaluate.messages.foreign import ForeignRequest
-from kernelwright.tools.evaluate.quarantine import cautious, suspicious
-from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.beside import beside
-from kernelwright.tools.evaluate.sandbox.ended import Ended
+from kernelwright.tools.evaluate.messages.requests import ForeignRequest
+from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
+from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
+from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
-from kernelwright.tools.evaluate.seeds import fresh_seed
 from kernelwright.tools.types import (
     EnvironmentLacksError,
     Evaluation,

@@ -1,4 +1,6 @@
-"""Judges of foreign code: the one that sits, and on a GPU the one that comes after it.
+"""Answers the judge's questions about guests, and brings them in, from outside of all walls.
+
+Judges of foreign code: the one that sits, and on a GPU the one that comes after it.
 
 A judge is a worker of our own with an usher beside it, who brings guests in. On a GPU each judge
 hears one case, so the next one is started while its predecessor is busy: it imports torch
@@ -6,23 +8,80 @@ meanwhile and leaves the device alone until it is asked.
 """
 
 import asyncio
+import contextlib
+import socket
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.tools.evaluate.defences import Defence
-from kernelwright.tools.evaluate.foreign.host.guests import Guests
-from kernelwright.tools.evaluate.foreign.host.threads import ASLEEP
-from kernelwright.tools.evaluate.foreign.host.usher import Usher
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
+from kernelwright.tools.evaluate.foreign.messages import INQUIRY, GuestAnswer, GuestQuestion
+from kernelwright.tools.evaluate.messages.wire import frame, receive
+from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess
+
+
+class GuestBroker:
+    """Serves one judge. `descriptor` is the judge's end.
+
+    Args:
+        guests: whom it may bring in.
+    """
+
+    def __init__(self, guests: Guests) -> None:
+        self._guests = guests
+        self._ours, self._theirs = socket.socketpair()
+        self._serving = asyncio.create_task(self._serve())
+
+    @property
+    def descriptor(self) -> int:
+        """The judge's end, to be inherited by the judge."""
+        return self._theirs.fileno()
+
+    async def aclose(self) -> None:
+        """Stop answering."""
+        self._serving.cancel()
+        await asyncio.gather(self._serving, return_exceptions=True)
+        self._theirs.close()
+
+    async def _serve(self) -> None:
+        reader, writer = await asyncio.open_connection(sock=self._ours)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    inquiry = INQUIRY.validate_json(await receive(reader))
+                    finding = await self._find(inquiry)
+                    writer.write(frame(finding.model_dump_json().encode()))
+                    await writer.drain()
+                    if inquiry.seat:
+                        self._hand_over(inquiry)
+        finally:
+            writer.close()
+
+    async def _find(self, inquiry: GuestQuestion) -> GuestAnswer:
+        if inquiry.seat:
+            await self._guests.seat(inquiry.guest)
+            return GuestAnswer()
+        guest = self._guests.named(inquiry.guest)
+        if guest is None:
+            raise ConnectionError(f"nobody is seated as {inquiry.guest}")
+        if inquiry.stop:
+            return GuestAnswer(ended=await guest.stop(inquiry.stop, inquiry.limit_s))
+        return GuestAnswer(books=guest.books())
+
+    def _hand_over(self, inquiry: GuestQuestion) -> None:
+        """The judge's end of a guest's socket; a byte never meets a full buffer here."""
+        guest = self._guests.named(inquiry.guest)
+        assert guest is not None
+        socket.send_fds(self._ours, [b"g"], [guest.descriptor])
+        guest.handed_over()
 
 
 class Judge(NamedTuple):
     """A worker that judges, and who answers its questions about guests."""
 
     worker: WorkerProcess
-    usher: Usher
+    usher: GuestBroker
 
     async def aclose(self) -> None:
         """End both."""
@@ -92,7 +151,7 @@ class Judges:
 
     async def _start(self, readable: tuple[Path, ...]) -> Judge:
         self.started += 1
-        usher = Usher(self._guests)
+        usher = GuestBroker(self._guests)
         try:
             worker = await WorkerProcess.start(
                 # Never another's folder, which may still be on its way out.

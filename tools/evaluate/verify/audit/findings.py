@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 import torch
 
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.verify.audit.guesses import constant, exploitable
-from kernelwright.tools.evaluate.verify.audit.sensitivity import (
+from kernelwright.tools.evaluate.rules import fresh_seed
+from kernelwright.tools.evaluate.verify.audit.guesses import (
+    constant,
+    exploitable,
     idle_inputs,
     idle_parameters,
     insensitive,
 )
 from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject, subject_of
 from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
-from kernelwright.tools.evaluate.verify.bench import Bench, tensors
 from kernelwright.tools.evaluate.verify.nulls import passing_nulls
-from kernelwright.tools.evaluate.verify.threads import small_steps
-from kernelwright.tools.evaluate.verify.truth import UnverifiableError
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime, tensors
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError, small_steps
 from kernelwright.tools.tasks import RefusedError
 from kernelwright.tools.types import Badge, Doubt, Task
 
@@ -41,7 +41,7 @@ class Findings(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def find(bench: Bench) -> Findings:
+def find(bench: ReferenceRuntime) -> Findings:
     """The measured badges of a task.
 
     Raises:
@@ -56,7 +56,7 @@ def find(bench: Bench) -> Findings:
         return _Experiments(bench, subject, first, time.monotonic() + limit_s).run()
 
 
-def _affordable(bench: Bench, limit_s: float) -> tuple[Subject, Sample]:
+def _affordable(bench: ReferenceRuntime, limit_s: float) -> tuple[Subject, Sample]:
     """A version of the task that is quick enough, and a first draw of it."""
     per_forward_s = limit_s / _FORWARDS
     for tries_left in reversed(range(_TRIES)):
@@ -78,7 +78,9 @@ def _affordable(bench: Bench, limit_s: float) -> tuple[Subject, Sample]:
 class _Experiments:
     """All of them on one subject, as long as there is time."""
 
-    def __init__(self, bench: Bench, subject: Subject, first: Sample, until: float) -> None:
+    def __init__(
+        self, bench: ReferenceRuntime, subject: Subject, first: Sample, until: float
+    ) -> None:
         self._bench = bench
         self._subject = subject
         self._first = first
@@ -158,7 +160,7 @@ class _Experiments:
         return (*notes, *self._skipped)
 
 
-def forward_s(bench: Bench) -> float:
+def forward_s(bench: ReferenceRuntime) -> float:
     """About how long PyTorch's forward takes: every result written and read, all operations."""
     graph, hardware = bench.task.graph, bench.hardware
     moved = 2 * sum(spec.size_bytes for node in graph.nodes for spec in node.out)

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernelwright.tools.evaluate.verify.altered import Altered
-from kernelwright.tools.evaluate.verify.bench import Bench, Draw
 from kernelwright.tools.evaluate.verify.errors import distance
-from kernelwright.tools.evaluate.verify.truth import Argument
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
+from kernelwright.tools.evaluate.verify.truth import Altered, Argument
 from kernelwright.tools.tasks import Reference, RefusedError, draw
-from kernelwright.tools.tasks.shrink import ShrunkenFactories
+from kernelwright.tools.tasks.probe import ShrunkenFactories
 from kernelwright.tools.types import Task, TensorSpec
 
 # A smaller version has at least this many rows, so that statistics over a batch exist.
@@ -46,7 +45,10 @@ class Subject:
     """
 
     def __init__(
-        self, bench: Bench, factories: Callable[[], ShrunkenFactories] | None, words: str = ""
+        self,
+        bench: ReferenceRuntime,
+        factories: Callable[[], ShrunkenFactories] | None,
+        words: str = "",
     ) -> None:
         self._bench = bench
         self._factories = factories
@@ -128,7 +130,7 @@ class Subject:
         return True
 
 
-def subject_of(bench: Bench, seconds: float, limit_s: float) -> Subject | None:
+def subject_of(bench: ReferenceRuntime, seconds: float, limit_s: float) -> Subject | None:
     """The task itself when one forward takes at most `limit_s`, else a smaller version of it.
 
     None when it has no smaller version that is small enough: its forward insists on its sizes.
@@ -149,7 +151,9 @@ def subject_of(bench: Bench, seconds: float, limit_s: float) -> Subject | None:
     return _try(bench, ShrunkenFactories, "every dimension cut to at most 64")
 
 
-def _try(bench: Bench, factories: Callable[[], ShrunkenFactories], words: str) -> Subject | None:
+def _try(
+    bench: ReferenceRuntime, factories: Callable[[], ShrunkenFactories], words: str
+) -> Subject | None:
     try:
         subject = Subject(bench, factories, words)
         if _sizes(subject.task) == _sizes(bench.task):

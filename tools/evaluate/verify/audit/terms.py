@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from kernelwright.tools.evaluate.seeds import fresh_seed
-from kernelwright.tools.evaluate.verify.altered import Altered, plain_name
+from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject
-from kernelwright.tools.evaluate.verify.bench import Bench
 from kernelwright.tools.evaluate.verify.errors import finite
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
+from kernelwright.tools.evaluate.verify.truth import Altered, plain_name
 from kernelwright.tools.tasks import DISTRIBUTIONS, RefusedError, applicable
 
 TERMS_MAX = 24
@@ -31,7 +31,7 @@ Term = tuple[str, Callable[[], object]]
 
 
 def idle_terms(
-    subject: Subject, bench: Bench, seed: int, goes_on: Callable[[], bool]
+    subject: Subject, bench: ReferenceRuntime, seed: int, goes_on: Callable[[], bool]
 ) -> Iterator[str]:
     """What may be left out unnoticed, in words; looked at as long as `goes_on` says."""
     with bench.other_weights(fresh_seed(seed, "terms")):

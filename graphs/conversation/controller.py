@@ -1,0 +1,317 @@
+"""What a message may be about: the task, the run, its candidates and ideas.
+
+One conversation's desk: one answer for every wish.
+
+What is done about a wish stands in the modules beside this one, which are values and functions;
+this is the door. A wish that changes the table waits for the one before it, questions do not.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+from kernelwright.agents.assistant.types import (
+    AskDoctor,
+    AskForHelp,
+    Attachment,
+    AuditTask,
+    CancelTask,
+    ChangeTask,
+    ChatReply,
+    Command,
+    CompareCandidates,
+    ContinueSearch,
+    DeleteRun,
+    ExplainCandidate,
+    ExplainRound,
+    ExportResult,
+    GetReport,
+    ListRuns,
+    LoadTask,
+    PauseSearch,
+    RenameRun,
+    ReopenRun,
+    ShowCode,
+    ShowLedger,
+    ShowProfile,
+    ShowProgress,
+    ShowSteering,
+    StartSearch,
+    Steer,
+    StopSearch,
+    Turn,
+    Unclear,
+)
+from kernelwright.graphs.conversation import answers as helping
+from kernelwright.graphs.conversation import answers as progress
+from kernelwright.graphs.conversation import answers as showing
+from kernelwright.graphs.conversation import explaining, loading, runs, steering
+from kernelwright.graphs.conversation import loading as auditing
+from kernelwright.graphs.conversation import runs as taking
+from kernelwright.graphs.conversation import steering as driving
+from kernelwright.graphs.conversation.context import ConversationContext, Settings
+from kernelwright.graphs.conversation.explaining import Unnamed
+from kernelwright.graphs.conversation.search_manager import SearchManager
+from kernelwright.graphs.conversation.store import folder_of
+from kernelwright.graphs.conversation.subscribers import (
+    EventSubscriber,
+    Hear,
+    HearSpeech,
+    StreamSubscriber,
+)
+from kernelwright.graphs.conversation.task_card import TaskCard
+from kernelwright.graphs.run_view.events import Speeches
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.graphs.run_view.wording import one_line
+from kernelwright.tools.archive import Archive, RunError
+
+
+def turn_of(place: ConversationContext, text: str, attachments: tuple[Attachment, ...]) -> Turn:
+    """What the person said, with what it may be about; a few milliseconds."""
+    task = place.now.task
+    candidates, ideas = _named(place)
+    return Turn(
+        text=text,
+        attachments=attachments,
+        task=one_line(task.name, 60) if task else "",
+        run=place.now.run,
+        running=place.life is not None,
+        candidates=candidates,
+        ideas=ideas,
+    )
+
+
+def _named(place: ConversationContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if place.folder is None:
+        return (), ()
+    try:
+        archive = Archive.open(place.folder)
+    except RunError:  # the words may be about something else
+        return (), ()
+    try:
+        return archive.candidate_ids(), tuple(idea.title for idea in archive.ideas())
+    finally:
+        archive.close()
+
+
+State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
+
+
+class ChatController:
+    """Where one conversation's wishes are fulfilled.
+
+    Args:
+        home: Where everybody's folders are, as given to `lives`.
+        lives: The searches of the server.
+        person: Whose desk it is.
+        thread: The conversation; a desk made later for the same one finds what was left.
+        settings: How desks of this server work.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        lives: SearchManager,
+        person: str,
+        thread: str,
+        settings: Settings | None = None,
+    ) -> None:
+        folder = folder_of(home.absolute(), person)
+        self._place = ConversationContext(
+            folder, lives, settings or Settings(), lives.table(folder, thread)
+        )
+        self._watches: dict[Hear, EventSubscriber] = {}
+        self._ears: dict[HearSpeech, StreamSubscriber] = {}
+
+    @property
+    def run(self) -> str:
+        """The id of the run that is talked about; "" while there is none."""
+        return self._place.now.run
+
+    @property
+    def task(self) -> TaskCard | None:
+        """The card of the task on the table."""
+        return self._place.now.card
+
+    @property
+    def home(self) -> Path:
+        """The person's folder, in which `graphs.run_view.story` finds the run."""
+        return self._place.home
+
+    @property
+    def state(self) -> State:
+        """Whether a search runs for this conversation; `resting` is a run that nobody works on."""
+        life = self._place.life
+        if life is None or life.state == "ended":
+            return "resting" if self.run else "idle"
+        return life.state
+
+    @property
+    def ahead(self) -> int:
+        """How many other people's questions to the device this conversation's search waits for."""
+        return self._place.lives.ahead(self.home) if self.running else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a search runs for this conversation right now."""
+        return self._place.life is not None
+
+    def turn(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Turn:
+        """What the person said, with what it may be about."""
+        return turn_of(self._place, text, attachments)
+
+    async def do(self, wish: Command) -> ChatReply:
+        """Fulfil one wish; what cannot be done is said, and nothing is raised for it."""
+        try:
+            return await self._do(wish)
+        except (Unnamed, RunError) as trouble:
+            return ChatReply.of(_sentence(trouble))
+
+    async def _do(self, wish: Command) -> ChatReply:
+        if isinstance(
+            wish,
+            LoadTask
+            | ChangeTask
+            | CancelTask
+            | StartSearch
+            | ContinueSearch
+            | ReopenRun
+            | DeleteRun,
+        ):
+            async with self._place.table.turn:
+                saying = await self._change(wish)
+            self._place.lives.news.ring(self.home)
+            return saying
+        return await self._answer(wish)
+
+    def watch(self, hear: Hear, after: int = 0) -> None:
+        """Be told every event of this conversation's run, those of the past first.
+
+        It follows the conversation: when another run is begun or reopened, that one is told from
+        its beginning. What `hear` sends is sent in the context in which this was called.
+
+        Args:
+            hear: Is awaited with one event after the other.
+            after: The number of the last event of the present run that is known already.
+        """
+        self.unwatch(hear)
+        watch = EventSubscriber(lambda: self._place.folder, hear, after)
+        self._watches[hear] = watch
+        self._place.lives.news.hang(self.home, watch.wake)
+
+    def unwatch(self, hear: Hear | None = None) -> None:
+        """Tell a listener no more, or all of this desk's; the search goes on."""
+        for known in [hear] if hear is not None else list(self._watches):
+            watch = self._watches.pop(known, None)
+            if watch is not None:
+                self._place.lives.news.take_down(self.home, watch.wake)
+                watch.close()
+
+    def amend(self, tell: Callable[[ChatReply], Awaitable[None]]) -> None:
+        """Be told the card anew when a figure came later than the first answer to a file."""
+        self._place.table.amended = tell
+
+    def overhear(self, hear: HearSpeech) -> None:
+        """Be told what models say while they say it, a few times a second; nothing is kept.
+
+        A speech has all of its answer so far; the last one of a key is marked as ended, and what
+        was said in the end comes as an event.
+        """
+        self.turn_away(hear)
+        ear = StreamSubscriber(self._speeches, hear)
+        self._ears[hear] = ear
+        self._place.lives.speech.hang(self.home, ear.wake)
+
+    def turn_away(self, hear: HearSpeech | None = None) -> None:
+        """The opposite of `overhear`, for one who listens in or for all of this desk's."""
+        for known in [hear] if hear is not None else list(self._ears):
+            ear = self._ears.pop(known, None)
+            if ear is not None:
+                self._place.lives.speech.take_down(self.home, ear.wake)
+                ear.close()
+
+    def _speeches(self) -> Speeches | None:
+        life = self._place.life
+        return life.speeches if life else None
+
+    async def _change(self, wish: Command) -> ChatReply:
+        place = self._place
+        match wish:
+            case LoadTask():
+                return await loading.load(place, wish)
+            case ChangeTask():
+                return await loading.change(place, wish)
+            case CancelTask():
+                return await loading.cancel(place)
+            case StartSearch():
+                return await driving.start(place, wish)
+            case ContinueSearch():
+                return await driving.go_on(place, wish)
+            case _:
+                return await self._answer(wish)
+
+    async def _answer(self, wish: Command) -> ChatReply:
+        place = self._place
+        match wish:
+            case PauseSearch():
+                return await driving.pause(place)
+            case StopSearch():
+                return await driving.stop(place)
+            case ShowProgress():
+                return await progress.show(place)
+            case AuditTask():
+                return await auditing.audit(place)
+            case Steer():
+                return await steering.steer(place, wish)
+            case ShowSteering():
+                return await steering.show(place)
+            case ExportResult():
+                return await taking.export(place, wish)
+            case GetReport():
+                return await taking.report(place)
+            case AskDoctor():
+                return await helping.doctor(place)
+            case ListRuns():
+                return await runs.listing(place)
+            case ReopenRun():
+                return await runs.reopen(place, wish)
+            case RenameRun():
+                return await runs.rename(place, wish)
+            case DeleteRun():
+                return await runs.delete(place, wish)
+            case AskForHelp():
+                return helping.help_(place)
+            case Unclear():
+                return helping.unclear(place, wish)
+            case _:
+                return await self._tell(wish)
+
+    async def _tell(self, wish: Command) -> ChatReply:
+        """What needs the run's whole story; a story of a long run is put together in a thread."""
+        story = await self._place.story()
+        if story is None:
+            return ChatReply.of(driving.NO_RUN)
+        return await self._place.read(lambda: _told(story, wish))
+
+
+def _told(story: Story, wish: Command) -> ChatReply:
+    match wish:
+        case ExplainCandidate():
+            return explaining.candidate(story, wish)
+        case ExplainRound():
+            return explaining.round_(story, wish)
+        case CompareCandidates():
+            return explaining.compare(story, wish)
+        case ShowCode():
+            return showing.code(story, wish)
+        case ShowProfile():
+            return showing.profile(story, wish)
+        case ShowLedger():
+            return showing.ledger(story)
+        case _:
+            raise TypeError(f"no answer is known to {type(wish).__name__}")
+
+
+def _sentence(trouble: Exception) -> str:
+    words = one_line(str(trouble), 400)
+    return f"{words[:1].upper()}{words[1:]}".rstrip(".") + "."

@@ -1,0 +1,273 @@
+"""The judge at work: baselines, screening and tuning, certification and the report.
+
+The beginning of a search: what it is about, and what PyTorch itself does.
+
+The judge and the tuner at work: screening for all, precision for the promising.
+
+The end of a search: finalists are certified, and the run is summed up.
+"""
+
+from collections.abc import Sequence
+
+from langgraph.runtime import Runtime
+
+from kernelwright.agents.coder.tuner import Tuning
+from kernelwright.graphs.run_view.events import (
+    BaselinesMeasured,
+    CandidateWritten,
+    Noted,
+    RunFinished,
+)
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.judging import (
+    Best,
+    judge,
+    patiently,
+    promote,
+    screen,
+    screened_ms,
+    settle,
+)
+from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
+from kernelwright.graphs.search.state import (
+    SearchState,
+    Update,
+    in_order,
+    time_of,
+    tuning_of,
+    without_success,
+)
+from kernelwright.graphs.search.summary import summarise
+from kernelwright.tools.archive import Archive, Standing, ranked
+from kernelwright.tools.archive.behaviour import YARDSTICK
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.finalists import rivals, settles
+from kernelwright.tools.types import Baselines, Candidate, Evaluation, Refusal, Verdict
+
+
+async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Say what tracing found worth a warning."""
+    for number, words in enumerate(runtime.context.task.warnings):
+        runtime.context.emit(Noted(words=words), key=f"warning:{number}")
+    return {"round": 0}
+
+
+async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Time the module as it is; torch.compile takes long and has its turn in `complete`."""
+    context, executor = runtime.context, runtime.context.executor
+    before_s = context.archive.spent_s()
+    measured = await patiently(context, lambda: executor.baselines(context.task, eager_only=True))
+    if isinstance(measured, Refusal):
+        return {"refusal": measured.model_dump_json(), "why_stop": measured.sentence}
+    if executor.capabilities.remote:
+        await _meet(context, executor)
+    _learn(context, measured, before_s, "baselines:eager")
+    return {}
+
+
+async def _meet(context: SearchContext, far: Executor) -> None:
+    """Take note of the far device, of which only a data sheet was known before."""
+    known = context.task.warnings
+    context.settle(await far.hardware(), far.audited(context.task))
+    for number, words in enumerate(context.task.warnings[len(known) :], start=len(known)):
+        context.emit(Noted(words=words), key=f"warning:{number}")
+    device = context.hardware
+    context.emit(Noted(words=f"the device is {device.name} ({device.source})"), key="device")
+
+
+async def complete(context: SearchContext) -> None:
+    """Time the baselines that are still missing, so that precise comparisons can begin."""
+    before_s = context.archive.spent_s()
+    with context.at_the_judge():
+        measured = await context.executor.baselines(context.task)
+    if isinstance(measured, Baselines):
+        _learn(context, measured, before_s, "baselines")
+
+
+def _learn(context: SearchContext, measured: Baselines, before_s: float, key: str) -> None:
+    """Keep what was measured, and what of the run's time that took."""
+    seconds = context.archive.spent_s() - before_s
+    context.compared(seconds)
+    context.learn(measured)
+    context.emit(BaselinesMeasured(baselines=measured, seconds=seconds), key=key)
+
+
+# Of the time that is left, this share may go into one round's tuning.
+TUNING_SHARE = 0.4
+# Screened beside the first one in any case where several are in flight: on tasks of gigabytes the
+# first takes all the time of a short search, and a choice of one is none.
+_SURE = 1
+
+
+async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Judge what was written, the most promising first."""
+    context, round = runtime.context, state["round"]
+    if context.executor.capabilities.remote:
+        return await evaluate_afar(state, context, context.executor)
+    best = Best(state["best"], state["best_ms"])
+    judged: list[Evaluation] = []
+    sure, opening = 0, not best.id
+    if opening:
+        _foresee(context, state["written"])
+        best, judged = await _first(context, state["written"], best, round)
+        sure = _SURE if context.width > 1 else 0
+    left = in_order(context, state["written"], [item.candidate for item in judged])
+    judged += await screen(context, left, round, sure=sure)
+    if opening:
+        # A screening needs eager alone; torch.compile may still be at work beside it.
+        await complete(context)
+    best = await promote(context, judged, best, round)
+    failed = without_success(context, state, judged)
+    return {
+        "written": None,
+        "attempt": state["attempt"] + 1,
+        "failed": failed,
+        "best": best.id,
+        "best_ms": best.ms,
+    }
+
+
+async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Explore the tunables of the best candidate, or of the best of this round."""
+    context, round = runtime.context, state["round"]
+    best = Best(state["best"], state["best_ms"])
+    if not best.id or context.executor.capabilities.remote:
+        return {}  # one trip of `evaluate` tunes as well
+    tuning = tuning_of(context, context.archive.candidate(best.id), round)
+    until_s = context.share_of_time_s(TUNING_SHARE)
+    screened: list[Evaluation] = []
+    while len(screened) < context.profile.tuning_trials:
+        batch = _settings_to_try(context, tuning, until_s, len(screened))
+        evaluations = await _try(context, batch, round)
+        for evaluation in evaluations:
+            settings = context.archive.candidate(evaluation.candidate).settings
+            tuning.tell(settings, time_of(evaluation))
+        screened += evaluations
+        if not evaluations or len(evaluations) < len(batch):
+            break
+    best = await promote(context, screened, best, round)
+    return {"best": best.id, "best_ms": best.ms}
+
+
+def _foresee(context: SearchContext, ids: list[str]) -> None:
+    """Let those behind the first be compiled with it, where several may be in flight."""
+    if context.executor.capabilities.foresees and context.width > 1:
+        context.executor.foresee(in_order(context, ids)[: context.width])
+
+
+async def _first(
+    context: SearchContext, ids: list[str], best: Best, round: int
+) -> tuple[Best, list[Evaluation]]:
+    """Until there is a best candidate, screen one at a time; the first correct one is it for now.
+
+    So a person sees a verified figure as early as can be, before torch.compile had its turn, and
+    one candidate is judged even when the baselines took all the time there was. Each one that was
+    refused tells which is the next.
+    """
+    judged: list[Evaluation] = []
+    while not best.id:
+        left = in_order(context, ids, [item.candidate for item in judged])
+        if not left or (judged and _is_too_late(context, left[0])):
+            break
+        judged.append(await judge(context, left[0], "screen", round))
+        best = settle(context, left[0], judged[-1], best, round)
+    return best, judged
+
+
+def _is_too_late(context: SearchContext, candidate: Candidate) -> bool:
+    known = context.archive.evaluation(candidate.id, "screen")
+    return known is None and context.is_out_of_time(f"first:{candidate.id}")
+
+
+def _settings_to_try(
+    context: SearchContext, tuning: Tuning, until_s: float, tried: int
+) -> list[Candidate]:
+    """As many as may be in flight; what an earlier session measured costs no time of this one."""
+    batch: list[Candidate] = []
+    for _ in range(min(context.width, context.profile.tuning_trials - tried)):
+        candidate = tuning.ask()
+        if candidate is None:
+            break
+        known = context.archive.evaluation(candidate.id, "screen")
+        if known is None and context.is_out_of_time(f"tuned:{candidate.id}", until_s):
+            break
+        batch.append(candidate)
+    return batch
+
+
+async def _try(context: SearchContext, batch: list[Candidate], round: int) -> list[Evaluation]:
+    context.archive.record_candidates(batch, round, "tuner")
+    for candidate in batch:
+        event = CandidateWritten(round=round, candidate=candidate, by="tuner")
+        context.emit(event, key=f"written:{candidate.id}")
+    return await screen(context, batch, round)
+
+
+_TERM, _FIRST = "certification", "first"
+
+
+async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Certify finalists, the fastest first, until one is decided; its rivals in any case.
+
+    One that is faster than every baseline ends it, and one that is clearly slower does too, as
+    those behind it are slower still; where nothing could be distinguished, or its screened time had
+    been far off, the next one has a try. Rivals are those that the precise look could not tell from
+    the first: the summary then chooses among figures that were taken alike.
+    """
+    context, round = runtime.context, state["round"]
+    await complete(context)
+    chosen = finalists(context.archive.standings(), context.profile.finalists)
+    many = _rivals(context, chosen)
+    if context.executor.capabilities.remote:
+        await certify_afar(context, context.executor, [item.candidate for item in chosen], many)
+    decided = False
+    for number, finalist in enumerate(chosen):
+        if decided and number >= many:
+            break
+        evaluation = await judge(context, finalist.candidate, "certify", round)
+        if evaluation.verdict is not Verdict.CORRECT:
+            words = (
+                f"{finalist.candidate.id} did not hold in the certification "
+                f"({evaluation.verification.reason}); the next finalist takes its place"
+            )
+            context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
+        else:
+            decided = decided or settles(evaluation, screened_ms(context, finalist.candidate))
+    return {}
+
+
+async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
+    """Write the summary."""
+    context = runtime.context
+    summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
+    context.archive.record_summary(summary)
+    event = RunFinished(round=state["round"], summary=summary)
+    context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
+    return {}
+
+
+def keep_rule(archive: Archive, judge: Executor) -> None:
+    """Say whether this run certifies rivals too; those that were recorded before do not."""
+    timing = judge.rules is not None and judge.rules.evidence == "timing"
+    archive.record_term(_TERM, _FIRST if timing else "rivals")
+
+
+def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:
+    if context.archive.term(_TERM) in (None, _FIRST):
+        return 1
+    return rivals([item.evaluation for item in chosen], YARDSTICK)
+
+
+def finalists(standings: Sequence[Standing], count: int) -> tuple[Standing, ...]:
+    """The fastest correct candidates that may still win.
+
+    One that its precise comparison shows slower than every baseline has nothing to certify: its
+    figures stand as they are.
+    """
+    return tuple(item for item in ranked(standings) if _may_win(item.evaluation))[:count]
+
+
+def _may_win(evaluation: Evaluation) -> bool:
+    if not evaluation.comparisons:
+        return True
+    return any(comparison.ci95_high >= 1.0 for comparison in evaluation.comparisons)

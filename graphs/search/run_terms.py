@@ -1,0 +1,210 @@
+"""What holds for a whole run, kept in its archive so that a resume or a replay knows it.
+
+The person's own kernel in a run: kept as one of its terms, so that a resume knows it too.
+
+How the critic is asked in a run: kept with its terms, so that a replay asks as the run did.
+
+Runs from before this was kept were asked after their last round too, and were shown exemplars by
+speed alone.
+
+Where a run is evaluated: by which executor, chosen by name, here or elsewhere.
+
+What was chosen is a term of the run, so that a resume knows it without being told.
+
+What a search decides by the clock or by a person's wishes: once, and kept for a replay.
+
+Everything else follows from what the archive holds. A step that is taken again after a crash finds
+what it had decided, so a resumed run asks the same questions in the same words.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.critic.critic import Manner
+from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.roles.registry import AgentSet, StartingCoder, StartingPlanner
+from kernelwright.agents.shared.facts import Start
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord, Target
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, Order
+from kernelwright.tools.evaluate.executors.registry import DEFAULT, EXECUTORS, executor_kind
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import default_language, language_named
+from kernelwright.tools.types import Refusal
+
+_START_TERM = "start"
+
+
+def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refusal | None:
+    """Why a search here cannot begin with that kernel; None when it can."""
+    if start is None:
+        return None
+    if language_named(start.language).spec.device != hardware.kind:
+        return Refusal(
+            sentence=f"{start.name} is {start.language}, but a search on {hardware.name} "
+            f"takes {default_language(hardware.kind).spec.name}"
+        )
+    if not start.plan and not has_model:
+        return Refusal(
+            sentence=f"{start.name} has no plan, and without a model nobody can write one: put a "
+            "plan.py beside it, or name a model"
+        )
+    return None
+
+
+def keep_start(archive: Archive, start: Start | None) -> None:
+    """Make a kernel, if there is one, the beginning of this run."""
+    if start is not None:
+        archive.record_term(_START_TERM, start.model_dump_json())
+
+
+def start_of(archive: Archive) -> Start | None:
+    """The kernel that this run begins with, if any."""
+    kept = archive.term(_START_TERM)
+    return Start.model_validate_json(kept) if kept else None
+
+
+def starting_from(archive: Archive, minds: AgentSet) -> AgentSet:
+    """Minds that begin with the person's kernel, where the run has one."""
+    start = start_of(archive)
+    if start is None:
+        return minds
+    begun = minds.replaced(PLANNER, StartingPlanner(minds.planner, start))
+    return begun.replaced(CODER, StartingCoder(minds.coder, start))
+
+
+_CRITIC_TERM = "critic"
+
+
+def keep_manner(archive: Archive) -> None:
+    """Let the critic of a new run be asked as is done now."""
+    archive.record_term(
+        _CRITIC_TERM, Manner(relatives=True, after_the_last=False).model_dump_json()
+    )
+
+
+def manner_of(archive: Archive) -> Manner:
+    """How the critic of this run is asked."""
+    kept = archive.term(_CRITIC_TERM)
+    return Manner.model_validate_json(kept) if kept else Manner()
+
+
+EXECUTOR_TERM = "executor"
+
+
+class KeptChoice(ExecutorChoice):
+    """The choice of a run, as its archive holds it: with whether the device is elsewhere."""
+
+    remote: bool = True
+
+
+@asynccontextmanager
+async def opened(
+    given: Executor | None,
+    target: Target,
+    choice: ExecutorChoice | None = None,
+    seed: int = 0,
+    rules: Rules | None = None,
+) -> AsyncIterator[Executor]:
+    """The given executor, which stays its owner's; or one that is made, closed at the end.
+
+    Args:
+        given: An executor of somebody's, if any.
+        target: Which kind of device.
+        choice: Which one is made; worker processes on this machine if None.
+        seed: Of what a far host draws by chance.
+        rules: The judge's figures, for one on this machine.
+    """
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
+        wanted = choice or ExecutorChoice(name=DEFAULT)
+        order = Order(wanted, target, Path(scratch), seed, rules)
+        executor = executor_kind(wanted.name).make(order)
+        try:
+            yield executor
+        finally:
+            await executor.aclose()
+
+
+def attach(executor: Executor, archive: Archive, choice: ExecutorChoice | None) -> None:
+    """Tell an executor whom it works for, and keep with the run how it is evaluated."""
+    remote = executor.capabilities.remote
+    if not remote and (choice is None or choice.name == DEFAULT):
+        return
+    hardware = archive.record().hardware
+    known = choice or ExecutorChoice(name="batch", hardware=hardware)
+    kept = KeptChoice(
+        name=known.name, hardware=known.hardware, bundles=known.bundles, remote=remote
+    )
+    archive.record_term(EXECUTOR_TERM, kept.model_dump_json())
+    bundles = Path(known.bundles) / archive.id if known.bundles else archive.folder / "bundles"
+    executor.attach(archive.id, bundles)
+
+
+def choice_of(archive: Archive, record: RunRecord) -> ExecutorChoice | None:
+    """How a run goes on; the device is what it is known to be now. None for the default.
+
+    Raises:
+        RunError: When the run was evaluated by an executor that is not registered here.
+    """
+    kept = kept_choice(archive)
+    if kept is None:
+        return None
+    if kept.name not in EXECUTORS:
+        raise RunError(f"run {archive.id} needs the executor {kept.name!r}, which is not here")
+    return ExecutorChoice(name=kept.name, hardware=record.hardware, bundles=kept.bundles)
+
+
+def kept_choice(archive: Archive) -> KeptChoice | None:
+    """What a run keeps of its executor; None where it is this machine's own."""
+    stored = archive.term(EXECUTOR_TERM)
+    return None if stored is None else KeptChoice.model_validate_json(stored)
+
+
+class Decisions(Protocol):
+    """Decides things once."""
+
+    def once(self, key: str, now: Callable[[], str]) -> str:
+        """What was decided under that key; `now` decides it if nothing was."""
+        ...
+
+
+class KeptDecisions:
+    """The decisions of a run, kept in its archive."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._known: dict[str, str] | None = None
+
+    def once(self, key: str, now: Callable[[], str]) -> str:
+        """See the protocol; what is decided is durable before anyone acts upon it."""
+        if self._known is None:
+            self._known = dict(self._archive.decisions())
+        if key not in self._known:
+            self._known[key] = now()
+            self._archive.record_decision(key, self._known[key])
+        return self._known[key]
+
+
+class PastDecisions:
+    """The decisions of a recorded run, for a replay of it."""
+
+    def __init__(self, past: Mapping[str, str]) -> None:
+        self._past = past
+
+    def once(self, key: str, now: Callable[[], str]) -> str:
+        """See the protocol; never decides anything anew.
+
+        Raises:
+            NotRecordedError: When the run did not come to that decision.
+        """
+        if key not in self._past:
+            raise NotRecordedError(f"the decision {key!r}")
+        return self._past[key]

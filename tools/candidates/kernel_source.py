@@ -1,0 +1,281 @@
+"""What is known about a kernel's source without compiling it.
+
+Reads `// tune:` and `// require:` lines.
+
+Only real comments count (the parser says which they are), so a string that looks like a
+declaration declares nothing.
+
+The identity of candidates: a hash of what would run.
+
+Two candidates from different ideas that come to the same code are one candidate.
+
+Which C types may stand in a kernel's signature, and what the plan may pass for them.
+
+A pointer takes tensors of the listed element types; a scalar takes a number that fits. Half
+precision has no portable C type on the host, so its bits travel as `uint16_t` there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from kernelwright.tools.candidates.arithmetic import ContractError, Expression
+from kernelwright.tools.types import Candidate, DType, LanguageName, Setting, Value
+
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+
+POINTEES: Mapping[str, tuple[DType, ...]] = {
+    "float": (DType.FLOAT32,),
+    "double": (DType.FLOAT64,),
+    "half": (DType.FLOAT16,),
+    "__half": (DType.FLOAT16,),
+    "_Float16": (DType.FLOAT16,),
+    "nv_bfloat16": (DType.BFLOAT16,),
+    "__nv_bfloat16": (DType.BFLOAT16,),
+    "bool": (DType.BOOL,),
+    "int8_t": (DType.INT8,),
+    "signed char": (DType.INT8,),
+    "uint8_t": (DType.UINT8, DType.BOOL),
+    "unsigned char": (DType.UINT8, DType.BOOL),
+    "int16_t": (DType.INT16,),
+    "short": (DType.INT16,),
+    "uint16_t": (DType.INT16, *_HALVES),
+    "unsigned short": (DType.INT16, *_HALVES),
+    "int": (DType.INT32,),
+    "int32_t": (DType.INT32,),
+    # Counters for "last block finishes" are unsigned; torch allocates them as int32.
+    "unsigned int": (DType.INT32,),
+    "uint32_t": (DType.INT32,),
+    "long long": (DType.INT64,),
+    "long": (DType.INT64,),
+    "int64_t": (DType.INT64,),
+    "unsigned long long": (DType.INT64,),
+    "uint64_t": (DType.INT64,),
+    "void": tuple(DType),
+}
+
+
+class ScalarType(Value):
+    """A C type passed by value; `code` is its `struct` format letter."""
+
+    code: str
+    size_bytes: int
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether fractions are refused."""
+        return self.minimum is not None
+
+
+def _signed(code: str, bits: int) -> ScalarType:
+    return ScalarType(
+        code=code,
+        size_bytes=bits // 8,
+        minimum=-(1 << (bits - 1)),
+        maximum=(1 << (bits - 1)) - 1,
+    )
+
+
+def _unsigned(code: str, bits: int) -> ScalarType:
+    return ScalarType(code=code, size_bytes=bits // 8, minimum=0, maximum=(1 << bits) - 1)
+
+
+_I32, _U32, _I64, _U64 = _signed("i", 32), _unsigned("I", 32), _signed("q", 64), _unsigned("Q", 64)
+
+SCALARS: Mapping[str, ScalarType] = {
+    "float": ScalarType(code="f", size_bytes=4),
+    "double": ScalarType(code="d", size_bytes=8),
+    "bool": ScalarType(code="?", size_bytes=1, minimum=0, maximum=1),
+    "int": _I32,
+    "int32_t": _I32,
+    "unsigned int": _U32,
+    "uint32_t": _U32,
+    "long long": _I64,
+    "long": _I64,
+    "int64_t": _I64,
+    "ptrdiff_t": _I64,
+    "unsigned long long": _U64,
+    "unsigned long": _U64,
+    "uint64_t": _U64,
+    "size_t": _U64,
+}
+
+_ALIASES = {
+    "unsigned": "unsigned int",
+    "long int": "long",
+    "long long int": "long long",
+    "unsigned long int": "unsigned long",
+    "unsigned long long int": "unsigned long long",
+    "short int": "short",
+    "unsigned short int": "unsigned short",
+    "signed int": "int",
+}
+
+
+def canonical(spelling: str) -> str:
+    """A C type without qualifiers, `std::` and doubled blanks, in one of the table's spellings."""
+    words = re.sub(r"\b(?:const|volatile|register)\b|(?:\bstd)?::", " ", spelling).split()
+    plain = " ".join(words)
+    return _ALIASES.get(plain, plain)
+
+
+class Parameter(Value):
+    """One parameter of an exported function; `type` is the pointee's type for a pointer."""
+
+    name: str
+    type: str
+    pointer: bool
+
+    @property
+    def accepts(self) -> tuple[DType, ...]:
+        """Element types of the tensors that may be passed; empty for a scalar."""
+        return POINTEES[self.type] if self.pointer else ()
+
+    @property
+    def scalar(self) -> ScalarType | None:
+        """How a number is passed; None for a pointer."""
+        return None if self.pointer else SCALARS[self.type]
+
+    @property
+    def spelling(self) -> str:
+        """The C type as a person writes it."""
+        return f"{self.type}*" if self.pointer else self.type
+
+
+class KernelFunction(Value):
+    """A function that the plan may launch."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    line: int
+
+    @property
+    def letters(self) -> str:
+        """Its parameters as letters: `P` a pointer, else the `struct` letter of the C type."""
+        return "".join("P" if item.scalar is None else item.scalar.code for item in self.parameters)
+
+    @property
+    def pointers(self) -> tuple[bool, ...]:
+        """Which of its parameters are pointers."""
+        return tuple(item.pointer for item in self.parameters)
+
+
+class Tunable(Value):
+    """A macro of the kernel and name of the plan, with the values declared for it."""
+
+    name: str
+    values: tuple[int, ...]
+    line: int
+
+
+class Requirement(Value):
+    """An expression over tunables that every setting must make true."""
+
+    text: str
+    line: int
+
+
+class KernelSource(Value):
+    """The contract side of a kernel's source.
+
+    `has_grid` is whether its launches have a geometry: grid, block, shared memory, cluster.
+    """
+
+    language: LanguageName
+    has_grid: bool
+    functions: tuple[KernelFunction, ...]
+    tunables: tuple[Tunable, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """For every exported function, its parameters as letters."""
+        return {item.name: item.letters for item in self.functions}
+
+    @property
+    def pointers(self) -> dict[str, tuple[bool, ...]]:
+        """For every exported function, which parameters are pointers."""
+        return {item.name: item.pointers for item in self.functions}
+
+    def function(self, name: str) -> KernelFunction | None:
+        """The exported function of that name, or None."""
+        return next((item for item in self.functions if item.name == name), None)
+
+    def tunable(self, name: str) -> Tunable | None:
+        """The tunable of that name, or None."""
+        return next((item for item in self.tunables if item.name == name), None)
+
+
+_TUNE = re.compile(r"([A-Za-z]\w*)\s+in\s+(.+)")
+_MAX_TUNABLES = 64
+_MAX_VALUES = 64
+
+
+def declarations(
+    comments: Iterable[tuple[int, str]],
+) -> tuple[tuple[Tunable, ...], tuple[Requirement, ...]]:
+    """The tunables and requirements that comments declare.
+
+    Args:
+        comments: (line, text with its `//`) in order.
+
+    Raises:
+        ContractError: When a declaration is malformed, doubled, or names the unknown.
+    """
+    tunables: dict[str, Tunable] = {}
+    requires: list[Requirement] = []
+    for line, comment in comments:
+        word, _, rest = comment.lstrip("/").strip().partition(":")
+        if not comment.startswith("//"):
+            continue
+        if word == "tune":
+            tunable = _tunable(line, rest.strip())
+            if tunable.name in tunables:
+                raise ContractError(line, "tune", f"{tunable.name} is declared twice")
+            tunables[tunable.name] = tunable
+        elif word == "require":
+            requires.append(Requirement(text=rest.strip(), line=line))
+    if len(tunables) > _MAX_TUNABLES:
+        raise ContractError(0, "tune", f"more than {_MAX_TUNABLES} tunables")
+    for requirement in requires:
+        Expression(requirement.text, frozenset(tunables), requirement.line)
+    return tuple(tunables.values()), tuple(requires)
+
+
+def _tunable(line: int, text: str) -> Tunable:
+    match = _TUNE.fullmatch(text)
+    if match is None or "__" in text:
+        raise ContractError(line, "tune", f"{text!r} is not of the form NAME in 1, 2, 4")
+    name, listed = match.groups()
+    parts = [part.strip() for part in listed.split(",")]
+    if not all(re.fullmatch(r"-?\d{1,9}", part) for part in parts):
+        raise ContractError(line, "tune", f"the values of {name} must be integers, not {listed!r}")
+    values = tuple(dict.fromkeys(int(part) for part in parts))
+    if len(values) > _MAX_VALUES:
+        raise ContractError(line, "tune", f"{name} has more than {_MAX_VALUES} values")
+    return Tunable(name=name, values=values, line=line)
+
+
+_ID_DIGITS = 12
+
+
+def identity(language: LanguageName, kernel: str, plan: str, settings: tuple[Setting, ...]) -> str:
+    """The id of language, kernel, plan and complete settings."""
+    values = ",".join(f"{item.name}={item.value}" for item in settings)
+    content = "\0".join((language, kernel, plan, values))
+    return hashlib.sha256(content.encode("utf-8", errors="replace")).hexdigest()[:_ID_DIGITS]
+
+
+def implementation_key(candidate: Candidate) -> str:
+    """What candidates share that differ only in their settings."""
+    return _implementation(candidate.language, candidate.kernel, candidate.plan)
+
+
+@lru_cache(maxsize=4096)  # asked for every candidate of a run, in every round
+def _implementation(language: LanguageName, kernel: str, plan: str) -> str:
+    return identity(language, kernel, plan, ())

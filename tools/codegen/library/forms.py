@@ -1,0 +1,304 @@
+"""The forms a task can be computed in: as written, rewritten by algebra, in another layout.
+
+One task lowered in the ways that forms are made of, each at most once.
+
+A form of a task, and what makes one.
+
+The form that every task has: its own operators, in their own order.
+
+The form after every rewrite of the graph that applies.
+
+The form in which the library convolves with channels last.
+
+The form in which windows compute what they cover in their own loop.
+
+The registry of the kinds of forms, in the order in which they are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from kernelwright.tools.codegen.algebra import REWRITES, rewritten
+from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
+from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
+from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.types import Graph, Task
+
+# Percent of the bytes that a form in one pass may move, to be worth a look.
+_ENOUGH_LESS = 95
+
+
+@dataclass(frozen=True)
+class Lowerings:
+    """What forms ask about a task: its graph as written and rewritten, each lowered."""
+
+    graph: Graph
+    parameters: tuple[str, ...]
+    more: Sequence[GraphRewrite] = ()
+
+    @cached_property
+    def written(self) -> Program:
+        """The operators as the module wrote them."""
+        return lower(self.graph, self.parameters)
+
+    @cached_property
+    def _rewriting(self) -> tuple[Graph, tuple[GraphRewrite, ...]]:
+        return rewritten(self.graph, (*REWRITES, *self.more))
+
+    @property
+    def changed(self) -> Graph:
+        """The graph after every rewrite that applies; the same one where none does."""
+        return self._rewriting[0]
+
+    @property
+    def rewrites(self) -> tuple[GraphRewrite, ...]:
+        """The rewrites that applied."""
+        return self._rewriting[1]
+
+    @cached_property
+    def plain(self) -> Program:
+        """The rewritten graph, lowered as usual."""
+        return lower(self.changed, self.parameters) if self.rewrites else self.written
+
+    @cached_property
+    def joined(self) -> Program:
+        """It in one pass under windows, where there are windows over what loops make."""
+        if not slides(self.plain):
+            return self.plain
+        return lower(self.changed, self.parameters, one_pass=True)
+
+    @property
+    def moves_less(self) -> bool:
+        """Whether one pass moves enough bytes less."""
+        return 100 * _moved(self.joined) < _ENOUGH_LESS * _moved(self.plain)
+
+    @property
+    def after(self) -> str:
+        """The words for what was rewritten before anything else."""
+        titles = " and ".join(rewrite.title for rewrite in self.rewrites)
+        return f" after {titles}" if titles else ""
+
+
+def slides(program: Program) -> bool:
+    """Whether windows (a tensor read at several places) need what another loop of ours makes."""
+    made = {store.access.buffer for loop in program.loops for store in loop.stores}
+    for loop in program.loops:
+        read = [stmt.access.buffer for stmt in loop.body if stmt.access is not None]
+        if not loop.inner and len(set(read)) < len(read) and made & set(read):
+            return True
+    return False
+
+
+def _moved(program: Program) -> int:
+    return sum(sum(loop_bytes(loop)) for loop in program.loops)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to put the whole task, with the words of the idea that it is."""
+
+    program: Program
+    idea: Strategy
+
+    @property
+    def name(self) -> str:
+        """The idea's."""
+        return self.idea.name
+
+
+@dataclass(frozen=True)
+class FormKind:
+    """One alternative for a whole task.
+
+    `program` answers None where it does not apply; `prefix` starts the names of its loops, so that
+    a choice says which form it is about.
+    """
+
+    name: str
+    prefix: str
+    program: Callable[[Lowerings], Program | None]
+    idea: Callable[[Lowerings], Strategy]
+
+    def form(self, lowerings: Lowerings) -> Form | None:
+        """The form of a task; None where it has none of this kind."""
+        program = self.program(lowerings)
+        if program is None:
+            return None
+        named = _named(program, self.prefix) if self.prefix else program
+        return Form(named, self.idea(lowerings))
+
+
+def _named(program: Program, prefix: str) -> Program:
+    steps = tuple(_named_step(step, prefix) for step in program.steps)
+    return program.model_copy(update={"steps": steps})
+
+
+def _named_step(step: Loop | PlanLine, prefix: str) -> Loop | PlanLine:
+    if isinstance(step, PlanLine):
+        return step.model_copy(update={"name": prefix + step.makes[0]}) if step.makes else step
+    return step.model_copy(update={"name": prefix + step.name})
+
+
+AS_WRITTEN = "as_written"
+AS_WRITTEN_TITLE = "the operators as the module wrote them"
+
+
+def _idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=AS_WRITTEN,
+        title=AS_WRITTEN_TITLE,
+        mechanism="the module's own operators, fused where memory allows",
+        reason="it rounds as the module does",
+        category="algebra",
+        metric="time of the whole task",
+        memory="as written",
+        compute="as written",
+        parallel="as written",
+    )
+
+
+AS_WRITTEN_FORM = FormKind(AS_WRITTEN, "", lambda lowerings: lowerings.written, _idea)
+
+
+_NAME = "algebra"
+
+
+def _program(lowerings: Lowerings) -> Program | None:
+    return lowerings.plain if lowerings.rewrites else None
+
+
+def _by_algebra_idea(lowerings: Lowerings) -> Strategy:
+    """The idea of all rewrites that apply; each gives its proof and its conditions."""
+    rewrites = lowerings.rewrites
+    proofs = "; ".join(f"{rewrite.title}: {rewrite.proof}" for rewrite in rewrites)
+    conditions = "; ".join(dict.fromkeys(rewrite.conditions for rewrite in rewrites))
+    return Strategy(
+        name=_NAME,
+        title=" and ".join(rewrite.title for rewrite in rewrites),
+        mechanism=f"{proofs}. What it needs of the weights is computed in every call.",
+        reason=f"less work and fewer bytes for the same result up to rounding, given: {conditions}",
+        category="algebra",
+        metric="time of the whole task",
+        memory="rewritten",
+        compute="rewritten",
+        parallel="rewritten",
+    )
+
+
+ALGEBRA_FORM = FormKind(_NAME, "A", _program, _by_algebra_idea)
+
+
+_CHANNELS_LAST_NAME = "channels_last"
+
+
+def _channels_last_program(lowerings: Lowerings) -> Program | None:
+    if not convolves(lowerings.written):
+        return None
+    turned = lower(
+        lowerings.changed,
+        lowerings.parameters,
+        channels_last=True,
+        one_pass=lowerings.moves_less,
+    )
+    return turned if convolves(turned) else None
+
+
+def convolves(program: Program) -> bool:
+    """Whether the library convolves something that a loop of ours reads."""
+    made = {
+        name
+        for step in program.steps
+        if isinstance(step, PlanLine) and step.operator == "aten.convolution.default"
+        for name in step.makes
+    }
+    loads = (stmt.access for loop in program.loops for stmt in loop.body)
+    return any(access is not None and access.buffer in made for access in loads)
+
+
+def _channels_last_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_CHANNELS_LAST_NAME,
+        title=f"convolutions with channels last{lowerings.after}",
+        mechanism="The input and the weight are put into channels-last layout in every call, the "
+        "library convolves there, and our loops read its result as it lies; what the module "
+        "returns is stored in the layout that it returns.",
+        reason="libraries convolve faster where the channels of one position lie together, and "
+        "need no reordering of their own; it pays where that gains more than the copies cost",
+        category="memory",
+        metric="time of the library's convolution",
+        memory="channels last",
+        compute="as written",
+        parallel="as written",
+    )
+
+
+CHANNELS_LAST_FORM = FormKind(_CHANNELS_LAST_NAME, "C", _channels_last_program, _channels_last_idea)
+
+
+_ONE_PASS_NAME = "one_pass"
+
+
+def _one_pass_program(lowerings: Lowerings) -> Program | None:
+    return lowerings.joined if lowerings.moves_less else None
+
+
+def _one_pass_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_ONE_PASS_NAME,
+        title=f"what windows cover is computed in their own loop{lowerings.after}",
+        mechanism="A window over normalised rows touches few of them, and no other needs those: "
+        "their statistics are taken in the window's own loop, several rows at once; a window over "
+        "windows reads all that those cover. Nothing between is stored.",
+        reason="one pass over what windows cover instead of two or three, for longer kernels with "
+        "more registers a thread",
+        category="fusion",
+        metric="dram bytes",
+        memory="one pass under windows",
+        compute="as written",
+        parallel="as written",
+    )
+
+
+ONE_PASS_FORM = FormKind(_ONE_PASS_NAME, "O", _one_pass_program, _one_pass_idea)
+
+
+FORM_KINDS: tuple[FormKind, ...] = (
+    AS_WRITTEN_FORM,
+    ALGEBRA_FORM,
+    ONE_PASS_FORM,
+    CHANNELS_LAST_FORM,
+)
+
+
+def _has_loops(program: Program) -> bool:
+    return bool(program.loops)
+
+
+def forms(
+    task: Task,
+    more: Sequence[GraphRewrite] = (),
+    *,
+    kinds: Sequence[FormKind] = FORM_KINDS,
+    is_ours: Callable[[Program], bool] = _has_loops,
+) -> tuple[Form, ...]:
+    """Every form of a task that leaves us something to write, the one as written first.
+
+    Args:
+        task: The traced task.
+        more: Rewrites of the graph besides those of `algebra`, which families of kernels bring.
+        kinds: The kinds of forms to try.
+        is_ours: Whether a program leaves us something to write.
+
+    Returns:
+        The forms; the first alone, where none leaves us anything.
+    """
+    parameters = tuple(spec.name for spec in task.inputs)
+    lowerings = Lowerings(task.graph, parameters, tuple(more))
+    tried = (kind.form(lowerings) for kind in kinds)
+    found = tuple(form for form in tried if form is not None)
+    ours = tuple(form for form in found if is_ours(form.program))
+    return ours or found[:1]

@@ -1,0 +1,271 @@
+"""How exact PyTorch's other ways to do a task are: what candidates are asked, asked of a baseline.
+
+torch.compile may hand a convolution over in a layout in which the library computes it in TF32,
+while eager's is in fp32; its time is then that of coarser answers. That is no reason to leave it
+out, as PyTorch's settings allow it, but whoever reads the ratio should know.
+
+How many digits a candidate really computes with, measured; and the label that follows.
+
+Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
+right of the result then tells the significand's length. A source that names a lower precision and
+loses nothing there, nor far beyond and far below the range of half precision, splits its operands
+(3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
+holds, and the candidate is ranked apart unless the person allowed that precision.
+Not covered: a precision lost only on inputs that nobody drew.
+"""
+
+from collections.abc import Callable, Sequence
+from math import log2
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from kernelwright.tools.evaluate.rules import fresh_seed
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator, RoundingTolerance
+from kernelwright.tools.evaluate.verify.errors import distance
+from kernelwright.tools.evaluate.verify.precision import (
+    COARSER,
+    SIGNIFICANT_BITS,
+    asked_for,
+    candidate_precision,
+    lower_precisions,
+    task_precision,
+)
+from kernelwright.tools.evaluate.verify.reasons import RejectedError
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime, Result
+from kernelwright.tools.evaluate.verify.trials import Trials
+from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.tasks import PROBES, RefusedError, applicable
+from kernelwright.tools.types import Candidate, Task
+from kernelwright.tools.types.value import Value
+
+Call = Callable[[Sequence[Argument]], object]
+
+
+def times_eager(bench: ReferenceRuntime, call: Call, seed: int) -> float | None:
+    """How many times as far from the truth as eager's answers those of another way are.
+
+    The larger of the norm and the worst element, over floating outputs, on one draw of the task's
+    own values; None where there is no room for the truth, or nothing floating.
+    """
+    try:
+        arguments = bench.draw(Draw("task", seed))
+        own = bench.own(arguments)
+        right = bench.right(arguments, own)
+        answers = _answers(bench, call, arguments)
+    except (RefusedError, UnverifiableError):
+        return None
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return None
+    results = zip(answers, own.outputs, right.outputs, strict=True)
+    ratios = [
+        distance(answer, mine, truth, bench.chunk_elements).ratio
+        for answer, mine, truth in results
+        if answer.dtype.is_floating_point
+    ]
+    return max(ratios, default=None)
+
+
+def _answers(bench: ReferenceRuntime, call: Call, arguments: Sequence[Argument]) -> list[Tensor]:
+    """What it returns; buffers that it updates are put back."""
+    before = bench.reference.snapshot()
+    try:
+        return [leaf for leaf in pytree.tree_leaves(call(arguments)) if isinstance(leaf, Tensor)]
+    finally:
+        bench.reference.restore(before)
+
+
+# Half-way between the digits of single and of half precision: fewer were lost on purpose.
+_SINGLE_ENOUGH = 16.0
+_BFLOAT_AT_MOST = 9.5
+
+
+class Precision(Value):
+    """The label of a candidate, and why it is ranked apart; "" where it is not."""
+
+    label: str
+    bits: float | None = None
+    apart: str = ""
+
+
+class Digits(Value):
+    """What probes show: correct bits, and whether results were as close as PyTorch's own.
+
+    `exact` is of inputs that short significands get wrong, `in_range` of sizes that half precision
+    does not have; `as_turned` that they were as close as PyTorch's own with channels last, where
+    that is coarser.
+    """
+
+    bits: float
+    exact: bool
+    in_range: bool
+    as_turned: bool = False
+
+
+class Ruler(ResultComparator):
+    """Measures how far results are off, and rejects nothing."""
+
+    def __init__(self, bench: ReferenceRuntime) -> None:
+        super().__init__(bench)
+        self.error = 0.0
+        self.ratio = 0.0
+        self.turned_ratio = 0.0
+
+    def judge(
+        self,
+        draw: Draw,
+        arguments: Sequence[Argument],
+        got: Result,
+        own: Result,
+        right: Result,
+        *,
+        before: Sequence[Tensor],
+    ) -> None:
+        """Keep the largest error of any floating output, and its ratio to PyTorch's own."""
+        chunk, bound = self._bench.chunk_elements, self._bench.rules.error_bound
+        luck = RoundingTolerance(self._bench, draw, arguments, own, right)
+        results = zip(got.outputs, own.outputs, right.outputs, strict=True)
+        for number, (value, mine, truth) in enumerate(results):
+            if value.dtype.is_floating_point:
+                found = distance(value, mine, truth, chunk)
+                off = float("inf") if found.misplaced else max(found.norm, found.rounding / 2)
+                self.error, self.ratio = max(self.error, off), max(self.ratio, found.ratio)
+                turned = luck.turned(found, truth, number) if found.ratio > bound else found
+                self.turned_ratio = max(self.turned_ratio, turned.ratio)
+
+
+def measured(
+    trials: Trials,
+    bench: ReferenceRuntime,
+    candidate: Candidate,
+    seed: int,
+    settle: Callable[[], None],
+) -> Precision:
+    """Probe a candidate that is right so far.
+
+    Args:
+        trials: runs it.
+        bench: the task.
+        candidate: its source.
+        seed: of the draws.
+        settle: told when the reference's turn begins.
+    """
+    task, named = bench.task, lower_precisions(bench.task, candidate)
+    found = probed(trials, bench, seed, settle, ranges=bool(named))
+    if found is None:
+        return by_source(task, candidate)
+    exact = found.exact and found.in_range
+    return resolve(task, named, found.bits, exact=exact, as_turned=found.as_turned)
+
+
+def probed(
+    trials: Trials,
+    bench: ReferenceRuntime,
+    seed: int,
+    settle: Callable[[], None],
+    *,
+    ranges: bool,
+    strict: bool = False,
+) -> Digits | None:
+    """What the probes show; None where they mean nothing for the task.
+
+    Args:
+        trials: runs the candidate.
+        bench: the task.
+        seed: of the draws.
+        settle: told when the reference's turn begins.
+        ranges: whether values far beyond and far below half precision's are tried as well.
+        strict: whether a candidate that fails on a probe is rejected, and not only labelled.
+
+    Raises:
+        RejectedError: it failed, where that is strict.
+    """
+    if task_precision(bench.task) != "fp32":
+        return None
+
+    def probe(name: str) -> Ruler | None:
+        return _probe(trials, bench, name, seed, settle, strict=strict)
+
+    significand = probe(PROBES[0])
+    if significand is None:
+        return None
+    bits = -log2(significand.error) if significand.error > 0 else 24.0
+    bound = bench.rules.error_bound
+    far = [probe(name) for name in PROBES[1:]] if ranges else []
+    return Digits(
+        bits=max(0.0, bits),
+        exact=significand.ratio <= bound,
+        in_range=all(found is None or found.ratio <= bound for found in far),
+        as_turned=significand.ratio > bound >= significand.turned_ratio,
+    )
+
+
+def by_source(task: Task, candidate: Candidate) -> Precision:
+    """What the source alone tells, where nothing can be measured."""
+    label = candidate_precision(task, candidate)
+    return ranked(task, label, None)
+
+
+def resolve(
+    task: Task, named: Sequence[str], bits: float, *, exact: bool, as_turned: bool = False
+) -> Precision:
+    """The label from what the source names and from what was measured, the lower of the two.
+
+    Args:
+        task: its own precision, and what the person allowed.
+        named: lower precisions in the source, the finest first.
+        bits: correct bits on inputs that short significands get wrong.
+        exact: whether every probe was as close to the truth as PyTorch's own result.
+        as_turned: whether it was as close as that with channels last, which PyTorch's settings
+            let be coarser.
+    """
+    own = task_precision(task)
+    if as_turned and not exact and set(named) <= {COARSER}:
+        return Precision(label=COARSER, bits=bits)
+    if exact and named:
+        # PyTorch itself may compute in TF32 here, and then so may everybody.
+        via = f"{own} via {named[-1]}"
+        return Precision(label=via if bits >= _SINGLE_ENOUGH else named[-1], bits=bits)
+    if exact or (not named and bits >= _SINGLE_ENOUGH):
+        return Precision(label=own, bits=bits)
+    seen = "bf16" if bits <= _BFLOAT_AT_MOST else "tf32"
+    if not named:
+        return ranked(task, seen, bits)
+    lower = min((named[-1], seen), key=SIGNIFICANT_BITS.__getitem__)
+    return ranked(task, named[-1] if bits >= _SINGLE_ENOUGH else lower, bits)
+
+
+def ranked(task: Task, label: str, bits: float | None) -> Precision:
+    """The label, with a reason to rank it apart where nobody asked for or allowed it."""
+    own = task_precision(task)
+    if label == own or label in task.allow or label in asked_for(task):
+        return Precision(label=label, bits=bits)
+    words = f"computes in {label}, the task in {own}"
+    return Precision(label=label, bits=bits, apart=words)
+
+
+def _probe(
+    trials: Trials,
+    bench: ReferenceRuntime,
+    name: str,
+    seed: int,
+    settle: Callable[[], None],
+    *,
+    strict: bool,
+) -> Ruler | None:
+    """What one probe shows; None where it means nothing for this task."""
+    if not applicable(bench.task, name):
+        return None
+    ruler, before = Ruler(bench), len(trials.skipped)
+    try:
+        trials.run(Draw(name, fresh_seed(seed, name)), ruler, twice=False, settle=settle)
+    except RejectedError:
+        if strict:
+            raise
+        ruler.error = ruler.ratio = float("inf")
+    if len(trials.skipped) > before:
+        del trials.skipped[before:]
+        return None
+    return ruler

@@ -1,0 +1,367 @@
+"""Turns a module into one functional ATen graph: torch.export first, dispatch-level tracing else.
+
+Which operators are broken into smaller ones while tracing, and which stay whole.
+
+What moves memory (activations, softmax, norms, losses, means) becomes pointwise operators and
+reductions, so that one scheduler can fuse them. What a library does better than a loop would
+(convolutions, products, pooling, sorting, attention, resampling) stays one operator.
+
+Shapes of recurrent layers while tracing, without unrolling them.
+
+torch finds the shapes of an LSTM's results by decomposing it into a cell for every step and
+layer, in each of its passes: minutes for a few hundred steps. The shapes follow from the
+arguments. The layer itself stays one operator in the graph.
+What is not covered: packed sequences.
+
+The second way to a graph: dispatch-level tracing with functionalisation.
+
+It sees only the operators that run, so context managers, hooks and attributes set on the way do
+not matter to it. Python scalars are baked in, as with torch.export.
+
+Turns a module into one functional ATen graph: torch.export first, make_fx as the fallback.
+
+Both ways end in the same `Traced` value. The fallback takes what export refuses (attributes set
+during the forward, context managers it does not know), as long as nothing depends on values.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import cast
+
+import torch
+from torch import fx, nn
+from torch._C import DispatchKey
+from torch._decomp import decomposition_table, get_decompositions
+from torch._ops import OpOverload
+from torch._subclasses.fake_impls import _deregister_op_impl, register_op_impl
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.func import functional_call, functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from kernelwright.tools.tasks.modules import (
+    Structure,
+    Traced,
+    argument_names,
+    input_changed,
+    output_tensor,
+    structure_of,
+)
+from kernelwright.tools.tasks.refusals import RefusedError, message, refuse
+from kernelwright.tools.types.graph import words
+
+aten = torch.ops.aten
+Table = dict[OpOverload, Callable[..., object]]
+
+_BREAK_DOWN = words(
+    "_softmax _log_softmax native_layer_norm _native_batch_norm_legit "
+    "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm "
+    "_batch_norm_with_update _batch_norm_with_update_functional _batch_norm_no_update "
+    "_fused_rms_norm elu gelu hardtanh leaky_relu linalg_vector_norm addmv dist tril_indices "
+    "triu_indices unbind_copy nansum mse_loss huber_loss smooth_l1_loss soft_margin_loss "
+    "binary_cross_entropy nll_loss_forward nll_loss2d_forward multi_margin_loss "
+    "multilabel_margin_loss_forward glu silu mish hardswish hardsigmoid selu celu softplus "
+    "softshrink hardshrink threshold log_sigmoid_forward logit logaddexp logaddexp2 xlogy lerp "
+    "addcmul addcdiv heaviside nan_to_num frac deg2rad rad2deg sinc sgn isposinf isneginf square "
+    "rsub clamp_min clamp_max fmin fmax"
+)
+
+_KEEP_WHOLE = words(
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu lstm gru rnn_tanh "
+    "rnn_relu upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_nearest2d "
+    "upsample_nearest3d upsample_linear1d upsample_trilinear3d _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d grid_sampler_2d im2col col2im "
+    "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+    "replication_pad3d max_unpool2d max_unpool3d bernoulli renorm roll"
+)
+
+
+def decompositions() -> Table:
+    """A fresh table for `run_decompositions` (which takes things out of it) and `make_fx`."""
+    return dict(_table())
+
+
+@cache
+def _table() -> Table:
+    table: Table = dict(torch.export.default_decompositions())
+    packets = [getattr(aten, name) for name in sorted(_BREAK_DOWN) if hasattr(aten, name)]
+    table.update(cast("Table", get_decompositions(packets)))
+    for name in _KEEP_WHOLE:
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    table.update(_OURS)
+    return table
+
+
+def _mean(
+    x: torch.Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """A sum in at least float32, divided by the count."""
+    result = dtype or x.dtype
+    dims = list(dim) if dim else list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    half = result in (torch.float16, torch.bfloat16)
+    total = aten.sum.dim_IntList(x, dims, keepdim, dtype=torch.float32 if half else result)
+    mean: torch.Tensor = total / count
+    return mean.to(result) if half else mean
+
+
+def _mean_all(x: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return _mean(x, dtype=dtype)
+
+
+def _max_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    return aten.amax(x, [dim], keepdim), aten.argmax(x, dim, keepdim)
+
+
+def _min_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    return aten.amin(x, [dim], keepdim), aten.argmin(x, dim, keepdim)
+
+
+def _group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    pixels: int,
+    groups: int,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Subtract, then scale: torch's own fold into x * a + b cancels badly for large means."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    rows = aten.view(x.contiguous(), [batch, groups, channels // groups * pixels]).to(wide)
+    variance, mean = aten.var_mean.correction(rows, [2], correction=0, keepdim=True)
+    rstd = aten.rsqrt(variance + eps)
+    out = aten.view((rows - mean) * rstd, x.shape)
+    along_channels = [1, channels] + [1] * (x.dim() - 2)
+    if weight is not None:
+        out = out * aten.view(weight, along_channels)
+    if bias is not None:
+        out = out + aten.view(bias, along_channels)
+    flat = [batch, groups]
+    return out.to(x.dtype), aten.view(mean, flat).to(x.dtype), aten.view(rstd, flat).to(x.dtype)
+
+
+_OURS: Table = {
+    aten.native_group_norm.default: _group_norm,
+    aten.mean.dim: _mean,
+    aten.mean.default: _mean_all,
+    aten.max.dim: _max_dim,
+    aten.min.dim: _min_dim,
+    aten.max.default: lambda x: aten.amax(x, list(range(x.dim()))),
+    aten.min.default: lambda x: aten.amin(x, list(range(x.dim()))),
+}
+
+
+Rule = Callable[..., tuple[torch.Tensor, ...]]
+
+_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+_LAYERS = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+
+
+@contextmanager
+def shapes_without_unrolling() -> Iterator[None]:
+    """While inside, torch's decompositions of recurrent layers only make empty results.
+
+    To be entered anew for every pass: torch drops the rules for fake tensors after each.
+    """
+    saved = {layer: dict(layer.py_kernels) for layer in _LAYERS}
+    table = dict(decomposition_table)
+    try:
+        for layer in _LAYERS:
+            rule: Rule = _lstm if layer is aten.lstm.input else _one_state
+            layer.py_kernels.update(dict.fromkeys(_KEYS, rule))
+            layer._dispatch_cache.clear()
+            decomposition_table[layer] = rule
+            _deregister_op_impl(layer)
+            register_op_impl(layer)(partial(_on_fake_tensors, rule))
+        yield
+    finally:
+        decomposition_table.update(table)
+        for layer, kernels in saved.items():
+            layer.py_kernels.clear()
+            layer.py_kernels.update(kernels)
+            layer._dispatch_cache.clear()
+            _deregister_op_impl(layer)
+
+
+def _on_fake_tensors(rule: Rule, mode: FakeTensorMode, layer: OpOverload, *args: object) -> object:
+    with mode:
+        return rule(*args)
+
+
+def _lstm(
+    x: torch.Tensor, states: Sequence[torch.Tensor], params: Sequence[torch.Tensor], *flags: int
+) -> tuple[torch.Tensor, ...]:
+    out, hidden = _one_state(x, states[0], params, *flags)
+    return out, hidden, torch.empty_like(states[1])
+
+
+def _one_state(
+    x: torch.Tensor, state: torch.Tensor, params: Sequence[torch.Tensor], *flags: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Flags end in (..., bidirectional, batch_first); every token gets its directions' states."""
+    width = state.shape[-1] * (2 if flags[4] else 1)
+    return x.new_empty([*x.shape[:-1], width]), torch.empty_like(state)
+
+
+def trace_symbolically(
+    module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode | None
+) -> Traced:
+    """The forward as a graph, by running it once on fake tensors."""
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    state = {name: tensor.detach() for name, tensor in state.items()}
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    specs: list[pytree.TreeSpec] = []
+
+    def forward(weights: dict[str, torch.Tensor], arguments: list[torch.Tensor]) -> object:
+        fresh = iter(arguments)
+        full = [next(fresh) if isinstance(v, torch.Tensor) else v for v in inputs]
+        leaves, spec = pytree.tree_flatten(functional_call(module, weights, tuple(full)))
+        specs.append(spec)
+        return leaves
+
+    mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+    state = {name: _fake(mode, tensor) for name, tensor in state.items()}
+    tensors = [_fake(mode, tensor) for tensor in tensors]
+    with mode:
+        traced = make_fx(functionalize(forward, remove="mutations"), decompositions(), "real")(
+            state, tensors
+        )
+    return _read(traced, list(state), _names(module, inputs), structure_of(specs[-1]))
+
+
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if isinstance(tensor, torch._subclasses.FakeTensor) else mode.from_tensor(tensor)
+
+
+def _names(module: nn.Module, inputs: Sequence[object]) -> list[str]:
+    names = argument_names(module, len(inputs))
+    return [
+        name for name, value in zip(names, inputs, strict=True) if isinstance(value, torch.Tensor)
+    ]
+
+
+def _read(
+    traced: fx.GraphModule, weights: list[str], names: list[str], structure: Structure
+) -> Traced:
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    by_node = dict(zip(placeholders, weights, strict=False))
+    mutations: dict[str, fx.Node] = {}
+    for node in list(traced.graph.nodes):
+        if node.target is aten.copy_.default:
+            if node.args[0] not in by_node:
+                raise input_changed(names[placeholders.index(node.args[0]) - len(weights)])
+            mutations[by_node[node.args[0]]] = node.args[1]
+            traced.graph.erase_node(node)
+    leaves = cast("Sequence[object]", traced.graph.output_node().args[0])
+    outputs = [output_tensor(i, leaf) for i, leaf in enumerate(leaves)]
+    return Traced(
+        graph=traced.graph,
+        inputs=tuple(node.name for node in placeholders[len(weights) :]),
+        weights={node.name: name for node, name in by_node.items()},
+        outputs=outputs,
+        structure=structure,
+        constants={
+            node.name: getattr(traced, str(node.target))
+            for node in traced.graph.find_nodes(op="get_attr")
+        },
+        mutations=mutations,
+    )
+
+
+def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode | None) -> Traced:
+    """The forward of `module` on `inputs` as a graph; RefusedError when neither way works."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            return _exported(module, inputs)
+        except RefusedError:
+            raise
+        except Exception as error:  # whatever export cannot do, the fallback may
+            first = error
+        try:
+            return trace_symbolically(module, inputs, mode)
+        except RefusedError:
+            raise
+        except Exception as second:
+            raise refuse(_why(first), f"export: {first}\nfallback: {second}"[-4000:]) from first
+
+
+def _why(error: Exception) -> str:
+    words = message(error)
+    if "data-dependent" in str(error) or "unbacked" in str(error).lower():
+        return "The forward branches or takes shapes from the values of tensors; not supported."
+    return f"The forward cannot be traced: {type(error).__name__}: {words}."
+
+
+def _exported(module: nn.Module, inputs: Sequence[object]) -> Traced:
+    with shapes_without_unrolling():
+        program = torch.export.export(module, tuple(inputs), strict=False)
+    with shapes_without_unrolling():
+        program = program.run_decompositions(decompositions())
+    _refuse_regions(program.graph)
+    signature = program.graph_signature
+    returned = _returned(program.graph)
+    by_name = {node.name: node for node in returned if isinstance(node, fx.Node)}
+    mutations: dict[str, fx.Node] = {}
+    outputs: list[fx.Node] = []
+    for spec, node in zip(signature.output_specs, returned, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            outputs.append(output_tensor(len(outputs), node))
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            raise input_changed(str(spec.target))
+        elif spec.target is not None:
+            mutations[spec.target] = by_name[spec.arg.name]
+    return Traced(
+        graph=program.graph,
+        inputs=_tensor_inputs(program, inputs),
+        weights={
+            spec.arg.name: str(spec.target)
+            for spec in signature.input_specs
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+        },
+        outputs=outputs,
+        structure=structure_of(program.call_spec.out_spec),
+        constants={
+            spec.arg.name: program.constants[str(spec.target)]
+            for spec in signature.input_specs
+            if spec.kind is InputKind.CONSTANT_TENSOR
+        },
+        mutations=mutations,
+    )
+
+
+def _tensor_inputs(
+    program: torch.export.ExportedProgram, inputs: Sequence[object]
+) -> tuple[str, ...]:
+    users = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    return tuple(
+        spec.arg.name
+        for spec, value in zip(users, inputs, strict=True)
+        if isinstance(value, torch.Tensor)
+    )
+
+
+def _returned(graph: fx.Graph) -> list[object]:
+    found = graph.output_node().args[0]
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def _refuse_regions(graph: fx.Graph) -> None:
+    """Regions (autocast, grad modes, branches) are graphs in graphs; the fallback inlines them."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise NotImplementedError(f"the forward contains a region: {node.target}")

@@ -1,0 +1,306 @@
+"""What the forward's arguments are called.
+
+Inputs named on the command line: `4096x4096:float32`, `32x128:int64<1000`, `scalar:bool`, `0.5`.
+
+A tensor is its shape, a colon and a type; integers need a bound, as nobody can guess the size
+of an embedding table. Anything that is no such text is a plain Python scalar.
+
+What both ways of tracing end in, and what neither accepts.
+
+What may go into a forward and come out of it.
+
+Makes modules and inputs out of a loaded file, in KernelBench's order of draws.
+
+The seed is set before `get_init_inputs`, again before the constructor, and again before
+`get_inputs`, so that weights and inputs do not depend on each other. The module stays in the mode
+its constructor left it in (training, for KernelBench). Only called inside workers.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import keyword
+import re
+from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Literal, cast
+
+import torch
+from torch import fx, nn
+from torch.utils import _pytree as pytree
+
+from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.user_file import Entry, seed_everything
+from kernelwright.tools.types import DType
+from kernelwright.tools.types.value import Value
+
+_TENSOR = re.compile(r"^(?P<shape>scalar|\d+(x\d+)*):(?P<dtype>\w+)(<(?P<bound>\d+))?$")
+_SHAPE_ONLY = re.compile(r"^\d+(x\d+)+$")
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+class Override(Value):
+    """One argument as the person wrote it: a tensor to draw, or a scalar to pass."""
+
+    shape: tuple[int, ...] | None = None
+    dtype: DType = DType.FLOAT32
+    bound: int | None = None
+    scalar: bool | int | float | str | None = None
+
+
+def parse_override(text: str) -> Override:
+    """What a text such as `32x128:int64<1000` asks for; RefusedError names the rule it breaks."""
+    words = text.strip()
+    if _SHAPE_ONLY.match(words):
+        words += ":float32"
+    found = _TENSOR.match(words)
+    if found is None:
+        return Override(scalar=_scalar(words))
+    dtype = _dtype(found["dtype"], text)
+    shape = () if found["shape"] == "scalar" else tuple(map(int, found["shape"].split("x")))
+    bound = int(found["bound"]) if found["bound"] else None
+    _check_bound(text, words, dtype, bound)
+    return Override(shape=shape, dtype=dtype, bound=bound)
+
+
+def draw_override(override: Override) -> object:
+    """A fresh value: standard normal, uniform below the bound, or a fair coin for booleans."""
+    if override.shape is None:
+        return override.scalar
+    dtype: torch.dtype = getattr(torch, override.dtype.value)
+    if override.dtype.is_floating:
+        return torch.randn(override.shape).to(dtype)
+    high = 2 if override.dtype is DType.BOOL else override.bound or 2
+    return torch.randint(0, high, override.shape).to(dtype)
+
+
+def _dtype(word: str, text: str) -> DType:
+    if word in set(DType):
+        return DType(word)
+    known = ", ".join(DType)
+    raise refuse(f"Input {text!r} has the unknown type {word!r}; known are {known}.")
+
+
+def _check_bound(text: str, words: str, dtype: DType, bound: int | None) -> None:
+    integer = not dtype.is_floating and dtype is not DType.BOOL
+    if integer and not bound:
+        raise refuse(f"Input {text!r} needs a bound above 0, such as {words.split('<')[0]}<1000.")
+    if bound is not None and not integer:
+        raise refuse(f"Input {text!r} has a bound, which only integers take.")
+
+
+def _scalar(words: str) -> bool | int | float | str | None:
+    if words.lower() in _WORDS:
+        return _WORDS[words.lower()]
+    if ":" in words:
+        raise refuse(f"Input {words!r} is not of the form 4096x4096:float32 or 32x128:int64<1000.")
+    for kind in (int, float):
+        try:
+            return kind(words)
+        except ValueError:
+            continue
+    return words
+
+
+class FunctionModule(nn.Module):
+    """A plain function as a module, so that everything after sees one kind of reference."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: object) -> object:
+        """The function itself."""
+        return self.function(*args)  # type: ignore[operator]
+
+
+def build_module(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
+    """The reference with weights drawn under `seed`, on the default device."""
+    path = str(file.__file__)
+    seed_everything(seed)
+    if entry.kind == "function":
+        return FunctionModule(entry.target)
+    if isinstance(entry.target, nn.Module):
+        return adopt_plain_tensors(copy.deepcopy(entry.target))
+    arguments = _init_inputs(file, path)
+    seed_everything(seed)
+    try:
+        return _construct(entry, arguments, path)
+    except RefusedError as refused:
+        # The file's constructor arguments may be meant for another of its classes.
+        if entry.kind == "kernelbench" or not isinstance(refused.__cause__, TypeError):
+            raise
+    seed_everything(seed)
+    return _construct(entry, (), path)
+
+
+def _construct(entry: Entry, arguments: Sequence[object], path: str) -> nn.Module:
+    with user_code(f"Constructing {entry.name}", path), torch.no_grad():
+        module = cast("type[nn.Module]", entry.target)(*arguments)
+    return adopt_plain_tensors(module)
+
+
+def _init_inputs(file: ModuleType, path: str) -> Sequence[object]:
+    getter = getattr(file, "get_init_inputs", None)
+    if getter is None:
+        return ()
+    with user_code("get_init_inputs()", path):
+        arguments = getter()
+    if not isinstance(arguments, (list, tuple)):
+        kind = type(arguments).__name__
+        raise refuse(f"get_init_inputs() must return a list, but it returned a {kind}.")
+    return arguments
+
+
+def build_inputs(file: ModuleType, override: Sequence[str], seed: int) -> list[object]:
+    """The task's own inputs under `seed`: what the person named, else `get_inputs()`."""
+    seed_everything(seed)
+    if override:
+        return [draw_override(parse_override(text)) for text in override]
+    path = str(file.__file__)
+    getter = getattr(file, "get_inputs", None)
+    if not callable(getter):
+        raise refuse("The file has no get_inputs() function, and no inputs were named.")
+    with user_code("get_inputs()", path), torch.no_grad():
+        inputs = getter()
+    if not isinstance(inputs, (list, tuple)):
+        kind = type(inputs).__name__
+        raise refuse(f"get_inputs() must return a list, but it returned a {kind}.")
+    return [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+
+
+def adopt_plain_tensors(module: nn.Module) -> nn.Module:
+    """Turn tensors kept as plain attributes into non-persistent buffers of the same name.
+
+    Then they have a state-dict name, move with the module and can be read by a plan.
+    """
+    for part in module.modules():
+        plain = [n for n, v in vars(part).items() if isinstance(v, torch.Tensor)]
+        for name in plain:
+            value = vars(part).pop(name)
+            part.register_buffer(name, value.detach(), persistent=False)
+    return module
+
+
+def argument_names(module: nn.Module, count: int) -> list[str]:
+    """One distinct identifier for each of `count` positional arguments, in order."""
+    target = module.function if isinstance(module, FunctionModule) else module.forward
+    try:
+        parameters = list(inspect.signature(target).parameters.values())  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional][:count]
+    rest = [f"input_{position}" for position in range(len(names), count)]
+    return [f"{name}_" if keyword.iskeyword(name) else name for name in [*names, *rest]]
+
+
+Structure = Literal["tensor", "tuple", "list"]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A functional graph and what its placeholders and results stand for.
+
+    `inputs` has the placeholder of every tensor argument in order; `weights` maps placeholders
+    to state-dict names, `constants` maps placeholders or attributes to baked-in values.
+    """
+
+    graph: fx.Graph
+    inputs: tuple[str, ...]
+    weights: dict[str, str]
+    outputs: list[fx.Node]
+    structure: Structure
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    mutations: dict[str, fx.Node] = field(default_factory=dict)
+
+
+def output_tensor(position: int, node: object) -> fx.Node:
+    """The node of a returned tensor; RefusedError when what is returned is no tensor."""
+    if isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor):
+        return node
+    raise refuse(f"The forward must return tensors, but output {position + 1} is none.")
+
+
+def input_changed(name: str) -> RefusedError:
+    """The refusal for a forward that writes into its argument."""
+    return refuse(
+        f"The forward changes its input {name!r} in place, which a replacement must not do; "
+        "copy the input first."
+    )
+
+
+def structure_of(spec: pytree.TreeSpec) -> Structure:
+    """How the outputs are packed; RefusedError for dicts and classes."""
+    for part in _parts(spec):
+        named = part.type is namedtuple or (
+            isinstance(part.type, type) and issubclass(part.type, tuple)
+        )
+        if part.type not in (None, list) and not named:
+            kind = getattr(part.type, "__name__", str(part.type))
+            raise refuse(
+                f"The forward returns a {kind}; only tensors, tuples and lists are supported."
+            )
+    if spec.type is None:
+        return "tensor"
+    return "list" if spec.type is list else "tuple"
+
+
+def _parts(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    return [spec, *(p for child in spec.children() for p in _parts(child))]
+
+
+def check_inputs(inputs: Sequence[object]) -> None:
+    """RefusedError for what cannot be an input: other kinds, empty tensors, odd types."""
+    for position, value in enumerate(inputs, start=1):
+        what = f"Input {position}"
+        if isinstance(value, torch.Tensor):
+            _check_tensor(what, value)
+        elif not isinstance(value, (bool, int, float, str, type(None))):
+            kind = type(value).__name__
+            raise refuse(f"{what} is a {kind}; only tensors and plain scalars can be inputs.")
+    if not any(isinstance(value, torch.Tensor) for value in inputs):
+        raise refuse("No input is a tensor, so there is nothing to compute on.")
+
+
+SUPPORTED = frozenset(
+    (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+)
+
+
+def _check_tensor(what: str, value: torch.Tensor) -> None:
+    if value.layout is not torch.strided:
+        kind = str(value.layout).removeprefix("torch.")
+        raise refuse(f"{what} is a {kind} tensor; only dense tensors are supported.")
+    if value.dtype not in SUPPORTED:
+        kind = str(value.dtype).removeprefix("torch.")
+        raise refuse(f"{what} has the type {kind}, which is not supported.")
+    if value.numel() == 0:
+        raise refuse(f"{what} has no elements: its shape is {tuple(value.shape)}.")
+
+
+def check_outputs(outputs: object) -> None:
+    """RefusedError for results that are not tensors, tuples or lists of tensors, or empty."""
+    leaves, spec = pytree.tree_flatten(outputs)
+    structure_of(spec)
+    if not leaves:
+        raise refuse("The forward returns nothing.")
+    for position, leaf in enumerate(leaves, start=1):
+        if not isinstance(leaf, torch.Tensor):
+            kind = type(leaf).__name__
+            raise refuse(f"The forward must return tensors, but output {position} is a {kind}.")
+        _check_tensor(f"Output {position}", leaf)
