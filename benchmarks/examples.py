@@ -28,7 +28,8 @@ def optimize(example: Path, arguments: argparse.Namespace, scratch: Path) -> dic
     """One run of the command; the object it prints, with what a person would have waited."""
     answer = scratch / f"{example.stem}.json"
     command = [
-        sys.executable, "-m", "kernelwright.ui.cli", "optimize", str(example), "--target", arguments.target,
+        sys.executable, "-m", "kernelwright", "optimize", str(example),
+        "--target", arguments.target,
         "--search", arguments.search, "--seed", str(arguments.seed), "--json", str(answer),
         "--run-dir", str(scratch / "runs"), "--export", str(scratch / "exports" / example.stem),
     ]  # fmt: skip

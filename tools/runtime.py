@@ -21,6 +21,7 @@ import gc
 import os
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -28,7 +29,10 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
-_PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+# The folder that holds the package: a checkout, or site-packages. Not resolved, as a checkout's
+# package reaches its parts by links.
+SOURCES = Path(__file__).absolute().parents[2]
+_PYPROJECT = SOURCES / "pyproject.toml"
 
 
 def kernelwright_version() -> str:
@@ -44,6 +48,16 @@ def home() -> Path:
     """`KERNELWRIGHT_HOME`, else the user's data folder of this platform; not created here."""
     chosen = os.environ.get("KERNELWRIGHT_HOME")
     return Path(chosen).expanduser() if chosen else user_data_path("kernelwright")
+
+
+def python_path(given: str) -> str:
+    """The PYTHONPATH with which another process finds this Kernelwright.
+
+    A checkout is named only where this process found it by its path: once installed it is found by
+    its one name, and naming the checkout would put its `tools` before a person's own.
+    """
+    by_path = any(Path(entry or ".").absolute() == SOURCES for entry in sys.path)
+    return os.pathsep.join(filter(None, (str(SOURCES) if by_path else "", given)))
 
 
 @contextlib.contextmanager

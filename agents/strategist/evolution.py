@@ -4,8 +4,8 @@ A version is judged by the best child it produced: the fastest correct candidate
 the planner) or among the candidates (for the coder) that were written under it; settings that the
 tuner chose are nobody's words. Everything here is read from the archive, so a resumed run goes on
 with the version that the dead one used. Outcomes and moves between behaviours are put in words for
-the strategist, a line each. Not here: who rewrites a version (`agents.strategist.strategist`), and when
-(`graphs.search.learn`).
+the strategist, a line each. Not here: who rewrites a version (`agents.strategist.strategist`),
+and when (`graphs.search.learn`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -212,7 +212,7 @@ async def delete(place: ConversationContext, wish: DeleteRun) -> ChatReply:
     if place.lives.find(folder) is not None:
         return ChatReply.of(f"Run `{id}` is running; stop it first.", STOP)
     if not wish.approved:
-        return _runs_asked(found)
+        return _ask_about_run(found)
     if place.now.run == id:
         await place.table.put(OnTable(gpu=place.now.gpu))
     try:
@@ -224,7 +224,7 @@ async def delete(place: ConversationContext, wish: DeleteRun) -> ChatReply:
     return ChatReply.of(f"Run `{id}` is deleted. What you exported of it stays where you put it.")
 
 
-def _runs_asked(found: Run) -> ChatReply:
+def _ask_about_run(found: Run) -> ChatReply:
     record, name = found.record, quiet(found.title or found.record.task.name, 60)
     words = (
         f"Shall I delete run `{record.id}` ({name}, {_state(record)}) for good? Its candidates, "

@@ -86,7 +86,7 @@ def summarise(
             )
             for item in (record.baselines.items if record.baselines else ())
         },
-        best=_summary_best(winner, context) if winner else None,
+        best=_best_summary(winner, context) if winner else None,
         candidates=counts_of(len(context.archive.candidates()), standings),
         rounds=rounds,
         seconds=context.archive.spent_s(),
@@ -130,7 +130,7 @@ def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
     return next((item for item in evaluation.comparisons if item.baseline == baseline), None)
 
 
-def _summary_best(winner: Standing, context: SearchContext) -> BestSummary | None:
+def _best_summary(winner: Standing, context: SearchContext) -> BestSummary | None:
     evaluation = winner.evaluation
     median_ms, odds = evaluation.median_ms, _odds(evaluation, context)
     if median_ms is None or odds is None:

@@ -148,7 +148,7 @@ def measured_evidence(profile: Profile) -> tuple[Evidence, ...]:
     return (
         *(item for time in profile.times for item in _timed(time)),
         *(_labelled(item, profile.outside) for one in longest.values() for item in _counted(one)),
-        *_measured_whole(profile),
+        *_whole_call(profile),
         *(host_evidence(profile.host) if profile.host is not None else ()),
         *(_ruled(rule) for rule in _rules(profile, longest) if rule.speedup_fraction is not None),
         *profile.code,
@@ -196,7 +196,7 @@ def _counted(item: KernelCounters) -> Iterator[Evidence]:
         yield _evidence(f"{item.kernel}.shared_conflict_share", Rank.DERIVED, share, "", source)
 
 
-def _measured_whole(profile: Profile) -> Iterator[Evidence]:
+def _whole_call(profile: Profile) -> Iterator[Evidence]:
     """Readings of the call as a whole, where every launch was counted."""
     counters = profile.counters
     total_ms = sum(_time_of(item) for item in counters)

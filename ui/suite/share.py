@@ -1,7 +1,7 @@
 """A suite in a process of one GPU, which takes its share of the files: lines go out.
 
-`python -m kernelwright.ui.suite.share` reads a `Share` from its input and writes a `Line` for every file that
-begins or ends. It ends with whoever began it.
+`python -m kernelwright.ui.suite.share` reads a `Share` from its input and writes a `Line` for
+every file that begins or ends. It ends with whoever began it.
 """
 
 import asyncio

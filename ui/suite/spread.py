@@ -20,6 +20,7 @@ from typing import BinaryIO
 from kernelwright.graphs.suite import Outcome
 from kernelwright.graphs.suite.one import source_sha256
 from kernelwright.tools.hardware.gpu import visible_gpus
+from kernelwright.tools.runtime import python_path
 from kernelwright.tools.types import EnvironmentLacksError, Value
 from kernelwright.ui.complaints import LACKING, Complaint
 from kernelwright.ui.suite.share import Line, Share
@@ -64,7 +65,6 @@ def _numbers(words: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-_ROOT = Path(__file__).resolve().parents[2]
 # A line holds an outcome with its figures; a pipe's usual limit is smaller than some.
 _LONGEST_LINE_BYTES = 2**26
 _ENDING_S = 60.0
@@ -171,8 +171,7 @@ async def _process(
     share: Share, gpu: Gpu, errors: BinaryIO
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that has its share; whoever leaves early ends it, and waits for its end."""
-    paths = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", "")))
-    told = {VISIBLE: gpu.visible, "PYTHONPATH": os.pathsep.join(paths)}
+    told = {VISIBLE: gpu.visible, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH", ""))}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kernelwright.ui.suite.share",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,

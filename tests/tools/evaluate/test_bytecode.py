@@ -112,7 +112,8 @@ async def test_a_prefix_of_the_persons_own_stays_theirs(
 
 
 def test_looking_imports_nothing() -> None:
-    code = "import sys\nfrom kernelwright.tools.evaluate.sandbox import bytecode\nbytecode.pycache_prefix()\n"
+    code = "import sys\nfrom kernelwright.tools.evaluate.sandbox import bytecode\n"
+    code += "bytecode.pycache_prefix()\n"
     code += "sys.exit('torch' in sys.modules or bytecode.torch_folder() is None)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

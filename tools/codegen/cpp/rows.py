@@ -119,12 +119,12 @@ def _strategies(case: Case) -> list[Strategy]:
     return [ROWS_KEPT, walking(ROWS, case.walks)]
 
 
-def _rows_emit(case: Case, name: str, prefix: str) -> Emitted:
+def _emit_rows(case: Case, name: str, prefix: str) -> Emitted:
     frame = Frame(case.loop, prefix)
     knobs = case.knobs(frame, case.loop.columns)
     return emitted(frame, rows_kernel(frame, knobs, keeping=name == ROWS_KEPT.name))
 
 
 ROW_FAMILY = row_family(
-    (ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _strategies, _rows_emit
+    (ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _strategies, _emit_rows
 )

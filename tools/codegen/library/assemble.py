@@ -305,10 +305,11 @@ def _described(loop: Loop) -> str:
     steps = [stmt.reduce.value for stmt in loop.body if stmt.reduce is not None]
     steps += [f"running {stmt.scan}" for stmt in loop.body if stmt.scan is not None]
     how = f" by {', '.join(steps)}" if steps else ""
-    return f"// {loop.name}: {loop.family} over {space}, {_assemble_names(reads)} -> {_assemble_names(writes)}{how}"
+    moved = f"{_listed(reads)} -> {_listed(writes)}"
+    return f"// {loop.name}: {loop.family} over {space}, {moved}{how}"
 
 
-def _assemble_names(names: Mapping[str, None]) -> str:
+def _listed(names: Mapping[str, None]) -> str:
     return ", ".join(names) or "nothing"
 
 
@@ -325,7 +326,7 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
         elif node is not None:
             stored = _first_stored(program, node, made)
             made |= {buffer.name for buffer in stored}
-            for line in allocated_late([*map(_assemble_allocation, stored), *launches[node.name]]):
+            for line in allocated_late([*map(_allocation_lines, stored), *launches[node.name]]):
                 yield f"    {line}"
     yield f"    return {_result(program)}"
 
@@ -337,7 +338,7 @@ def _first_stored(program: Program, node: ProgramNode, made: set[str]) -> list[B
     return [program.buffer(name) for name in names if name not in made]
 
 
-def _assemble_allocation(buffer: Buffer) -> str:
+def _allocation_lines(buffer: Buffer) -> str:
     sizes = ", ".join(map(str, buffer.shape))
     shape = f"({sizes},)" if len(buffer.shape) == 1 else f"({sizes})"
     return f'{buffer.name} = empty({shape}, dtype="{buffer.dtype.value}")'

@@ -171,7 +171,7 @@ def _program(lowerings: Lowerings) -> Program | None:
     return lowerings.plain if lowerings.rewrites else None
 
 
-def _by_algebra_idea(lowerings: Lowerings) -> Strategy:
+def _algebra_idea(lowerings: Lowerings) -> Strategy:
     """The idea of all rewrites that apply; each gives its proof and its conditions."""
     rewrites = lowerings.rewrites
     proofs = "; ".join(f"{rewrite.title}: {rewrite.proof}" for rewrite in rewrites)
@@ -189,10 +189,10 @@ def _by_algebra_idea(lowerings: Lowerings) -> Strategy:
     )
 
 
-ALGEBRA_FORM = FormKind(_NAME, "A", _program, _by_algebra_idea)
+ALGEBRA_FORM = FormKind(_NAME, "A", _program, _algebra_idea)
 
 
-_CHANNELS_LAST_NAME = "channels_last"
+_CHANNELS_LAST = "channels_last"
 
 
 def _channels_last_program(lowerings: Lowerings) -> Program | None:
@@ -221,7 +221,7 @@ def convolves(program: Program) -> bool:
 
 def _channels_last_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
-        name=_CHANNELS_LAST_NAME,
+        name=_CHANNELS_LAST,
         title=f"convolutions with channels last{lowerings.after}",
         mechanism="The input and the weight are put into channels-last layout in every call, the "
         "library convolves there, and our loops read its result as it lies; what the module "
@@ -236,10 +236,10 @@ def _channels_last_idea(lowerings: Lowerings) -> Strategy:
     )
 
 
-CHANNELS_LAST_FORM = FormKind(_CHANNELS_LAST_NAME, "C", _channels_last_program, _channels_last_idea)
+CHANNELS_LAST_FORM = FormKind(_CHANNELS_LAST, "C", _channels_last_program, _channels_last_idea)
 
 
-_ONE_PASS_NAME = "one_pass"
+_ONE_PASS = "one_pass"
 
 
 def _one_pass_program(lowerings: Lowerings) -> Program | None:
@@ -248,7 +248,7 @@ def _one_pass_program(lowerings: Lowerings) -> Program | None:
 
 def _one_pass_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
-        name=_ONE_PASS_NAME,
+        name=_ONE_PASS,
         title=f"what windows cover is computed in their own loop{lowerings.after}",
         mechanism="A window over normalised rows touches few of them, and no other needs those: "
         "their statistics are taken in the window's own loop, several rows at once; a window over "
@@ -263,7 +263,7 @@ def _one_pass_idea(lowerings: Lowerings) -> Strategy:
     )
 
 
-ONE_PASS_FORM = FormKind(_ONE_PASS_NAME, "O", _one_pass_program, _one_pass_idea)
+ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 FORM_KINDS: tuple[FormKind, ...] = (

@@ -1,4 +1,4 @@
-"""`python -m kernelwright.tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice, then the end.
+"""`python -m kernelwright.tools.evaluate.profiling.child REQUEST SECONDS`: one candidate, twice.
 
 Once to load and warm, once between the profiler's start and stop, so that nothing else is counted.
 It imports torch first and then waits until the request's file is there, so that it can stand ready

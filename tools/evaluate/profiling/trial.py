@@ -1,4 +1,4 @@
-"""`python -m kernelwright.tools.evaluate.profiling.trial SECONDS`: one launch of a kernel that does nothing.
+"""`python -m kernelwright.tools.evaluate.profiling.trial SECONDS`: launches a kernel that is empty.
 
 Run under a profiler or a sanitizer, it tells whether that works here, whoever wrote candidates.
 It asks the driver alone: importing torch would take longer than all the rest.

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kernelwright.tools.evaluate.sandbox.bytecode import pycache_prefix
+from kernelwright.tools.runtime import SOURCES
 
-_SOURCES = Path(__file__).resolve().parents[3]
 _SYSTEM = ("/usr", "/nix/store", "/sys")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
@@ -90,8 +90,9 @@ def interpreter() -> list[Path]:
     here = str(Path.cwd())  # what lies where the person happens to stand is not ours to show
     listed += [entry for entry in sys.path if Path(entry).is_absolute() and entry != here]
     listed += [part for name in _LIBRARIES for part in os.environ.get(name, "").split(":")]
-    ours = [_SOURCES / "tools", _SOURCES / "profiles"]
-    places = [Path(entry) for entry in listed if entry and Path(entry) != _SOURCES]
+    package = SOURCES / "kernelwright"  # in a checkout its parts are links to folders beside it
+    ours = [package, *((package / part).resolve() for part in ("tools", "profiles"))]
+    places = [Path(entry) for entry in listed if entry and Path(entry) != SOURCES]
     return [*ours, *(place for place in places if not holds_home(place))]
 
 

@@ -24,6 +24,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.runtime import python_path
 
 VARIABLE = "PYTHONPYCACHEPREFIX"
 # What the first import of torch, the first export and the first compilation bring along. Somebody
@@ -99,7 +100,6 @@ def _fresh(source: Path, prefix: Path | None) -> bool:
     return (time, size) == (int(stated.st_mtime) % _WORD, stated.st_size % _WORD)
 
 
-_ROOT = Path(__file__).resolve().parents[3]
 _NAMES = {
     "PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH",
     "VIRTUAL_ENV", "CC", "CXX", VARIABLE,
@@ -134,7 +134,7 @@ def worker_environment(
         | kept
         | _MEMORY
         | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), source.get("PYTHONPATH", "")))),
+            "PYTHONPATH": python_path(source.get("PYTHONPATH", "")),
             "PYTHONUNBUFFERED": "1",
             "HOME": str(_folder(scratch / "home")),
             "KERNELWRIGHT_HOME": str(scratch / "home"),

@@ -1,4 +1,4 @@
-"""`python -m kernelwright.tools.evaluate.worker SOCKET`: answers requests until the parent is gone."""
+"""`python -m kernelwright.tools.evaluate.worker SOCKET`: answers until the parent is gone."""
 
 import faulthandler
 import socket

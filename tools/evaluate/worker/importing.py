@@ -1,4 +1,4 @@
-"""`python -m kernelwright.tools.evaluate.worker.importing`: imports what workers and guests import, and ends.
+"""`python -m kernelwright.tools.evaluate.worker.importing`: imports what workers and guests do.
 
 Started outside of walls, so that Python keeps the bytecode (`tools.evaluate.sandbox.filling`).
 No file of anybody's is read and no device is opened; the exporter is tried on a module of ours.

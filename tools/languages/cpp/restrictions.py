@@ -169,7 +169,7 @@ _WORDS = {
 _FORBIDDEN_CODE = {
     what: re.compile(rf"(?<![\w.$@%])(?:{words})(?![\w.$@])") for what, words in _WORDS.items()
 }
-_RESTRICTIONS_SECTION = re.compile(r'\.section\s+([^,\s]+)(?:\s*,\s*"([^"]*)")?')
+_ASSEMBLY_SECTION = re.compile(r'\.section\s+([^,\s]+)(?:\s*,\s*"([^"]*)")?')
 _PLAIN_SECTION = re.compile(
     r"\.(?:text|rodata|data|bss|tbss|tdata|note|gnu|eh_frame|comment|init_array|fini_array|ctors|dtors)[\w.$-]*"
 )
@@ -217,7 +217,7 @@ def found_in(assembly: str) -> str:
     for what, pattern in _FORBIDDEN_CODE.items():
         if pattern.search(bare):
             return what
-    for name, flags in _RESTRICTIONS_SECTION.findall(assembly):
+    for name, flags in _ASSEMBLY_SECTION.findall(assembly):
         runs = "x" in flags and not name.startswith(".text")
         if runs or not _PLAIN_SECTION.fullmatch(name):
             return f"make a section of its own ({name[:40]})"

@@ -258,10 +258,10 @@ async def cubin_evidence(cubin: Path) -> tuple[Evidence, ...]:
         text = await disassemble(cubin)
     except NotDisassembledError as error:
         return (unread(str(error)),)
-    return tuple(item for code in read_sass(text) for item in _inspection_kernel(code))
+    return tuple(item for code in read_sass(text) for item in _kernel_readings(code))
 
 
-def _inspection_kernel(code: KernelCode) -> Iterator[Evidence]:
+def _kernel_readings(code: KernelCode) -> Iterator[Evidence]:
     name = code.kernel
     yield _static(f"{name}.code_instructions", len(code.instructions), "instructions", SASS)
     for kind, word in (("global_loads", "load_width"), ("global_stores", "store_width")):

@@ -255,7 +255,7 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         if not fitting:
             raise ValueError(f"{case.loop.name}: {name} does not fit")
         tunables.add("TY", fitting)
-        words = _columns_words(case)
+        words = _words_of_columns(case)
         tunables.require(
             f"({nest.columns} + {{TY}} - 1) // {{TY}} * {{VECTOR}} * {words} <= {LANE_WORDS}"
         )
@@ -280,13 +280,13 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     return Emitted(source=text, plan=plan)
 
 
-def _columns_words(case: Case) -> int:
+def _words_of_columns(case: Case) -> int:
     return max(1, sum((k.bytes_each + 3) // 4 for k in case.keeps(case.along_columns)))
 
 
 def _register_heights(case: Case) -> list[int]:
     """Threads above each other that can hold a row in registers, one wide vector each."""
-    columns, words = case.nest.columns, _columns_words(case)
+    columns, words = case.nest.columns, _words_of_columns(case)
     widest = case.along_columns.widths[0]
     fits = [n for n in powers(1, 64) if -(-columns // n) * words <= LANE_WORDS and n <= columns]
     fits = [n for n in fits if meets(case, n)]

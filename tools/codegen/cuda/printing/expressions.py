@@ -288,7 +288,7 @@ def _launch(one: Launch, arguments: str) -> str:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "skeletons"),
+        loader=FileSystemLoader(Path(__file__).parents[1] / "skeletons"),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
