@@ -1,10 +1,10 @@
-# The five commands of a developer, and `make demo` for everyone else.
+# The six commands of a developer, and `make demo` for everyone else.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 EXAMPLE ?= examples/softmax.py
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test test-all check format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,8 +24,11 @@ demo: setup  ## Set everything up and make one module faster.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timeout 900
 
-test: setup  ## Run every test that needs no GPU.
+test: setup  ## What a person runs: everything of the main job, the chat in a browser included.
 	$(PYTEST)
+
+test-all: setup  ## Only the exhaustive sweeps: the emulator, the evil suite, property tests at depth.
+	KERNELWRIGHT_TEST_DEPTH=all $(PYTEST) -m "(exhaustive or property) and not gpu"
 
 check: setup  ## What must be clean before a commit.
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Fusion: nests inlined, merged, absorbed and cut, so that little is stored between loops."""
