@@ -1,7 +1,7 @@
 """Plays the CUDA kernels of a whole candidate on the CPU, in the emulator of the tests.
 
 The plan is carried out by the project's own PlanRunner; only the object it loads is a shared
-library that g++ makes of the same kernel text. Not played: what tests/agents/playbook/cuda/emulator
+library that g++ makes of the same kernel text. Not played: what tests/tools/codegen/cuda/emulator
 says (timing, limits of memory, warps that diverge at a shuffle).
 """
 
@@ -23,7 +23,7 @@ from kernelwright.tools.languages import INCLUDE, parse_kernel
 from kernelwright.tools.languages.base.c_source import with_macros
 from kernelwright.tools.types import Candidate
 
-EMULATOR = Path(__file__).parents[1] / "tests" / "agents" / "playbook" / "cuda" / "emulator"
+EMULATOR = Path(__file__).parents[1] / "tests" / "tools" / "codegen" / "cuda" / "emulator"
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
 _FLAGS = ("-std=c++20", "-O0", "-fPIC", "-w", "-pthread", "-fno-strict-aliasing")
 _FLAGS += ("-fvisibility=hidden",)
