@@ -2,6 +2,9 @@
 
 Several processes share the files; one that is long and last would keep everybody waiting. They
 also share the processors, which shapes the environment that everything started here inherits.
+
+Property tests (those of Hypothesis) try few inputs, the same ones every time; `make test-all` sets
+KERNELWRIGHT_TEST_DEPTH=all and runs them again with many random ones.
 """
 
 import gc
@@ -11,6 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("first", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("all", max_examples=500, deadline=None)
+settings.load_profile(os.environ.get("KERNELWRIGHT_TEST_DEPTH", "first"))
 
 # Threads that wait for each other sleep, instead of spinning on a processor that the other needs.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -30,6 +38,12 @@ LONGEST = (
     "evaluate/test_bad_files.py", "ui/cli/test_cli_batch.py", "evaluate/test_batch.py",
     "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "evaluate/test_workers.py",
 )  # fmt: skip
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What Hypothesis draws the inputs of is a property test, and need not say so itself."""
+    if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+        item.add_marker("property")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

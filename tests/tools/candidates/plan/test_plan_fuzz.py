@@ -2,7 +2,7 @@
 
 import ast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.tools.candidates import ContractError, KernelSource
@@ -69,7 +69,6 @@ def judged(text: str, source: KernelSource) -> Plan | None:
         return None
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(lines, max_size=4), expressions)
 def test_what_passes_reads_no_attribute_and_calls_no_name_outside_of_the_lists(
     cuda_source: KernelSource, body: list[str], result: str
@@ -94,7 +93,6 @@ def is_stored(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_gets_an_answer(cuda_source: KernelSource, text: str) -> None:
     judged(text, cuda_source)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.tools.candidates import LaunchRefused
@@ -53,7 +53,6 @@ def _join(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.recursive(LEAVES, _join, max_leaves=8),
     st.integers(-70, 70),

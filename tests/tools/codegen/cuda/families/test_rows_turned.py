@@ -3,6 +3,7 @@
 The emulator aborts at a vector access that is not aligned; what is not stored is poison.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.families.rows_turned import NAMES, TurnedRowsCode, emit
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.languages import parse_kernel
+
+Kept = Callable[..., list[Any]]
 
 H200 = hardware_profile("H200")
 
@@ -70,7 +73,7 @@ def reversed_channels(build: Any, s: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": softmax(build, 2, 96, 64),
@@ -93,8 +96,9 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
         "reversed, odd": reversed_channels(build, 99),
     }
     found: list[Any] = toolbox.make_variants(made, H200, settings=4, most_threads=256, names=NAMES)
-    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("turned_rows")))
     assert {v.loop.name for v in found} == set(made)
+    found = kept(found, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
+    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("turned_rows")))
     return found
 
 

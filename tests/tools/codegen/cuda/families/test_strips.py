@@ -22,6 +22,8 @@ from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 
+Kept = Callable[..., list[Any]]
+
 Module = Callable[..., torch.Tensor]
 r = torch.randn
 
@@ -158,7 +160,7 @@ LEFT_OUT |= dict.fromkeys(
 
 @pytest.fixture(scope="module")
 def windowed(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+    toolbox: SimpleNamespace, small_device: Hardware, kept: Kept, tmp_path_factory: Any
 ) -> list[Windowed]:
     made = [
         Windowed(name, strategy, number, setting, small_device)
@@ -167,6 +169,7 @@ def windowed(
         if LEFT_OUT.get(name) != strategy
         for setting in ((0,) if number % 6 else (0, 1))
     ]
+    made = kept(made, lambda one: (one.strategy, one.name.split()[0]))
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("windows")))
     return made
 

@@ -4,6 +4,7 @@ The emulator aborts at a vector access that is not aligned; what is not stored i
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from kernelwright.tools.codegen.cuda.families.turned_tiles import TurnedCode
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.languages.cuda.inspection import disassemble
+
+Kept = Callable[..., list[Any]]
 
 H200 = hardware_profile("H200")
 
@@ -72,7 +75,7 @@ def aside(build: Any, offset: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": turned(build, 2, 132, 64),
@@ -105,8 +108,9 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: Any) -> list[Any]:
     variants: list[Any] = toolbox.make_variants(
         made, H200, settings=3, most_threads=128, names=NAMES
     )
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("turned")))
     assert {v.loop.name for v in variants} == set(made)
+    variants = kept(variants, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
+    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("turned")))
     return variants
 
 
