@@ -1,9 +1,9 @@
 """What a role is: who answers which question, by rules or by a model, where, and how it is shown.
 
 A role is one value in its folder (`agents/critic/role.py`) and one line in the registry. What a
-search asks in its own steps (the planner, the coder, ...) is a plain `Role`, whose mind is of that
-role's Protocol. A role that is asked at a place of its own is made by `step_role`: the graph
-gives it a step there, and what it answers is told as an event and kept.
+search asks in its own steps (the planner, the coder, ...) is a plain `Role`, whose implementations
+have that role's Protocol. A role that is asked in a step of its own is made by `step_role`: the
+graph gives it a step there, and what it answers is told as an event and kept.
 """
 
 from collections.abc import Awaitable, Callable

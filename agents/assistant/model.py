@@ -1,19 +1,13 @@
-"""Makes a model's words harmless to show: no HTML, no pictures, no links to follow unseen.
+"""Understands a person with a language model that calls commands as tools, rules behind it.
 
-A page shows them as Markdown, and a picture in it would be fetched from wherever it says.
+The tools are made from the command classes, so a new command is a new tool. A model never loads a
+file, which it would have to copy, and no call of its approves anything: both are the person's. What
+the rules are sure of, and what must happen within a second, is not asked: files, answers to open
+questions, and orders such as `stop`. What spends time or leaves this machine becomes a button,
+whatever the model wanted. Where no answer comes the rules understand, and the reply says so.
 
-Commands as tools of a language model: what it may call, and what its calls mean.
-
-Made from the wishes' own classes, so a new wish is a new tool. A file is never loaded by a model,
-which would have to copy it, and no call approves anything: both are the person's.
-
-Understands a person with a language model that calls commands as tools, rules behind it.
-
-What rules are sure of, and what must happen within a second, is not asked: files, answers to open
-questions, and orders. What spends time or leaves the house becomes a button, whatever the model
-wanted. Where no answer comes the rules understand, and that is said.
-
-Which assistant talks with the person: rules, or a language model with rules behind it.
+A model's text is made harmless before it is shown: no HTML, no pictures, no links to follow unseen.
+A page shows it as Markdown, and a picture in it would be fetched from wherever it says.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Understands a person by rules: natural phrasings of every command, and buttons when unsure.
 
 Code and files are taken out first; an open question may be answered; then the words are read
-clause by clause. Not here: what is done about a wish (`graphs.conversation`).
+clause by clause. Not here: how a command is carried out (`graphs.conversation`).
 """
 
 import re

@@ -3,7 +3,7 @@
 An optuna study over the tunables is asked for settings and told times; every measurement made
 before is told first. What it suggests may be invalid or known: the nearest open settings are taken
 then. It is seeded and asked one question at a time, so the same measurements
-lead to the same questions. It belongs to no role of its own: it needs no mind, only a sampler.
+lead to the same questions. It is no role of its own: it needs a sampler, and no model or rules.
 """
 
 from collections.abc import Iterable, Sequence

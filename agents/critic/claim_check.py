@@ -1,13 +1,12 @@
-"""Exemplars as a critic sees them: a name each, every number that is known, and the source.
+"""Checks a critic's answer against the numbers, and shows the critic the exemplars it cites.
 
-The fastest is shown in full; of the others, what differs from the exhibit before where that is
-shorter. Names (`K1` is the fastest) are easier to copy than ids of twelve digits, and what a model
-says of them is turned back into ids before anyone else reads it.
+An exemplar is shown with a name, every number that is known, and its source: the fastest in full;
+of the others, what differs from the exemplar before where that is shorter. Names (`K1` is the
+fastest) are easier to copy than ids of twelve digits, and what a model says of them is turned back
+into ids before anyone else reads it.
 
-What of a critic's answer its numbers bear out.
-
-A claim stays only with readings of both of its exhibits that were measured so; a prediction only
-where candidates of the next round can answer it. What falls is told in a note, which the
+A claim is kept only with readings of both of its exemplars that were measured so; a prediction only
+where candidates of the next round can answer it. What is dropped is told in a note, which the
 critic reads in the next round.
 """
 

@@ -1,6 +1,4 @@
-"""The critic: what it looks at, how it is asked, and the Protocol of its minds.
-
-The critic by rules: contrasts fast and slow candidates, and is held to what it predicts.
+"""The critic: its input, its question and its Protocol, and the implementation by rules.
 
 An analysis claims which differences explain the gap, each with its numbers; says what that
 implies; names what to prefer and to avoid; and predicts. The next analysis scores those

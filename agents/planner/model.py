@@ -1,10 +1,9 @@
-"""Writes the planner's question: standing words once, then what this round looks like.
+"""The planner by a language model, with the playbook behind it.
 
-The planner by a language model, with the playbook behind it.
-
-The model sees what was tried and what came of it, and what the playbook would do; it answers with
-ideas, some of which may be the playbook's own. What it may not propose is told to it once. When it
-does not answer, the playbook plans the round.
+The question has standing words once, then what this round looks like. The model sees what was tried
+and what came of it, and what the playbook would do; it answers with ideas, some of which may be the
+playbook's own. What it may not propose is told to it once. When it does not answer, the playbook
+plans the round.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The planner: what it looks at, what it answers with, and the Protocol of its minds."""
+"""The planner: its input, its answer and its Protocol."""
 
 from typing import Protocol
 

@@ -1,16 +1,12 @@
-"""Which ideas to try first: expected times corrected by the ledger, weighed by everybody's wishes.
+"""The planner by rules: which ideas to try next, why these, and why in this order.
 
+It chooses among the options of the kernel library by expected time: the roofline's prediction,
+corrected by the ledger, weighed by the critic's last analysis and by what the person asked for.
 Every idea that ran gives one ratio, measured over predicted. A strategy is believed by its own
 ratios as far as there are any, then by its category's, then by everybody's; each level counts as
 one more observation of the level below. The critic, the profiler and the person move an idea's
 expected time by factors; a round's ideas should differ in behaviour, and leave another form of the
 task to fall back on. Times in milliseconds.
-
-The planner by rules: which ideas to try next, why these, and why in this order.
-
-The playbook's mind chooses among the options of a repertoire by expected time: the roofline's
-prediction, corrected by the ledger, weighed by the critic's last analysis and by what the person
-wishes. A second mind (a language model) can stand behind the same Protocol.
 """
 
 from collections import defaultdict

@@ -1,13 +1,8 @@
-"""Every role of a search, in one place.
+"""Every role of a search, and the set of agents that a search is run with: one a role.
 
-Adding a role is a folder beside the others and its value in `ROLES`.
-
-The set of agents that thinks in one search: one mind a role.
-
-Planner and coder that begin with the person's own kernel (`agents.shared.facts`).
-
-It is an idea of the person's in the first round, so that the ledger says what it brought and later
-ideas may start from it.
+Adding a role is a folder beside the others and its value in `ROLES`. Planner and coder may begin
+with the person's own kernel (`agents.shared.facts`): it is an idea of the person's in the first
+round, so that the ledger says what it brought and later ideas may start from it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,12 +1,9 @@
-"""Answers about a search: where it stands, code and profiles, and what can be asked here.
+"""Answers about a search: where it stands, code and profiles, devices, and what can be asked here.
 
-A device that the person named and that is not the one present: what can be done all the same.
-
-Code, profiles and the ledger of ideas, as they stand in the archive.
-
-Where the search stands, what was just tried, and who leads.
-
-What can be asked here, what works on this machine, and what to say to unclear words.
+Progress is where the search stands, what was just tried, and who leads. Code, profiles and the
+ledger of ideas are shown as they stand in the archive. A person who names a device that is not
+present is told what can be done all the same. Help says what can be asked, what works on this
+machine, and what to try where words were unclear.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""What a server decides for all its desks: the device, the usual search, who thinks.
+"""What a conversation's answers are made from: its person, its loaded task, the server's settings.
 
-What needs a page (a report, the doctor's table) belongs to another room and is handed in.
-
-What a conversation's answers are made from: whose it is, its table, the searches.
+Settings are decided by a server for all its conversations: the device, the usual search, which
+agents. What needs a page (a report, the doctor's table) belongs to the UI and is handed in.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""What a message may be about: the task, the run, its candidates and ideas.
+"""The controller of one conversation: one reply for every command, and what a message can refer to.
 
-One conversation's desk: one answer for every wish.
-
-What is done about a wish stands in the modules beside this one, which are values and functions;
-this is the door. A wish that changes the table waits for the one before it, questions do not.
+How a command is carried out stands in the modules beside this one, which are values and functions;
+this is where they are called from. A command that changes the loaded task waits for the one before
+it, questions do not. A message can refer to the task, the run, its candidates and its ideas.
 """
 
 from collections.abc import Awaitable, Callable

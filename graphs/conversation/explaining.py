@@ -1,6 +1,6 @@
-"""Which candidate is meant: `best`, `best 2`, `v17` for the seventeenth written, or an id.
+"""Explains from measurements: a candidate, a round, or why one candidate beats another.
 
-One candidate, one round, or why one candidate is faster than another, from what was measured.
+A candidate is named as `best`, `best 2`, `v17` for the seventeenth written, or by its id.
 """
 
 import difflib

@@ -1,9 +1,9 @@
 """The conversation as a graph: understand what was said, do it, perhaps look again, and answer.
 
 understand -> act -> (understand again, a bounded number of times) -> say. What is remembered is
-small: the last exchanges and the question that is open; everything else is the desk's. Answers
-are told as soon as there are any. Not here: how words are understood (`agents.assistant`), and
-what is done about a wish (`graphs.conversation`).
+small: the last exchanges and the question that is open; everything else is the controller's.
+Answers are told as soon as there are any. Not here: how words are understood (`agents.assistant`),
+and how a command is carried out (`graphs.conversation`).
 """
 
 import asyncio

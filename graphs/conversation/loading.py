@@ -1,6 +1,7 @@
-"""Is the task on the table worth trusting and worth the search: its floor, and what is doubtful.
+"""Loads a task: from a file to a task, or a question about what is missing, and audits it.
 
-A file comes to the desk and becomes a task, or a question about what is missing.
+An audit tells whether the task is worth trusting and worth the search: its floor, and what is
+doubtful about it.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
-"""What stands in a person's file, read without running a line of it: modules, sizes, arguments.
+"""Reads a person's file without running a line of it, and proposes what would make it a task.
 
-A sketch for proposals, not a judgement: what cannot be told from the text is left open.
-
-What might make a file a task: inputs for a module that brings none, a name where several fit.
-
-Shapes come from the sizes that stand in the source; nothing of it is run for that.
+The outline has modules, sizes and arguments. It is a sketch for proposals, not a judgement: what
+cannot be told from the text is left open. Proposals are inputs for a module that brings none, and
+names where several fit; their shapes come from the sizes that stand in the source.
 """
 
 import ast

@@ -1,6 +1,6 @@
-"""Taking results home: asked for, approved, made, and handed over.
+"""A person's runs: list, reopen, name and delete them, and export the result of one.
 
-A person's runs: which there are, taking up one of them again, naming and deleting one.
+An export is asked for, approved, written, and handed over as a download.
 """
 
 import shutil

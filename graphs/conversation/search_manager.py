@@ -1,11 +1,9 @@
-"""Bells: what a person's pages have called whenever there may be something new for them.
-
-One session of one search, as its server sees it.
-
-The searches of a server: they live here, and not in the conversation that began them.
+"""The searches of a server: they belong to it, and not to the conversation that began them.
 
 A search goes on when its page is closed and is found again by its run's id. What was going on when
-the server ended, however it ended, is taken up by `revive`.
+the server ended, however it ended, is taken up by `revive`. A `SearchSession` is one session of one
+search as its server sees it; a `Notifier` calls a person's pages whenever there may be something
+new for them.
 """
 
 import asyncio

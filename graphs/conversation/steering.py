@@ -1,9 +1,7 @@
-"""Starting, pausing, going on, stopping.
+"""Commands to a search: start, pause, continue and stop it, and steer it by hints, pins and bans.
 
-Hints, pins and bans: what changes, in whose words, and when it takes effect.
-
-`idea 3` means the third idea of the run. What is kept are words that the planner acts upon; what
-is said are titles.
+A reply to steering says what changes, in whose words, and when it takes effect. `idea 3` means the
+third idea of the run. What is kept are words that the planner acts upon; what is shown are titles.
 """
 
 import asyncio

@@ -1,14 +1,9 @@
-"""Where a person's things are: a folder each, so that one never meets another's.
+"""Where a person's things are kept: a folder each, so that one person never meets another's.
 
 `<home>/people/<slug>/` holds their runs, the state of their conversations, the files they brought
-and what was made for them to take home.
-
-What a server keeps with a run: whether its search is to go on, and what the person wishes.
-
-What lies on a conversation's table: a file, the task that was read of it, a run.
-
-Kept as a file in the person's folder under the conversation's name, so that a reload or another
-server finds it.
+and the exports that were made for them. With a run its server keeps whether the search is to go on,
+and the person's steering. A conversation's state (a file, the task that was read of it, a run) is
+kept as a file under the conversation's name, so that a reload or another server finds it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Runs a recorded search again without model, compiler or device, and compares the decisions.
 
-The same graph and the same minds; answers of models, verdicts and times of the judge, and what the
+The same graph and the same agents; answers of models, verdicts and times of the judge, and what the
 clock or a person decided come from the record. What then differs was decided by our own code: that
 is how tests and reports of faults work. What the profiler reads and the words of analyses are
 compared apart: better readings are no fault. Not covered: prompts, which may be reworded.

@@ -1,7 +1,7 @@
-"""Who thinks in a search: the playbook, which needs no key, or models with it behind them.
+"""Which agents a search has: the playbook's, which need no key, or models with these behind them.
 
-A model's mind asks its client; where no answer comes it falls back to the playbook for that step
-and says so. Every call is kept in the archive before anyone acts upon it.
+An agent with a model asks its client; where no answer comes it falls back to the playbook for that
+step and says so. Every call is kept in the archive before anyone acts upon it.
 """
 
 import logging

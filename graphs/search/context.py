@@ -1,14 +1,11 @@
-"""How somebody outside reaches into a running search: stop, pause, wishes.
+"""What nodes use and checkpoints do not hold: archive, executor, agents, control, listener.
 
-Everything here may be called from any code on the search's event loop. A stop ends the step that
-is running and loses nothing, as every step can be repeated from the archive; a pause waits for
-the end of the step.
+Control is how somebody outside reaches into a running search: stop, pause, steering. All of it may
+be called from any code on the search's event loop. A stop ends the step that is running and loses
+nothing, as every step can be repeated from the archive; a pause waits for the end of the step.
 
-Which roles think in a run: kept with its terms, so that a resume and a replay have the same.
-
-A run without a term has the search's own roles only: it was begun before there were others.
-
-What the nodes work with but checkpoints do not hold: archive, executor, minds, listener.
+Which roles a run has is kept with its terms, so that a resume and a replay have the same. A run
+without that term has the search's own roles only: it was begun before there were others.
 """
 
 import asyncio

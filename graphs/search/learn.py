@@ -1,14 +1,12 @@
-"""The ledger: what every idea really brought, renewed after each round.
+"""What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next.
 
-Tuning may improve an old idea, so every line is looked at again; what was best before an idea
-stays as it was when the idea was first judged.
+The ledger says what every idea really brought and is renewed after each round: tuning may improve
+an old idea, so every line is looked at again; what was best before an idea stays as it was when the
+idea was first judged.
 
-What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next.
-
-Evolving prompts at work: the fitter version speaks on, and one role's is rewritten a round.
-
+Prompts evolve here too: the fitter version is used on, and one role's prompt is rewritten a round.
 One at a time, so that what the next round brings can be put down to one change. Without a
-strategist nothing evolves and nobody is asked.
+strategist nothing evolves and no model is asked.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""A step for a role of its own: it is asked once a round, and what it answers is told and kept.
+"""Nodes in which agents plan and write: ideas of a round, and candidates for each of them.
 
-Planner and coder at work: ideas of a round, and candidates for each of them.
+A role with a step of its own is asked here too: once a round, and its answer is told and kept.
 """
 
 from typing import Protocol

@@ -1,6 +1,6 @@
-"""One file of a suite on its way to an outcome: whatever becomes of it, there is one.
+"""Searches one file of a suite, and always ends with an outcome.
 
-What a task does to its worker costs that worker; what it does to us ends as an outcome too.
+What a task does to its worker costs that worker; what it does to us becomes an outcome too.
 """
 
 import asyncio

@@ -1,15 +1,12 @@
-"""Whose turn a file of a suite is, where one process does them all and where several share them.
-
-Processes that share a suite mark what they take by files that are created exclusively, which is
-atomic among processes and needs nobody who answers: a process that ends at any moment keeps the
-others from nothing but the file that it had begun.
-
-Runs a suite: one task after another on one device, each at its own risk.
+"""Runs a suite: one task after another on one device, each at its own risk.
 
 All tasks share one executor, so that a worker is started, and the device measured, once. While a
 task is searched on a GPU the next file is read beside it, since reading needs only the CPU. What
 takes seconds once, the judge's worker and a search's imports, is begun while the first is read.
-Several processes may share the files of one suite, see `turns`.
+
+Several processes may share the files of one suite. They mark what they take by files that are
+created exclusively, which is atomic among processes and needs nobody who answers: a process that
+ends at any moment keeps the others from nothing but the file that it had begun.
 """
 
 import asyncio

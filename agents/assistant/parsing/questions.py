@@ -1,9 +1,7 @@
-"""What people call the things they ask about, as patterns over plain words.
-
-Understands what a person wants to see or know: code, reasons, profiles, progress, runs, help.
+"""Understands what a person wants to see or know: code, reasons, profiles, progress, runs, help.
 
 The first kind that fits is taken; the order is from what can only mean one thing to what could
-mean several.
+mean several. What people call the things they ask about is kept as patterns over plain words.
 """
 
 import re

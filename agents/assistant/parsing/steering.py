@@ -1,12 +1,8 @@
-"""What people's words for techniques mean in the playbook's own words.
+"""Understands where a person wants a search to look: hints, pins, bans, and taking them back.
 
-A wish works where its words occur in an idea; the playbook says `vectors` where people say
-vectorised loads, SIMD or float4. Models read the person's words and need none of this.
-
-Understands where a person wants a search to look: hints, pins, bans, and taking them back.
-
-What is named stays in the person's words, ideas apart (`idea 3`). What those words mean to the
-playbook stands in `agents.assistant.parsing.steering`.
+What is named stays in the person's words, ideas apart (`idea 3`). A hint works where its words
+occur in an idea, and the playbook says `vectors` where people say vectorised loads, SIMD or float4:
+synonyms translate one into the other. Language models read the person's words and need none.
 """
 
 import re

@@ -1,15 +1,12 @@
-"""What the assistant speaks in: what it hears, commands, and answers made of pieces.
+"""The assistant's types: a message and its context, commands, replies, and its Protocol.
 
-What a person may want of Kernelwright in a conversation, as typed values.
+Commands are what a person may want in a conversation. The same commands come from the rules, from a
+model's tool calls (where a class's docstring is what the model reads of it) and from buttons. How
+they are carried out stands in `graphs.conversation`. Candidates are named by id, by the beginning
+of one, as `v17` for the seventeenth that was written, as `best`, or as `best 2` for the second
+best.
 
-The same wishes come from the rules, from a model's tool calls (where a class's docstring is what
-the model reads of it) and from buttons. What is done about them stands in `graphs.conversation`.
-Candidates are named by id, by the beginning of one, as `v17` for the seventeenth that was
-written, as `best`, or as `best 2` for the second best.
-
-The assistant: what it hears, what is answered to a person, and the Protocol of its minds.
-
-An answer is made of pieces (words, code, tables, pictures, downloads) and offers, which become
+A reply is made of pieces (words, code, tables, pictures, downloads) and offers, which become
 buttons; how they look is the UI's business.
 """
 
