@@ -97,9 +97,9 @@ class Steering(Value):
     bans: tuple[str, ...] = ()
 
 
-def speaks_of(wish: str, texts: tuple[str, ...]) -> bool:
-    """Whether a wish names one of these texts or has all its words among them."""
-    wanted = wish.strip().lower()
+def speaks_of(name: str, texts: tuple[str, ...]) -> bool:
+    """Whether a hint, pin or ban names one of these texts or has all its words among them."""
+    wanted = name.strip().lower()
     described = [text.lower() for text in texts]
     words = set(" ".join(described).replace("=", " ").replace("_", " ").split())
     return bool(wanted) and (wanted in described or set(wanted.replace("_", " ").split()) <= words)

@@ -262,5 +262,5 @@ def _built(name: str, source: str, entry: Outline) -> tuple[Offer, ...]:
     values = [guessed(argument) for argument in entry.needed]
     given = ", ".join(f"{a}={v}" for a, v in zip(entry.needed, values, strict=True))
     addition = f"\n\ndef get_init_inputs():\n    return {values!r}\n"
-    wish: Command = LoadTask(source=source.rstrip() + addition, name=name)
-    return (Offer(label=f"Build it with {one_line(given, 60)}", wish=wish),)
+    command: Command = LoadTask(source=source.rstrip() + addition, name=name)
+    return (Offer(label=f"Build it with {one_line(given, 60)}", wish=command),)

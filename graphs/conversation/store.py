@@ -88,7 +88,7 @@ def is_going(folder: Path) -> bool:
 
 
 def keep_steering(folder: Path, steering: Steering) -> None:
-    """Keep the person's wishes, so that a resumed search has them."""
+    """Keep the person's steering, so that a resumed search has it."""
     archive = Archive(folder)
     try:
         archive.record_term(STEERING, steering.model_dump_json())
@@ -97,7 +97,7 @@ def keep_steering(folder: Path, steering: Steering) -> None:
 
 
 def kept_steering(folder: Path) -> Steering:
-    """The person's wishes for a run."""
+    """The person's steering for a run."""
     archive = Archive(folder)
     try:
         term = archive.term(STEERING)
@@ -183,9 +183,9 @@ class ConversationStore:
 
     async def _follow(self, coming: Coroutine[object, object, ChatReply | None]) -> None:
         try:
-            saying = await coming
-            if saying is not None and self.amended is not None:
-                await self.amended(saying)
+            reply = await coming
+            if reply is not None and self.amended is not None:
+                await self.amended(reply)
         except Exception:  # the search asks again, and tells what is wrong
             log.exception("the rest of an answer did not come")
 

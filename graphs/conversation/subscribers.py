@@ -36,7 +36,7 @@ WhichRun = Callable[[], Path | None]
 
 
 class EventSubscriber:
-    """One listener's ear. It lives on the loop, and in the context, in which it was started.
+    """Calls one listener. It lives on the loop, and in the context, in which it was started.
 
     Args:
         which: Which run is to be listened to; asked again whenever it is woken.
@@ -113,7 +113,7 @@ WhichSpeeches = Callable[[], Speeches | None]
 
 
 class StreamSubscriber:
-    """One listener's ear. It lives on the loop, and in the context, in which it was started.
+    """Calls one listener. It lives on the loop, and in the context, in which it was started.
 
     Args:
         which: Whose speeches; asked again whenever it is woken.

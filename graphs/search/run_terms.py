@@ -61,13 +61,13 @@ def start_of(archive: Archive) -> Start | None:
     return Start.model_validate_json(kept) if kept else None
 
 
-def starting_from(archive: Archive, minds: AgentSet) -> AgentSet:
+def starting_from(archive: Archive, agents: AgentSet) -> AgentSet:
     """Minds that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:
-        return minds
-    begun = minds.replaced(PLANNER, StartingPlanner(minds.planner, start))
-    return begun.replaced(CODER, StartingCoder(minds.coder, start))
+        return agents
+    begun = agents.replaced(PLANNER, StartingPlanner(agents.planner, start))
+    return begun.replaced(CODER, StartingCoder(agents.coder, start))
 
 
 _CRITIC_TERM = "critic"

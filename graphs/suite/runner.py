@@ -155,15 +155,15 @@ async def _ready(
 
 
 async def _import(ground: Ground, *, wanted: bool) -> None:
-    """Import what searches need where they are wanted, and not made of others' minds."""
-    if wanted and ground.make_minds is None:
+    """Import what searches need where they are wanted, and not made of other agents."""
+    if wanted and ground.make_agents is None:
         await asyncio.to_thread(import_beforehand, ground.target, ground.models)
 
 
-async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:
+async def _ahead(judge: Executor, files: int, wanted: bool | None) -> bool:
     """Whether work for the next files is done beside the present one; begins with it if so."""
     # On a CPU it would disturb the times.
-    ahead = (await judge.hardware()).kind == "cuda" if wished is None else wished
+    ahead = (await judge.hardware()).kind == "cuda" if wanted is None else wanted
     if ahead and judge.capabilities.stands_ready:
         # One reads the next file, one is the finalist's, and one may be lost.
         judge.stand_by(min(3, files + 1))

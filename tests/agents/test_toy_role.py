@@ -208,7 +208,7 @@ async def test_it_may_stand_at_any_place(
 
     role = editor.step_role(
         "counter", place, question=lambda view: view.round,
-        by_rules=lambda setting: Counting(), by_model=lambda voice, setting: Counting(),
+        by_rules=lambda setting: Counting(), by_model=lambda client, setting: Counting(),
         shown=editor.Appearance("Counter"),
     )  # fmt: skip
     ROLES.add(role)

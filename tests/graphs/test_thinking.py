@@ -34,9 +34,9 @@ class Listening:
         self.situations: list[PlannerInput] = []
         self.orders: list[CoderRequest] = []
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
-        self.situations.append(situation)
-        proposal = await self._planner.plan(situation)
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
+        self.situations.append(planner_input)
+        proposal = await self._planner.plan(planner_input)
         return proposal.model_copy(update={"notes": ("the first said no", "the second too")})
 
     async def write(self, order: CoderRequest) -> CoderAnswer:
@@ -61,7 +61,7 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
         heard: list[Listening] = []
 
         def make(around: Circumstances) -> AgentSet:
-            behind = toy.toy_minds(toy.LOOPS)
+            behind = toy.toy_agents(toy.LOOPS)
             ears = Listening(behind.planner, behind.coder)
             heard.append(ears)
             return AgentSet.of_search(ears, ears, behind.profiler, behind.critic, strategist)
@@ -73,7 +73,7 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
             SearchProfile.model_validate(toy.PROFILE.model_dump() | profile),
             home=tmp_path,
             executor=toy.ToyExecutor(wrong=wrong),
-            make_minds=make,
+            make_agents=make,
             control=control,
             listener=events.append if events is not None else None,
         )

@@ -275,8 +275,8 @@ def _about_ideas(words: str, turn: Turn) -> tuple[Command, ...]:
     return (ShowLedger(),)
 
 
-def _one(wish: Command) -> Act:
-    return lambda words, turn: (wish,)
+def _one(command: Command) -> Act:
+    return lambda words, turn: (command,)
 
 
 _ACTS: tuple[tuple[str, Act], ...] = (

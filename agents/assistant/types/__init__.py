@@ -298,7 +298,7 @@ Piece = Annotated[Words | Code | Table | Picture | Download, Field(discriminator
 
 
 class Offer(Value):
-    """A button: what it says, and the wish behind it."""
+    """A button: what it says, and the command behind it, which is stored as `wish`."""
 
     label: str
     wish: Command
@@ -352,22 +352,22 @@ class Turn(Value):
 class Understanding(Value):
     """What the person wants, in order; `words` are said before anything is done."""
 
-    wishes: tuple[Command, ...]
+    commands: tuple[Command, ...]
     words: str = ""
 
 
 class CommandResult(Value):
-    """A wish with what was answered."""
+    """A command with what was answered."""
 
-    wish: Command
-    saying: ChatReply
+    command: Command
+    reply: ChatReply
 
 
 class Assistant(Protocol):
     """Understands a person."""
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
-        """Say what is to be done next for this turn; no wishes means that it is answered.
+        """Say what is to be done next for this turn; no commands means that it is answered.
 
         `done` is what was done for the same turn already: rules ask once, a model may look at
         the answers and go on.

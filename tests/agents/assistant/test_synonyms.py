@@ -37,7 +37,7 @@ def texts() -> dict[str, list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(
-    ("device", "wish"),
+    ("device", "command"),
     [
         ("gpu", "vectorized loads"),
         ("cpu", "vectorized loads"),
@@ -57,9 +57,9 @@ def texts() -> dict[str, list[tuple[str, ...]]]:
     ],
 )
 def test_a_wish_reaches_the_ideas_that_it_means(
-    texts: dict[str, list[tuple[str, ...]]], device: str, wish: str
+    texts: dict[str, list[tuple[str, ...]]], device: str, command: str
 ) -> None:
-    words = in_playbook_words(wish)
+    words = in_playbook_words(command)
     assert any(speaks_of(word, option) for word in words for option in texts[device])
 
 

@@ -108,9 +108,9 @@ def make_coder(cpu: Hardware) -> MakeCoder:
     def make(
         *script: str | Exception, task: Task | None = None, start: Start | None = None
     ) -> tuple[ModelCoder, ScriptedVoice]:
-        voice, known = ScriptedVoice(list(script)), task or make_task()
+        client, known = ScriptedVoice(list(script)), task or make_task()
         repertoire = repertoire_for(known, cpu)
         fallback = PlaybookCoder(repertoire)
-        return ModelCoder(voice, known, cpu, fallback, repertoire, start), voice
+        return ModelCoder(client, known, cpu, fallback, repertoire, start), client
 
     return make

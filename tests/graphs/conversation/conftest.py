@@ -23,7 +23,7 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
             make_executor=lambda target, scratch, lease: toy.ToyExecutor(
                 pause_s=pause_s, **executor
             ),
-            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+            make_agents=lambda around: toy.toy_agents(toy.LOOPS),
             idle_s=idle_s,
         )
 
@@ -38,17 +38,17 @@ def held(
 
     async def make(**executor: object) -> tuple[SearchManager, ChatController, threading.Event]:
         hold = toy.Hold(at=10)
-        lives = make_lives(hold=hold, **executor)
-        desk = ChatController(lives.home, lives, "ann", "one")
-        await begin(desk)
+        search_manager = make_lives(hold=hold, **executor)
+        controller = ChatController(search_manager.home, search_manager, "ann", "one")
+        await begin(controller)
         assert await asyncio.to_thread(hold.reached.wait, 240)
-        return lives, desk, hold.free
+        return search_manager, controller, hold.free
 
     return make
 
 
 @pytest.fixture
-async def lives(make_lives: Callable[..., SearchManager]) -> AsyncIterator[SearchManager]:
+async def search_manager(make_lives: Callable[..., SearchManager]) -> AsyncIterator[SearchManager]:
     """Searches that take no time."""
     made = make_lives()
     yield made
@@ -56,9 +56,11 @@ async def lives(make_lives: Callable[..., SearchManager]) -> AsyncIterator[Searc
 
 
 @pytest.fixture
-def desk(lives: SearchManager) -> ChatController:
+def controller(search_manager: SearchManager) -> ChatController:
     """Ann's desk."""
-    return ChatController(lives.home, lives, "ann", "one", Settings(target="cpu", search="quick"))
+    return ChatController(
+        search_manager.home, search_manager, "ann", "one", Settings(target="cpu", search="quick")
+    )
 
 
 class Ear:
@@ -76,7 +78,7 @@ class Ear:
 
 
 @pytest.fixture
-def ear() -> Ear:
+def subscriber() -> Ear:
     """A listener."""
     return Ear()
 
@@ -85,10 +87,10 @@ def ear() -> Ear:
 def begin() -> Callable[..., Awaitable[None]]:
     """Put the toy on a desk and begin the search; on a busy machine it has the time it needs."""
 
-    async def run(desk: ChatController, **limits: object) -> None:
-        await desk.do(LoadTask(source=MODULE, name="toy.py"))
-        saying = await desk.do(StartSearch.model_validate({"seconds": 600, **limits}))
-        assert desk.run, saying.text
+    async def run(controller: ChatController, **limits: object) -> None:
+        await controller.do(LoadTask(source=MODULE, name="toy.py"))
+        reply = await controller.do(StartSearch.model_validate({"seconds": 600, **limits}))
+        assert controller.run, reply.text
 
     return run
 
@@ -108,4 +110,4 @@ def until() -> Callable[..., Awaitable[None]]:
 @pytest.fixture
 def rest(until: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     """Wait until nobody works on a desk's run."""
-    return lambda desk: until(lambda: not desk.running)
+    return lambda controller: until(lambda: not controller.running)
