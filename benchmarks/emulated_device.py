@@ -1,7 +1,7 @@
 """Plays the CUDA kernels of a whole candidate on the CPU, in the emulator of the tests.
 
 The plan is carried out by the project's own PlanRunner; only the object it loads is a shared
-library that g++ makes of the same kernel text. Not played: what tests/agents/playbook/cuda/emulator
+library that g++ makes of the same kernel text. Not played: what tests/tools/codegen/cuda/emulator
 says (timing, limits of memory, warps that diverge at a shuffle).
 """
 

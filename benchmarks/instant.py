@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass
-class InstantVoice:
+class InstantClient:
     """Answers each role with something that it can use."""
 
     repertoire: PlaybookRepertoire
@@ -123,10 +123,10 @@ class InstantVoice:
         return json.dumps({"words": "memory bandwidth bounds it", "numbers": ["K1.registers=64"]})
 
 
-class TimedMind:
+class TimedAgent:
     """Notes when its mind was called and when it was done."""
 
-    def __init__(self, inner: object, client: InstantVoice, role: str) -> None:
+    def __init__(self, inner: object, client: InstantClient, role: str) -> None:
         self._inner, self._voice, self._role = inner, client, role
 
     def __getattr__(self, name: str) -> object:
@@ -144,7 +144,7 @@ class TimedMind:
 
 
 def minds_of(
-    around: Circumstances, client: InstantVoice, repertoire: PlaybookRepertoire
+    around: Circumstances, client: InstantClient, repertoire: PlaybookRepertoire
 ) -> AgentSet:
     """The model's minds over the playbook's, as in a run, their calls recorded."""
 
@@ -169,7 +169,7 @@ def minds_of(
         "profiler": ModelProfiler(book, PlaybookProfiler()),
         "critic": ModelCritic(book, PlaybookCritic()),
     }
-    timed = {role: TimedMind(agent, client, role) for role, agent in agents.items()}
+    timed = {role: TimedAgent(agent, client, role) for role, agent in agents.items()}
     return AgentSet({"strategist": None, **timed})
 
 

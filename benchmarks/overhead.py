@@ -26,7 +26,7 @@ from statistics import mean, median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from instant import InstantExecutor, InstantVoice, TimedSaver, minds_of
+from instant import InstantClient, InstantExecutor, TimedSaver, minds_of
 from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand
 
 from kernelwright.graphs.search.context import SearchContext
@@ -58,7 +58,7 @@ async def go_on(
     archive: Archive, task: Task, hardware: Hardware, crowd: Thousand, rounds: int
 ) -> dict:
     """Some more rounds; the times of each step and of each question in milliseconds."""
-    client = InstantVoice(crowd.repertoire)
+    client = InstantClient(crowd.repertoire)
     context = SearchContext(
         archive=archive, executor=InstantExecutor(crowd), task=task, hardware=hardware,
         make_agents=lambda around: minds_of(around, client, crowd.repertoire),
@@ -122,7 +122,7 @@ class Step:
 class Watch:
     """Measures step after step."""
 
-    def __init__(self, client: InstantVoice) -> None:
+    def __init__(self, client: InstantClient) -> None:
         self._voice = client
         self._now = self._read()
 

@@ -86,7 +86,7 @@ class Start(Value):
 
 
 class Steering(Value):
-    """Wishes that hold until the person takes them back.
+    """Steering that holds until the person takes it back.
 
     Each text names a strategy, a category, an attribute (`memory=on chip`) or simply words
     that may occur in an idea. Pins come first, bans never come, hints tip the balance.

@@ -62,7 +62,7 @@ def start_of(archive: Archive) -> Start | None:
 
 
 def starting_from(archive: Archive, agents: AgentSet) -> AgentSet:
-    """Minds that begin with the person's kernel, where the run has one."""
+    """Agents that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:
         return agents

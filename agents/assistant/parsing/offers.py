@@ -120,7 +120,7 @@ _HINTS: tuple[tuple[str, Command], ...] = (
     (r"run|earlier|yesterday|history|list", ListRuns()),
     (r"floor|limit|worth|audit|baseline", AuditTask()),
 )
-# Wishes that make no sense outside a search.
+# Commands that make no sense outside a search.
 _LIVE = (StopSearch, PauseSearch)
 _OF_RUN = (
     ContinueSearch,

@@ -76,7 +76,7 @@ def live(situations: dict[str, Turn]) -> Turn:
     return situations["running"].model_copy(update={"text": HARD})
 
 
-async def test_native_calls_become_wishes_in_their_order(live: Turn) -> None:
+async def test_native_calls_become_commands_in_their_order(live: Turn) -> None:
     reply = calls(
         ("compare_candidates", {"one": "v3", "other": "v5"}),
         ("show_code", {"candidate": "v3"}),
@@ -122,7 +122,7 @@ async def test_arguments_that_do_not_fit_are_left_out() -> None:
     assert commands_of(answer) == (Steer(hints=("tiles",)), ShowCode(), ExportResult())
 
 
-def test_every_wish_but_two_is_a_tool_that_can_be_called_back() -> None:
+def test_every_command_but_two_is_a_tool_that_can_be_called_back() -> None:
     functions = json.loads(as_functions())
     assert [item["function"]["name"] for item in functions] == list(offered())
     assert not {"load_task", "unclear"} & set(offered())

@@ -226,7 +226,7 @@ def test_a_nod_is_nothing_more_where_nothing_was_asked(situations: dict[str, Tur
     assert understood("no", situations["task"]) == (CancelTask(),)
 
 
-def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
+def test_a_command_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
     for text in (
         "make this softmax faster on my L40S",
         "optimize my layer norm",
@@ -236,7 +236,7 @@ def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]
         assert words(text, situations["nothing"]) == NEEDS_A_FILE
 
 
-def test_a_change_of_shapes_without_shapes_is_for_the_desk_to_ask(
+def test_a_change_of_shapes_without_shapes_is_for_the_controller_to_ask(
     situations: dict[str, Turn],
 ) -> None:
     for text in ("change shapes", "use a larger batch size", "other inputs please"):

@@ -56,7 +56,7 @@ def texts() -> dict[str, list[tuple[str, ...]]]:
         ("gpu", "streaming"),
     ],
 )
-def test_a_wish_reaches_the_ideas_that_it_means(
+def test_a_hint_reaches_the_ideas_that_it_means(
     texts: dict[str, list[tuple[str, ...]]], device: str, command: str
 ) -> None:
     words = in_playbook_words(command)

@@ -49,7 +49,7 @@ async def test_an_answer_becomes_a_candidate_with_labels_and_note(
     assert "Prefer wide loads." in texts(prompt)
 
 
-async def test_the_prompt_shows_idea_task_device_contract_and_wishes(
+async def test_the_prompt_shows_idea_task_device_contract_and_steering(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     coder, client = make_coder(answer)

@@ -95,7 +95,7 @@ async def test_what_failed_every_time_is_advised_against(standing: MakeStanding)
     assert "rows=twice failed every time: it is off" in analysis.implies
 
 
-async def test_the_same_hearing_gives_the_same_analysis(standing: MakeStanding) -> None:
+async def test_the_same_input_gives_the_same_analysis(standing: MakeStanding) -> None:
     critic_input = CriticInput(round=3, standings=fast_and_slow(standing), seed=7)
     critic = PlaybookCritic()
     assert await critic.critique(critic_input) == await critic.critique(critic_input)

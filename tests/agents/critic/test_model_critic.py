@@ -15,7 +15,7 @@ MakeStanding = Callable[..., Standing]
 
 
 class Said:
-    """A voice with one answer; what a model would say is the test's to choose."""
+    """A client with one answer; what a model would say is the test's to choose."""
 
     def __init__(self, answer: object, raises: Exception | None = None) -> None:
         self.answer, self.raises = answer, raises

@@ -134,7 +134,7 @@ async def test_a_model_is_told_that_it_was_cut_off() -> None:
         ("{'a': " * 50, "\x00\ufffd"),
     ],
 )
-async def test_two_unreadable_answers_are_a_voice_error(texts: tuple[str, str]) -> None:
+async def test_two_unreadable_answers_are_a_llm_error(texts: tuple[str, str]) -> None:
     with pytest.raises(LLMError, match=r"parrot did not answer planner:1 in the form"):
         await ask(*texts)
 
@@ -150,7 +150,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=8), max_size=14).map("".join))
-def test_whatever_a_model_writes_is_an_answer_or_a_voice_error(text: str) -> None:
+def test_whatever_a_model_writes_is_an_answer_or_a_llm_error(text: str) -> None:
     try:
         found = asyncio.run(ask(text, text))
     except LLMError:

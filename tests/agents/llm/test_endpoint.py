@@ -110,7 +110,7 @@ async def test_a_server_that_is_gone_is_asked_once_only_until_it_is_back(
     assert asked == [3, 3, 1, 1]
 
 
-async def test_nobody_listening_is_a_voice_error(profile_for: ProfileFor, serve: Serve) -> None:
+async def test_nobody_listening_is_a_llm_error(profile_for: ProfileFor, serve: Serve) -> None:
     server = serve(TEXT)
     profile = profile_for(server, retries=1)
     server.close()

@@ -45,14 +45,14 @@ async def test_a_prompt_says_where_its_answer_goes_and_the_answer_is_the_reply(
     tmp_path: Path,
 ) -> None:
     client = ManualClient(tmp_path / "asked", **QUICK)
-    saying = asyncio.ensure_future(client.say(prompt()))
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path / "asked", 1)
     assert asked.name == "001-coder-r1i2-0.prompt.md"
     text = asked.read_text()
     assert "001-coder-r1i2-0.answer.md" in text.partition("=====")[0]
     assert text.index("You write kernels.") < text.index("Write a kernel.")
     answer_of(asked).write_text("```cuda\n```\n")
-    reply = await saying
+    reply = await pending
     assert isinstance(reply, Reply)
     assert reply.text == "```cuda\n```\n"
     assert reply.model == "manual"
@@ -76,7 +76,7 @@ async def test_prompts_are_numbered_in_the_order_they_were_asked(tmp_path: Path)
 async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
     """Between two looks there was always another word, however slow the machine is."""
     client = ManualClient(tmp_path, poll_s=0.3, grace_s=0.1)
-    saying = asyncio.ensure_future(client.say(prompt()))
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     with answer_of(asked).open("w") as file:
         written, until = 0, time.monotonic() + 1.0
@@ -85,17 +85,17 @@ async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
             file.flush()
             written += 1
             await asyncio.sleep(0.01)
-            assert not saying.done()
-    assert (await saying).text.split() == [str(word) for word in range(written)]
+            assert not pending.done()
+    assert (await pending).text.split() == [str(word) for word in range(written)]
 
 
 async def test_an_answer_that_is_renamed_into_place_is_read_whole(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
+    pending = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     draft = tmp_path / "draft"
     draft.write_text("all of it")
     os.replace(draft, answer_of(asked))
-    assert (await saying).text == "all of it"
+    assert (await pending).text == "all of it"
 
 
 async def test_an_empty_answer_is_none_yet(tmp_path: Path) -> None:
@@ -187,19 +187,19 @@ async def test_waiting_happens_away_from_the_clock_and_is_told_once(tmp_path: Pa
     client = ManualClient(
         tmp_path, away=away, tell=lambda words, paths: told.append(words), **QUICK
     )
-    saying = asyncio.ensure_future(client.say(prompt()))
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     await asyncio.sleep(0.1)
     assert entered == ["in"]
     answer_of(asked).write_text("yes")
-    await saying
+    await pending
     assert entered == ["in", "out"]
     assert len(told) == 1
     assert str(answer_of(asked)) in told[0]
 
 
 async def test_bytes_that_are_no_utf8_are_an_answer_all_the_same(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
+    pending = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     answer_of(asked).write_bytes(b"\xef\xbb\xbfvalue \xff")
-    assert (await saying).text == "value \ufffd"
+    assert (await pending).text == "value \ufffd"

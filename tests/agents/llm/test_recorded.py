@@ -73,7 +73,7 @@ async def test_who_is_awaited_has_not_failed() -> None:
     assert book.kept == []
 
 
-async def test_one_model_is_one_voice_and_a_person_is_another() -> None:
+async def test_one_model_is_one_client_and_a_person_is_another() -> None:
     asked: list[ModelProfile] = []
 
     def manual(profile: ModelProfile) -> Answers:

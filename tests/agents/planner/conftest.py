@@ -1,4 +1,4 @@
-"""A task that nothing had to trace, and a voice that says what a test lets it say."""
+"""A task that nothing had to trace, and a client that says what a test lets it say."""
 
 from collections.abc import Callable
 

@@ -13,7 +13,7 @@ MODULE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
 
 
 @pytest.fixture
-def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
+def make_search_manager(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
     """A server's searches over the toy; a new one over the same home is the server restarted."""
 
     def make(pause_s: float = 0.0, idle_s: float = 60.0, **executor: object) -> SearchManager:
@@ -32,13 +32,15 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
 
 @pytest.fixture
 def held(
-    toy: ModuleType, make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
+    toy: ModuleType,
+    make_search_manager: Callable[..., SearchManager],
+    begin: Callable[..., Awaitable[None]],
 ) -> Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]:
     """A search that is held in its middle until the event is set."""
 
     async def make(**executor: object) -> tuple[SearchManager, ChatController, threading.Event]:
         hold = toy.Hold(at=10)
-        search_manager = make_lives(hold=hold, **executor)
+        search_manager = make_search_manager(hold=hold, **executor)
         controller = ChatController(search_manager.home, search_manager, "ann", "one")
         await begin(controller)
         assert await asyncio.to_thread(hold.reached.wait, 240)
@@ -48,16 +50,18 @@ def held(
 
 
 @pytest.fixture
-async def search_manager(make_lives: Callable[..., SearchManager]) -> AsyncIterator[SearchManager]:
+async def search_manager(
+    make_search_manager: Callable[..., SearchManager],
+) -> AsyncIterator[SearchManager]:
     """Searches that take no time."""
-    made = make_lives()
+    made = make_search_manager()
     yield made
     await made.aclose()
 
 
 @pytest.fixture
 def controller(search_manager: SearchManager) -> ChatController:
-    """Ann's desk."""
+    """Ann's controller."""
     return ChatController(
         search_manager.home, search_manager, "ann", "one", Settings(target="cpu", search="quick")
     )
@@ -85,7 +89,7 @@ def subscriber() -> Ear:
 
 @pytest.fixture
 def begin() -> Callable[..., Awaitable[None]]:
-    """Put the toy on a desk and begin the search; on a busy machine it has the time it needs."""
+    """Put the toy on a controller and begin the search; on a busy machine it has the time it needs."""
 
     async def run(controller: ChatController, **limits: object) -> None:
         await controller.do(LoadTask(source=MODULE, name="toy.py"))
@@ -109,5 +113,5 @@ def until() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def rest(until: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Wait until nobody works on a desk's run."""
+    """Wait until nobody works on a controller's run."""
     return lambda controller: until(lambda: not controller.running)

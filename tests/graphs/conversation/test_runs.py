@@ -21,7 +21,7 @@ from kernelwright.graphs.conversation.loading import resized
 async def done(
     controller: ChatController, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]
 ):
-    """Ann's desk with a finished run."""
+    """Ann's controller with a finished run."""
     await begin(controller, rounds=1)
     await rest(controller)
     return controller
@@ -65,9 +65,9 @@ async def test_anothers_runs_are_out_of_reach(
 
 
 async def test_a_running_search_is_not_deleted(
-    make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
+    make_search_manager: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
 ) -> None:
-    search_manager = make_lives(pause_s=0.2)
+    search_manager = make_search_manager(pause_s=0.2)
     controller = ChatController(
         search_manager.home, search_manager, "ann", "one", Settings(target="cpu")
     )

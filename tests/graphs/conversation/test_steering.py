@@ -1,4 +1,4 @@
-"""What a person wishes: confirmed, kept with the run, told to the planner, taken back."""
+"""Steering by a person: confirmed, kept with the run, told to the planner, taken back."""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,10 +20,10 @@ def cells(reply: ChatReply) -> list[str]:
     return [cell for table in tables for row in table.rows for cell in row]
 
 
-async def test_wishes_are_confirmed_with_what_changed_and_when(
-    make_lives: Callable[..., SearchManager], begin: Begin
+async def test_steering_is_confirmed_with_what_changed_and_when(
+    make_search_manager: Callable[..., SearchManager], begin: Begin
 ) -> None:
-    search_manager = make_lives(pause_s=0.05)
+    search_manager = make_search_manager(pause_s=0.05)
     controller = ChatController(search_manager.home, search_manager, "ann", "one")
     await begin(controller)
     reply = await controller.do(Steer(hints=("wide",), bans=("half precision",)))
@@ -35,17 +35,17 @@ async def test_wishes_are_confirmed_with_what_changed_and_when(
     await search_manager.aclose()
 
 
-async def test_wishes_survive_a_pause_and_a_restart(
-    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
+async def test_steering_survives_a_pause_and_a_restart(
+    make_search_manager: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
-    search_manager = make_lives(pause_s=0.05)
+    search_manager = make_search_manager(pause_s=0.05)
     controller = ChatController(search_manager.home, search_manager, "ann", "one")
     await begin(controller)
     await controller.do(PauseSearch())
     await rest(controller)
     await controller.do(Steer(bans=("wide",)))
     await search_manager.aclose()
-    after = make_lives(pause_s=0.05)
+    after = make_search_manager(pause_s=0.05)
     again = ChatController(after.home, after, "ann", "one")
     assert "wide" in cells(await again.do(ShowSteering()))
     search_session = await after.go_on(again.home / "runs" / again.run)
@@ -58,7 +58,7 @@ async def test_wishes_survive_a_pause_and_a_restart(
     await after.aclose()
 
 
-async def test_wishes_before_a_search_hold_for_it(
+async def test_steering_before_a_search_holds_for_it(
     controller: ChatController, begin: Begin, rest: Begin
 ) -> None:
     from kernelwright.agents.assistant.types import LoadTask, StartSearch
@@ -108,7 +108,7 @@ def test_what_is_said_last_overrules_what_was_said_before(kind: str) -> None:
     assert after == Steering.model_validate({kind: ("X",)})
 
 
-def test_thousands_of_wishes_do_not_fill_the_archive() -> None:
+def test_thousands_of_hints_do_not_fill_the_archive() -> None:
     steering = Steering()
     for number in range(100):
         steering = changed(steering, Steer(hints=(f"{number} " + "x" * 1000,)), ())

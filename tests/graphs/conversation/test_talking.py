@@ -1,4 +1,4 @@
-"""Whole conversations by rules over a real desk; the search is the toy's."""
+"""Whole conversations by rules over a real controller; the search is the toy's."""
 
 import asyncio
 import importlib.util
@@ -101,7 +101,7 @@ async def test_the_story_from_a_file_to_a_download(
     assert any(isinstance(piece, Download) for reply in answers for piece in reply.pieces)
 
 
-async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
+async def test_every_kind_of_command_has_an_answer_before_during_and_after(
     controller: ChatController, search_manager: SearchManager, talk: Talk
 ) -> None:
     questions = (
@@ -132,7 +132,7 @@ async def test_steering_said_before_the_search_holds_in_it(
     await ended(search_manager)
 
 
-async def test_a_model_talks_over_the_same_desk(
+async def test_a_model_talks_over_the_same_controller(
     controller: ChatController,
     search_manager: SearchManager,
     talk: Talk,

@@ -1,4 +1,4 @@
-"""Prompts that evolve in whole searches, by real minds but for the words that a model would say."""
+"""Prompts that evolve in whole searches, by real agents but for the words that a model would say."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ Evolving = Callable[..., Awaitable[Summary]]
 
 
 class Under:
-    """The playbook's planner and coder, labelling what they write as a model's minds do."""
+    """The playbook's planner and coder, labelling what they write as a model's agents do."""
 
     def __init__(self, planner: Planner, coder: Coder, heard: dict[str, tuple[str, ...]]) -> None:
         self._planner, self._coder = planner, coder

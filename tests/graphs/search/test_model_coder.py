@@ -47,7 +47,7 @@ class OneIdea:
         return Proposal(ideas=(idea,), reasoning="")
 
 
-class CountingVoice:
+class CountingClient:
     """Writes another kernel each time it is asked."""
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class CountingVoice:
 
 
 @pytest.fixture
-def client() -> CountingVoice:
-    return CountingVoice()
+def client() -> CountingClient:
+    return CountingClient()
 
 
 @pytest.fixture
-def model_agents(toy: ModuleType, client: CountingVoice) -> MakeAgents:
+def model_agents(toy: ModuleType, client: CountingClient) -> MakeAgents:
     def make(around: Circumstances) -> AgentSet:
         repertoire = toy.ToyRepertoire(toy.LOOPS)
         coder = ModelCoder(
@@ -83,7 +83,7 @@ def always(verdict: Verdict) -> Callable[[Candidate, str], Verdict]:
 
 
 async def test_a_models_repairs_are_bounded_and_each_is_another_question(
-    toy: ModuleType, client: CountingVoice, model_agents: MakeAgents, tmp_path: Path
+    toy: ModuleType, client: CountingClient, model_agents: MakeAgents, tmp_path: Path
 ) -> None:
     profile = toy.PROFILE.model_copy(
         update={"rounds": 1, "repairs": 2, "candidates_per_idea": 1, "patience": 9}
@@ -138,7 +138,7 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
 
 
 async def test_a_bare_kernel_is_wrapped_by_the_model(
-    toy: ModuleType, client: CountingVoice, model_agents: MakeAgents, tmp_path: Path
+    toy: ModuleType, client: CountingClient, model_agents: MakeAgents, tmp_path: Path
 ) -> None:
     start = Start(language="cpp", kernel="void mine() {}\n", name="mine.cpp")
     profile = toy.PROFILE.model_copy(update={"rounds": 1, "repairs": 0, "candidates_per_idea": 1})

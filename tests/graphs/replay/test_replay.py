@@ -26,7 +26,7 @@ Search = Callable[..., Awaitable[Summary]]
 
 @pytest.fixture
 def replayed(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Replay]]:
-    """Replay a toy search; only the toy's minds think."""
+    """Replay a toy search; only the toy's agents think."""
 
     async def run(name: str | Path) -> Replay:
         return await replay(

@@ -12,7 +12,7 @@ import pytest
 
 from kernelwright.tools.archive import Archive, run_folders
 
-TOY = Path(__file__).with_name("toy.py")
+TOY = Path(__file__).parents[1] / "toy.py"
 # Forked from a server that has imported what takes long, so that a process starts in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(

@@ -132,9 +132,9 @@ async def test_a_pause_loses_nothing_and_nothing_is_measured_twice(
 
 
 async def test_continuing_while_it_pauses_waits_for_the_pause(
-    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
+    make_search_manager: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
-    search_manager = make_lives(pause_s=SLOW)
+    search_manager = make_search_manager(pause_s=SLOW)
     controller = ChatController(search_manager.home, search_manager, "ann", "one")
     await begin(controller)
     await controller.do(PauseSearch())
@@ -167,12 +167,12 @@ async def test_a_finished_search_goes_on_with_as_much_again(
 
 
 async def test_a_server_that_ends_takes_its_searches_up_again(
-    make_lives: Callable[..., SearchManager], held: Held, rest: Begin
+    make_search_manager: Callable[..., SearchManager], held: Held, rest: Begin
 ) -> None:
     search_manager, controller, _ = await held()
     run = controller.run
     await search_manager.aclose()
-    after = make_lives()
+    after = make_search_manager()
     revived = await after.revive()
     assert [search_session.run for search_session in revived] == [run]
     again = ChatController(after.home, after, "ann", "one")
@@ -184,23 +184,23 @@ async def test_a_server_that_ends_takes_its_searches_up_again(
 
 
 async def test_what_the_person_paused_stays_paused(
-    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
+    make_search_manager: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
-    search_manager = make_lives(pause_s=SLOW)
+    search_manager = make_search_manager(pause_s=SLOW)
     controller = ChatController(search_manager.home, search_manager, "ann", "one")
     await begin(controller)
     await controller.do(PauseSearch())
     await rest(controller)
     assert not is_going(controller.home / "runs" / controller.run)
     await search_manager.aclose()
-    after = make_lives()
+    after = make_search_manager()
     assert await after.revive() == ()
     await after.aclose()
 
 
 @pytest.mark.parametrize("when", [0.05, 0.6])
 async def test_a_killed_server_comes_back_with_every_run(
-    make_lives: Callable[..., SearchManager],
+    make_search_manager: Callable[..., SearchManager],
     tmp_path: Path,
     rest: Begin,
     subscriber: Ear,
@@ -215,7 +215,7 @@ async def test_a_killed_server_comes_back_with_every_run(
     await asyncio.sleep(when)
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
-    search_manager = make_lives()
+    search_manager = make_search_manager()
     assert len(await search_manager.revive()) == 2
     for person in ("ann", "bob"):
         controller = ChatController(search_manager.home, search_manager, person, "one")
@@ -235,18 +235,18 @@ async def test_a_search_that_cannot_begin_says_why(
     await controller.do(LoadTask(source="x = 1", name="toy.py"))
 
     def broken(around: object) -> object:
-        raise RuntimeError("no minds today")
+        raise RuntimeError("no agents today")
 
     search_manager._make_agents = broken  # type: ignore[assignment]
     reply = await controller.do(StartSearch())
-    assert "no minds today" in reply.text
+    assert "no agents today" in reply.text
     assert not controller.running
 
 
 async def test_workers_that_nobody_needs_are_let_go(
-    make_lives: Callable[..., SearchManager], until: Begin
+    make_search_manager: Callable[..., SearchManager], until: Begin
 ) -> None:
-    search_manager = make_lives(idle_s=0.05)
+    search_manager = make_search_manager(idle_s=0.05)
     controller = ChatController(search_manager.home, search_manager, "ann", "one")
     await controller.do(LoadTask(source="x = 1", name="toy.py"))
     assert search_manager.judges.present == 1
@@ -255,9 +255,9 @@ async def test_workers_that_nobody_needs_are_let_go(
 
 
 async def test_one_persons_searches_share_a_worker_and_two_persons_do_not(
-    make_lives: Callable[..., SearchManager],
+    make_search_manager: Callable[..., SearchManager],
 ) -> None:
-    search_manager = make_lives()
+    search_manager = make_search_manager()
     for person, thread in (("ann", "one"), ("ann", "two"), ("bob", "one")):
         controller = ChatController(search_manager.home, search_manager, person, thread)
         await controller.do(LoadTask(source="x = 1", name="toy.py"))
@@ -266,13 +266,13 @@ async def test_one_persons_searches_share_a_worker_and_two_persons_do_not(
 
 
 async def test_a_run_that_cannot_be_read_does_not_keep_the_others_from_coming_back(
-    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
+    make_search_manager: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
-    search_manager = make_lives(pause_s=0.05)
+    search_manager = make_search_manager(pause_s=0.05)
     for person in ("ann", "bob"):
         await begin(ChatController(search_manager.home, search_manager, person, "one"))
     await search_manager.aclose()
-    after = make_lives()
+    after = make_search_manager()
     broken = ChatController(after.home, after, "bob", "one")
     (broken.home / "runs" / broken.run / "run.db").write_bytes(b"no database")
     revived = await after.revive()

@@ -1,4 +1,4 @@
-"""A desk answers every wish, on an empty table, before a search and after one."""
+"""A controller answers every command, without a task, before a search and after one."""
 
 import asyncio
 import threading
@@ -67,14 +67,14 @@ def texts(reply: ChatReply) -> str:
 
 
 @pytest.mark.parametrize("command", EVERY, ids=lambda command: command.kind)
-async def test_an_empty_desk_answers_every_wish(
+async def test_an_empty_controller_answers_every_command(
     controller: ChatController, command: Command
 ) -> None:
     reply = await controller.do(command)
     assert reply.pieces
 
 
-async def test_a_desk_with_a_finished_run_answers_every_wish(
+async def test_a_controller_with_a_finished_run_answers_every_command(
     controller: ChatController, begin: Begin, rest: Begin
 ) -> None:
     await begin(controller)
@@ -144,12 +144,15 @@ async def test_questions_are_answered_while_a_search_runs(held: Held) -> None:
     await search_manager.aclose()
 
 
-async def test_another_desk_of_the_thread_finds_what_was_left(
-    controller: ChatController, begin: Begin, rest: Begin, make_lives: Callable[..., SearchManager]
+async def test_another_controller_of_the_thread_finds_what_was_left(
+    controller: ChatController,
+    begin: Begin,
+    rest: Begin,
+    make_search_manager: Callable[..., SearchManager],
 ) -> None:
     await begin(controller)
     await rest(controller)
-    restarted = make_lives()
+    restarted = make_search_manager()
     again = ChatController(restarted.home, restarted, "ann", "one")
     assert again.run == controller.run
     assert again.task == controller.task

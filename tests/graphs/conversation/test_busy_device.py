@@ -41,7 +41,7 @@ def patient(toy: ModuleType, free: asyncio.Event, refusal: Refusal | None) -> ob
 
 
 class Around:
-    """A desk whose device is busy, and what it is told late."""
+    """A controller whose device is busy, and what it is told late."""
 
     def __init__(self, controller: ChatController, free: asyncio.Event) -> None:
         self.controller, self.free = controller, free
