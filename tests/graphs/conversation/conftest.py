@@ -89,7 +89,7 @@ def subscriber() -> Ear:
 
 @pytest.fixture
 def begin() -> Callable[..., Awaitable[None]]:
-    """Put the toy on a controller and begin the search; on a busy machine it has the time it needs."""
+    """Load the toy and begin its search; on a busy machine it has the time it needs."""
 
     async def run(controller: ChatController, **limits: object) -> None:
         await controller.do(LoadTask(source=MODULE, name="toy.py"))

@@ -1,4 +1,4 @@
-"""Prompts that evolve in whole searches, by real agents but for the words that a model would say."""
+"""Prompts that evolve in whole searches: real agents, only a model's words are made up."""
 
 import json
 from collections.abc import Awaitable, Callable
