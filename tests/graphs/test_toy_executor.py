@@ -170,6 +170,7 @@ async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
     assert again.same
 
 
+@pytest.mark.exhaustive
 async def test_two_judges_of_this_machine_take_turns(
     team: TeamKind, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def here() -> Hardware:
     return detect("cpu").model_copy(update=update)
 
 
+@pytest.mark.exhaustive
 async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_judge_said(
     make_coder: MakeCoder, order: CoderRequest, answer: str, here: Hardware, tmp_path: Path
 ) -> None:

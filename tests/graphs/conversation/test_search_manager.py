@@ -198,7 +198,7 @@ async def test_what_the_person_paused_stays_paused(
     await after.aclose()
 
 
-@pytest.mark.parametrize("when", [0.05, 0.6])
+@pytest.mark.parametrize("when", [pytest.param(0.05, marks=pytest.mark.exhaustive), 0.6])
 async def test_a_killed_server_comes_back_with_every_run(
     make_search_manager: Callable[..., SearchManager],
     tmp_path: Path,

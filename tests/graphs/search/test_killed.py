@@ -38,7 +38,9 @@ def measured(archive: Archive) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (0, 2, 3))]
+)
 def test_a_search_killed_at_any_moment_loses_nothing_and_measures_nothing_twice(
     tmp_path: Path, seed: int
 ) -> None:
