@@ -1,1 +1,4 @@
-"""Who thinks: planner, coder, profiler and critic, each with a playbook behind it."""
+"""The agents: planner, coder, profiler, critic, strategist, assistant, and their language models.
+
+Every role has a language model's implementation and one by rules (the playbook) behind it.
+"""

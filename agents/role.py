@@ -1,9 +1,9 @@
 """What a role is: who answers which question, by rules or by a model, where, and how it is shown.
 
 A role is one value in its folder (`agents/critic/role.py`) and one line in the registry. What a
-search asks in its own steps (the planner, the coder, ...) is a plain `Role`, whose mind is of that
-role's Protocol. A role that is asked at a place of its own is made by `step_role`: the graph
-gives it a step there, and what it answers is told as an event and kept.
+search asks in its own steps (the planner, the coder, ...) is a plain `Role`, whose implementations
+have that role's Protocol. A role that is asked in a step of its own is made by `step_role`: the
+graph gives it a step there, and what it answers is told as an event and kept.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.types import Analysis, Idea, LedgerEntry, Symptom, Task, Value
 
-Mind = TypeVar("Mind", covariant=True)
+Agent = TypeVar("Agent", covariant=True)
 Question = TypeVar("Question")
 QuestionIn = TypeVar("QuestionIn", contravariant=True)
 
@@ -27,7 +27,7 @@ Place = Literal["before_plan", "after_profile", "after_critique", "after_select"
 
 @dataclass(frozen=True)
 class RoleSetting:
-    """What a mind is made for; `start` is the person's own kernel, where there is one."""
+    """What an agent is made for; `start` is the person's own kernel, where there is one."""
 
     task: Task
     hardware: Hardware
@@ -45,28 +45,28 @@ class Appearance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Role(Generic[Mind]):
+class Role(Generic[Agent]):
     """One role of a search.
 
     Attributes:
         name: What it is called in prompts, events, recorded calls and on the command line.
-        by_rules: Makes the mind that needs no key.
-        by_model: Makes the mind that asks a language model, with the rules behind it. Its prompt
-            is loaded, and its placeholders checked, when the mind is made.
+        by_rules: Makes the agent that needs no key.
+        by_model: Makes the agent that asks a language model, with the rules behind it. Its prompt
+            is loaded, and its placeholders checked, when the agent is made.
         shown: How it is shown.
         part: What an ablation calls the part of a search that is missing without it.
-        switch_off: Makes the mind that stands in while that part is switched off, of the mind that
-            would have thought and the search's seed; None where steps leave the part out.
+        switch_off: Makes the agent that stands in while that part is switched off, from the agent
+            that would have answered and the search's seed; None where steps leave the part out.
     """
 
     name: str
-    by_rules: Callable[[RoleSetting], Mind]
-    by_model: Callable[[LLMClient, RoleSetting], Mind]
+    by_rules: Callable[[RoleSetting], Agent]
+    by_model: Callable[[LLMClient, RoleSetting], Agent]
     shown: Appearance
     part: str = ""
-    switch_off: Callable[[object, int], Mind] | None = None
+    switch_off: Callable[[object, int], Agent] | None = None
 
-    def mind(self, setting: RoleSetting, client: LLMClient | None) -> Mind:
+    def agent(self, setting: RoleSetting, client: LLMClient | None) -> Agent:
         """Who thinks: a model where a client is given, the rules otherwise."""
         return self.by_rules(setting) if client is None else self.by_model(client, setting)
 
@@ -102,7 +102,7 @@ class RoleAnswer(Value):
     notes: tuple[str, ...] = ()
 
 
-class RoleMind(Protocol[QuestionIn]):
+class RoleAgent(Protocol[QuestionIn]):
     """Who thinks for a role with a step of its own."""
 
     async def answer(self, question: QuestionIn) -> RoleAnswer:
@@ -125,8 +125,8 @@ def step_role(
     place: Place,
     *,
     question: Callable[[RoundView], Question],
-    by_rules: Callable[[RoleSetting], RoleMind[Question]],
-    by_model: Callable[[LLMClient, RoleSetting], RoleMind[Question]],
+    by_rules: Callable[[RoleSetting], RoleAgent[Question]],
+    by_model: Callable[[LLMClient, RoleSetting], RoleAgent[Question]],
     shown: Appearance,
 ) -> StepRole:
     """A role that gets a step of its own, switched off by the part `role:NAME`.
@@ -135,8 +135,8 @@ def step_role(
         name: As of every role.
         place: Where its step stands in a round.
         question: What of the round it is asked.
-        by_rules: Makes the mind that needs no key.
-        by_model: Makes the mind that asks a language model.
+        by_rules: Makes the agent that needs no key.
+        by_model: Makes the agent that asks a language model.
         shown: How it is shown.
     """
     return StepRole(
@@ -149,8 +149,8 @@ def step_role(
     )
 
 
-def _asked(mind: RoleMind[Question], question: Callable[[RoundView], Question]) -> Asked:
+def _asked(agent: RoleAgent[Question], question: Callable[[RoundView], Question]) -> Asked:
     async def ask(view: RoundView) -> RoleAnswer:
-        return await mind.answer(question(view))
+        return await agent.answer(question(view))
 
     return ask

@@ -66,8 +66,8 @@ def row(path: Path, hardware: Hardware, wanted: int) -> str:
         return f"| {path.stem} | {task.sentence} | | | |"
     repertoire = repertoire_for(task, hardware)
     names = [option.strategy.name for option in repertoire.options() if option.loop == FORM]
-    situation = PlannerInput(round=1, wanted=wanted, floor_ms=1e-3)
-    ideas = asyncio.run(PlaybookPlanner(repertoire).plan(situation)).ideas
+    planner_input = PlannerInput(round=1, wanted=wanted, floor_ms=1e-3)
+    ideas = asyncio.run(PlaybookPlanner(repertoire).plan(planner_input)).ideas
     cells = [_cell(idea, repertoire) for idea in ideas[:3]]
     cells += [""] * (3 - len(cells))
     return f"| {path.stem} | {', '.join(names) or 'one'} | {' | '.join(cells)} |"

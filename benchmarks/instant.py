@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass
-class InstantVoice:
+class InstantClient:
     """Answers each role with something that it can use."""
 
     repertoire: PlaybookRepertoire
@@ -123,11 +123,11 @@ class InstantVoice:
         return json.dumps({"words": "memory bandwidth bounds it", "numbers": ["K1.registers=64"]})
 
 
-class TimedMind:
+class TimedAgent:
     """Notes when its mind was called and when it was done."""
 
-    def __init__(self, inner: object, voice: InstantVoice, role: str) -> None:
-        self._inner, self._voice, self._role = inner, voice, role
+    def __init__(self, inner: object, client: InstantClient, role: str) -> None:
+        self._inner, self._voice, self._role = inner, client, role
 
     def __getattr__(self, name: str) -> object:
         """The mind's method of that name, watched."""
@@ -144,7 +144,7 @@ class TimedMind:
 
 
 def minds_of(
-    around: Circumstances, voice: InstantVoice, repertoire: PlaybookRepertoire
+    around: Circumstances, client: InstantClient, repertoire: PlaybookRepertoire
 ) -> AgentSet:
     """The model's minds over the playbook's, as in a run, their calls recorded."""
 
@@ -161,15 +161,15 @@ def minds_of(
             )
         )
 
-    book = RecordingClient(voice, around.archive, told)
+    book = RecordingClient(client, around.archive, told)
     known = book, around.task, around.hardware
-    minds = {
+    agents = {
         "planner": ModelPlanner(*known, PlaybookPlanner(repertoire), repertoire),
         "coder": ModelCoder(*known, PlaybookCoder(repertoire), repertoire),
         "profiler": ModelProfiler(book, PlaybookProfiler()),
         "critic": ModelCritic(book, PlaybookCritic()),
     }
-    timed = {role: TimedMind(mind, voice, role) for role, mind in minds.items()}
+    timed = {role: TimedAgent(agent, client, role) for role, agent in agents.items()}
     return AgentSet({"strategist": None, **timed})
 
 

@@ -26,7 +26,7 @@ from statistics import mean, median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from instant import InstantExecutor, InstantVoice, TimedSaver, minds_of
+from instant import InstantClient, InstantExecutor, TimedSaver, minds_of
 from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand
 
 from kernelwright.graphs.search.context import SearchContext
@@ -58,10 +58,10 @@ async def go_on(
     archive: Archive, task: Task, hardware: Hardware, crowd: Thousand, rounds: int
 ) -> dict:
     """Some more rounds; the times of each step and of each question in milliseconds."""
-    voice = InstantVoice(crowd.repertoire)
+    client = InstantClient(crowd.repertoire)
     context = SearchContext(
         archive=archive, executor=InstantExecutor(crowd), task=task, hardware=hardware,
-        make_minds=lambda around: minds_of(around, voice, crowd.repertoire),
+        make_agents=lambda around: minds_of(around, client, crowd.repertoire),
         profile=archive.record().profile.model_copy(update={
             "ideas_per_round": IDEAS_A_ROUND, "patience": 10_000, "tuning_trials": TUNED_A_ROUND,
         }),
@@ -80,7 +80,7 @@ async def go_on(
         graph = build_search(saver)
         await graph.aupdate_state(config, state, as_node="select")
         saver.spent_s.clear()
-        watch, names = Watch(voice), []
+        watch, names = Watch(client), []
         stream = graph.astream(
             None,
             config,
@@ -98,7 +98,7 @@ async def go_on(
                 names = []
         await stream.aclose()
         saved = saver.spent_s
-        questions = voice.asked
+        questions = client.asked
     return {
         "steps": {name: _step(found) for name, found in steps.items()},
         "questions": _questions(questions),
@@ -122,8 +122,8 @@ class Step:
 class Watch:
     """Measures step after step."""
 
-    def __init__(self, voice: InstantVoice) -> None:
-        self._voice = voice
+    def __init__(self, client: InstantClient) -> None:
+        self._voice = client
         self._now = self._read()
 
     def step(self) -> Step:

@@ -33,7 +33,7 @@ gc.disable()
 LONGEST = (
     "chat/server/test_browser.py", "evil/test_cpu.py", "chat/server/test_socket.py",
     "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "executors/test_compiled_once.py",
-    "graphs/test_real_search.py", "verify/test_verdicts.py", "verify/test_holdout.py",
+    "search/test_real_search.py", "verify/test_verdicts.py", "verify/test_holdout.py",
     "ui/cli/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
     "executors/test_bad_files.py", "ui/cli/test_cli_batch.py", "executors/test_batch.py",
     "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "sandbox/test_workers.py",

@@ -1,19 +1,13 @@
-"""Makes a model's words harmless to show: no HTML, no pictures, no links to follow unseen.
+"""Understands a person with a language model that calls commands as tools, rules behind it.
 
-A page shows them as Markdown, and a picture in it would be fetched from wherever it says.
+The tools are made from the command classes, so a new command is a new tool. A model never loads a
+file, which it would have to copy, and no call of its approves anything: both are the person's. What
+the rules are sure of, and what must happen within a second, is not asked: files, answers to open
+questions, and orders such as `stop`. What spends time or leaves this machine becomes a button,
+whatever the model wanted. Where no answer comes the rules understand, and the reply says so.
 
-Commands as tools of a language model: what it may call, and what its calls mean.
-
-Made from the wishes' own classes, so a new wish is a new tool. A file is never loaded by a model,
-which would have to copy it, and no call approves anything: both are the person's.
-
-Understands a person with a language model that calls commands as tools, rules behind it.
-
-What rules are sure of, and what must happen within a second, is not asked: files, answers to open
-questions, and orders. What spends time or leaves the house becomes a button, whatever the model
-wanted. Where no answer comes the rules understand, and that is said.
-
-Which assistant talks with the person: rules, or a language model with rules behind it.
+A model's text is made harmless before it is shown: no HTML, no pictures, no links to follow unseen.
+A page shows it as Markdown, and a picture in it would be fetched from wherever it says.
 """
 
 import json
@@ -70,7 +64,9 @@ LONGEST = 8_000
 def sanitize_markdown(text: str) -> str:
     """The same words; what stands as code stays as it is, as code is never anything else."""
     parts = _CODE.split(text[:LONGEST])
-    return "".join(part if place % 2 else _tamed(part) for place, part in enumerate(parts)).strip()
+    return "".join(
+        part if context % 2 else _tamed(part) for context, part in enumerate(parts)
+    ).strip()
 
 
 def _tamed(text: str) -> str:
@@ -101,7 +97,7 @@ class Answer(BaseModel):
 
 @cache
 def offered() -> dict[str, type[BaseModel]]:
-    """The wishes that a model may call, by the tool's name."""
+    """The commands that a model may call, by the tool's name."""
     kept = (item for item in _CLASSES if not issubclass(item, _NOT_A_MODELS))
     return {item.model_fields["kind"].default: item for item in kept}
 
@@ -129,17 +125,17 @@ def answer_of(reply: Reply) -> Answer:
     return Answer(words=reply.text)
 
 
-def wishes_of(answer: Answer) -> tuple[Command, ...]:
-    """The wishes that can be made of an answer's calls; what is no wish is left out."""
-    found = (_wish(call) for call in answer.calls)
-    return tuple(wish for wish in found if wish is not None)
+def commands_of(answer: Answer) -> tuple[Command, ...]:
+    """The commands that can be made of an answer's calls; what is no command is left out."""
+    found = (_command(call) for call in answer.calls)
+    return tuple(command for command in found if command is not None)
 
 
-def as_call(wish: Command) -> str:
-    """A wish as the call that it came from, or could have."""
+def as_call(command: Command) -> str:
+    """A command as the call that it came from, or could have."""
     left_out = _WITHHELD | {"source"}
-    given = wish.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
-    return json.dumps({"tool": wish.kind, "arguments": given})
+    given = command.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
+    return json.dumps({"tool": command.kind, "arguments": given})
 
 
 def _function(name: str, kind: type[BaseModel]) -> dict[str, JsonValue]:
@@ -187,7 +183,7 @@ def _written(value: dict[str, JsonValue]) -> Answer | None:
     return Answer(calls=(Call(tool=name, arguments=given if isinstance(given, dict) else {}),))
 
 
-def _wish(call: Call) -> Command | None:
+def _command(call: Call) -> Command | None:
     """Arguments that do not fit are left out one by one, and the call with its last needed one."""
     kind = offered().get(call.tool.rsplit(".", 1)[-1])
     if kind is None:
@@ -249,17 +245,19 @@ class ModelAssistant:
         """What is to be done next; with `done`, whether anything is left to do or to add."""
         reading = read(turn)
         if _needs_no_model(reading):
-            return Understanding(wishes=()) if done else reading.understanding
+            return Understanding(commands=()) if done else reading.understanding
         try:
             reply = await self._client.say(self._prompt(turn, done))
         except LLMError as error:
-            return Understanding(wishes=()) if done else _without(reading, error)
+            return Understanding(commands=()) if done else _without(reading, error)
         answer = answer_of(reply)
-        wishes = _confirmed([wish for wish in wishes_of(answer) if not _was_done(wish, done)])
+        commands = _confirmed(
+            [command for command in commands_of(answer) if not _was_done(command, done)]
+        )
         words = sanitize_markdown(answer.words)
-        if not wishes and not words:
-            return Understanding(wishes=()) if done else reading.understanding
-        return Understanding(wishes=wishes, words=words)
+        if not commands and not words:
+            return Understanding(commands=()) if done else reading.understanding
+        return Understanding(commands=commands, words=words)
 
     def _prompt(self, turn: Turn, done: Sequence[CommandResult]) -> Prompt:
         head = self._words.messages(tools=in_words(), situation=situation(turn))
@@ -292,10 +290,10 @@ def situation(turn: Turn) -> str:
     return "\n".join(lines)
 
 
-def result(saying: ChatReply) -> str:
+def result(reply: ChatReply) -> str:
     """An answer as a model reads it."""
-    text = "\n\n".join(part for part in map(_piece, saying.pieces) if part)
-    buttons = ", ".join(offer.label for offer in saying.offers)
+    text = "\n\n".join(part for part in map(_piece, reply.pieces) if part)
+    buttons = ", ".join(offer.label for offer in reply.offers)
     text = text if len(text) <= RESULT else f"{text[:RESULT]}\n[... cut]"
     return f"{text}\n\nButtons: {buttons}" if buttons else text
 
@@ -321,30 +319,29 @@ def _earlier(turn: Turn) -> list[Message]:
 
 def _done(done: Sequence[CommandResult]) -> list[Message]:
     found = []
-    for deed in done:
-        found.append(Message(author="model", text=as_call(deed.wish)))
-        text = (
-            f"Result of `{deed.wish.kind}`, already shown to the person:\n\n{result(deed.saying)}"
-        )
+    for outcome in done:
+        found.append(Message(author="model", text=as_call(outcome.command)))
+        kind, shown = outcome.command.kind, result(outcome.reply)
+        text = f"Result of `{kind}`, already shown to the person:\n\n{shown}"
         found.append(Message(author="person", text=text))
     return found
 
 
 def _needs_no_model(reading: ParsedMessage) -> bool:
-    wishes, words = reading.understanding.wishes, reading.understanding.words
-    orders = bool(wishes) and all(isinstance(wish, _ORDERS) for wish in wishes)
+    commands, words = reading.understanding.commands, reading.understanding.words
+    orders = bool(commands) and all(isinstance(command, _ORDERS) for command in commands)
     return reading.sure and (orders or bool(words))
 
 
-def _was_done(wish: Command, done: Sequence[CommandResult]) -> bool:
+def _was_done(command: Command, done: Sequence[CommandResult]) -> bool:
     """A model that asks for the same once more has nothing else to ask."""
-    return any(deed.wish == wish for deed in done)
+    return any(outcome.command == command for outcome in done)
 
 
-def _confirmed(wishes: Sequence[Command]) -> tuple[Command, ...]:
+def _confirmed(commands: Sequence[Command]) -> tuple[Command, ...]:
     """What only the person may begin becomes a button behind everything else."""
-    proposed = tuple(wish for wish in wishes if isinstance(wish, _CONFIRMED))
-    others = tuple(wish for wish in wishes if not isinstance(wish, _CONFIRMED))
+    proposed = tuple(command for command in commands if isinstance(command, _CONFIRMED))
+    others = tuple(command for command in commands if not isinstance(command, _CONFIRMED))
     return (*others, Unclear(guesses=proposed)) if proposed else others
 
 

@@ -1,7 +1,7 @@
 """Understands a person by rules: natural phrasings of every command, and buttons when unsure.
 
 Code and files are taken out first; an open question may be answered; then the words are read
-clause by clause. Not here: what is done about a wish (`graphs.conversation`).
+clause by clause. Not here: how a command is carried out (`graphs.conversation`).
 """
 
 import re
@@ -17,10 +17,10 @@ from kernelwright.agents.assistant.parsing.changes import (
 )
 from kernelwright.agents.assistant.parsing.clauses import (
     clause_in,
+    commands_in,
     merged,
     parts,
     sentences,
-    wishes_in,
     with_types,
 )
 from kernelwright.agents.assistant.parsing.commands import command_in
@@ -107,15 +107,15 @@ class RulesAssistant:
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What a message wants, once: what was done is answered."""
-        return Understanding(wishes=()) if done else read(turn).understanding
+        return Understanding(commands=()) if done else read(turn).understanding
 
 
 def urgent(turn: Turn) -> tuple[Command, ...]:
     """What must not wait for an answer that is being made: to pause, to stop, where to look."""
     reading = read(turn)
-    wishes = reading.understanding.wishes
-    orders = all(isinstance(wish, PauseSearch | StopSearch | Steer) for wish in wishes)
-    return wishes if reading.sure and orders else ()
+    commands = reading.understanding.commands
+    orders = all(isinstance(command, PauseSearch | StopSearch | Steer) for command in commands)
+    return commands if reading.sure and orders else ()
 
 
 def read(turn: Turn) -> ParsedMessage:
@@ -128,33 +128,37 @@ def read(turn: Turn) -> ParsedMessage:
     if loads:
         return _loaded(loads[0][0], loads[0][1], pasted.words, several=len(files) > 1)
     if turn.attachments:
-        return ParsedMessage(understanding=Understanding(wishes=(), words=NOT_PYTHON), sure=True)
+        return ParsedMessage(understanding=Understanding(commands=(), words=NOT_PYTHON), sure=True)
     return _said(pasted.words, turn)
 
 
 def _loaded(source: str, name: str, words: str, *, several: bool) -> ParsedMessage:
     """A file, and what was said of its shapes, precision and device; the rest is for its card."""
     said = translated(plain(words))
-    wishes: list[Command] = [LoadTask(source=source, name=name, gpu=device_in(said))]
+    commands: list[Command] = [LoadTask(source=source, name=name, gpu=device_in(said))]
     inputs = shapes_in(said)
     without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
     precisions = () if inputs or without else precisions_in(said)
     sizes = () if inputs else sizes_with(said)
     if inputs or precisions or sizes:
-        wishes.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
-    wishes += _wishes_for_later(words)
+        commands.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
+    commands += _commands_for_later(words)
     note = f"I take the first of your files, {name}." if several else ""
-    return ParsedMessage(understanding=Understanding(wishes=tuple(wishes), words=note), sure=True)
+    return ParsedMessage(
+        understanding=Understanding(commands=tuple(commands), words=note), sure=True
+    )
 
 
-def _wishes_for_later(words: str) -> list[Command]:
+def _commands_for_later(words: str) -> list[Command]:
     """Where the search is to look; that it is to be fast need not be said."""
     turn, found = Turn(text=words), list[Command]()
     for sentence in sentences(words[:LONGEST]):
         said = _sentence(sentence, turn)
-        found += said or [wish for part in parts(sentence) for wish in _sentence(part, turn)]
-    steered = [wish for wish in found if isinstance(wish, Steer)]
-    return list(merged([wish for wish in steered if not _BEGINNINGS.search(" ".join(wish.hints))]))
+        found += said or [command for part in parts(sentence) for command in _sentence(part, turn)]
+    steered = [command for command in found if isinstance(command, Steer)]
+    return list(
+        merged([command for command in steered if not _BEGINNINGS.search(" ".join(command.hints))])
+    )
 
 
 def _said(text: str, turn: Turn) -> ParsedMessage:
@@ -163,9 +167,11 @@ def _said(text: str, turn: Turn) -> ParsedMessage:
         return _sure(taken)
     told = shapes_in(whole) or sizes_in(whole)
     if turn.task and not turn.running and wants_shapes(whole) and not told:
-        return _sure(ChangeTask())  # the desk asks which
+        return _sure(ChangeTask())  # the controller asks which
     if _ANOTHER.fullmatch(whole):
-        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
+        return ParsedMessage(
+            understanding=Understanding(commands=(), words=NEEDS_A_FILE), sure=True
+        )
     if small := _small_talk(plain(text).strip(" .!,:)"), turn):
         return small
     return _clauses(re.sub(r"\s*\n\s*", "\n", text[:LONGEST]), turn)
@@ -175,39 +181,43 @@ def _small_talk(words: str, turn: Turn) -> ParsedMessage | None:
     if _GREETING.fullmatch(words):
         return _sure(AskForHelp())
     if len(words) < _LONGEST_THANKS and _THANKS.fullmatch(words):
-        return ParsedMessage(understanding=Understanding(wishes=(), words=WELCOME), sure=True)
+        return ParsedMessage(understanding=Understanding(commands=(), words=WELCOME), sure=True)
     if words in ("no", "nope", "nein") or (
         is_no(words) and not (turn.running or (turn.task and not turn.run))
     ):
         if turn.task and not turn.run:
             return _sure(CancelTask())
-        return ParsedMessage(understanding=Understanding(wishes=(), words=AS_IT_IS), sure=True)
+        return ParsedMessage(understanding=Understanding(commands=(), words=AS_IT_IS), sure=True)
     if is_yes(words) and turn.task and not turn.run:
         return _sure(StartSearch())
     if words in _NODS:
-        return ParsedMessage(understanding=Understanding(wishes=(), words=ALL_RIGHT), sure=True)
+        return ParsedMessage(understanding=Understanding(commands=(), words=ALL_RIGHT), sure=True)
     return None
 
 
 def _clauses(text: str, turn: Turn) -> ParsedMessage:
-    wishes: list[Command] = []
+    commands: list[Command] = []
     missed = False
     for sentence in sentences(text.strip()):
         found = _sentence(sentence, turn) or _sentence(mended(plain(sentence)), turn)
-        wishes += found
+        commands += found
         missed = missed or not (found or _says_nothing(sentence))
-    if _BEGINNINGS.search(plain(text)) and _needs_a_file(wishes, turn):
-        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
-    if _comes_later(plain(text)) and any(isinstance(wish, _FINAL) for wish in wishes):
-        said = Unclear(words=_shown(text), guesses=merged(wishes))
-        return ParsedMessage(understanding=Understanding(wishes=(said,)))
-    if wishes:
-        return ParsedMessage(understanding=Understanding(wishes=merged(wishes)), sure=not missed)
+    if _BEGINNINGS.search(plain(text)) and _needs_a_file(commands, turn):
+        return ParsedMessage(
+            understanding=Understanding(commands=(), words=NEEDS_A_FILE), sure=True
+        )
+    if _comes_later(plain(text)) and any(isinstance(command, _FINAL) for command in commands):
+        said = Unclear(words=_shown(text), guesses=merged(commands))
+        return ParsedMessage(understanding=Understanding(commands=(said,)))
+    if commands:
+        return ParsedMessage(
+            understanding=Understanding(commands=merged(commands)), sure=not missed
+        )
     return _unclear(bare(translated(plain(text))), text, turn)
 
 
 def _sentence(sentence: str, turn: Turn) -> tuple[Command, ...]:
-    found = wishes_in(
+    found = commands_in(
         sentence, lambda part: clause_in(part, turn, alone=len(part) >= len(sentence.strip(" ,")))
     )
     return with_types(found, sentence, turn)
@@ -220,10 +230,12 @@ def _says_nothing(sentence: str) -> bool:
     )
 
 
-def _needs_a_file(wishes: Sequence[Command], turn: Turn) -> bool:
+def _needs_a_file(commands: Sequence[Command], turn: Turn) -> bool:
     """Whether nothing of that can be done, as there is neither a task nor a run."""
     about = StartSearch | ContinueSearch | ShowProgress | AuditTask | Steer | ShowCode
-    return not turn.task and not turn.run and all(isinstance(wish, about) for wish in wishes)
+    return (
+        not turn.task and not turn.run and all(isinstance(command, about) for command in commands)
+    )
 
 
 def _comes_later(words: str) -> bool:
@@ -237,11 +249,13 @@ def _shown(text: str) -> str:
 
 def _unclear(words: str, text: str, turn: Turn) -> ParsedMessage:
     begins = command_in(words, turn.model_copy(update={"task": words}))
-    if any(isinstance(wish, StartSearch) for wish in begins) and _needs_a_file(begins, turn):
-        return ParsedMessage(understanding=Understanding(wishes=(), words=NEEDS_A_FILE), sure=True)
-    wish = Unclear(words=_shown(text), guesses=guesses(words, turn))
-    return ParsedMessage(understanding=Understanding(wishes=(wish,)))
+    if any(isinstance(command, StartSearch) for command in begins) and _needs_a_file(begins, turn):
+        return ParsedMessage(
+            understanding=Understanding(commands=(), words=NEEDS_A_FILE), sure=True
+        )
+    command = Unclear(words=_shown(text), guesses=guesses(words, turn))
+    return ParsedMessage(understanding=Understanding(commands=(command,)))
 
 
-def _sure(*wishes: Command) -> ParsedMessage:
-    return ParsedMessage(understanding=Understanding(wishes=wishes), sure=True)
+def _sure(*commands: Command) -> ParsedMessage:
+    return ParsedMessage(understanding=Understanding(commands=commands), sure=True)

@@ -1,8 +1,6 @@
-"""The coder: what it is asked for, what it answers with, and the Protocol of its minds.
+"""The coder: its question, its answer and its Protocol, and the implementation by rules.
 
-The coder by rules: candidates for an idea, and something else to try after a failure.
-
-The playbook's mind writes the idea's recipe down once and spreads settings over its tunables. It
+By rules the coder writes the idea's recipe down once and spreads settings over its tunables. It
 cannot reason about a compiler's message, so its repair is a fallback: other settings where
 resources were the trouble, another form of the task where the result was refused, else the next
 strategy of the same loop; the real message is kept in the note.

@@ -153,7 +153,7 @@ class ModelCoder:
             craft=craft(self._language, self._architecture),
             roofline=self._roofline,
             strategy=order.strategy.text if order.strategy else "",
-            steering=_wishes(order.steering),
+            steering=_steering(order.steering),
             learnt=_learnt(order),
             sources=shown.items,
             idea=order.idea,
@@ -168,7 +168,7 @@ class ModelCoder:
         return self._repair.messages(
             **self._standing,
             idea=order.idea,
-            steering=_wishes(order.steering),
+            steering=_steering(order.steering),
             failed=failure.candidate.id,
             candidate=candidate_card(failure.candidate),
             verdict=found.verdict,
@@ -305,7 +305,7 @@ def _same(candidate: Candidate, other: Candidate) -> bool:
     return candidate.kernel == other.kernel and candidate.plan == other.plan
 
 
-def _wishes(steering: Steering) -> str:
+def _steering(steering: Steering) -> str:
     return steering_card(steering) if steering != Steering() else ""
 
 

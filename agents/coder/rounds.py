@@ -1,12 +1,9 @@
-"""What a coder may start from: the person's kernel, a parent, elites, the playbook's draft.
+"""Asks a coder's model for drafts: what it may start from, one question, and one for corrections.
 
-Sources are offered whole, as an edit needs the exact text; few of them, as a prompt is read from
-beginning to end.
-
-One question to a coder's model and, where its drafts break the contract, one more.
-
-The second question shows the model its own answer and what is wrong with it; drafts that were
-fine the first time stay as they are.
+It may start from the person's kernel, a parent, elites, or the playbook's draft. Sources are
+offered whole, as an edit needs the exact text; few of them, as a prompt is read from beginning to
+end. Where drafts break the contract a second question shows the model its own answer and what is
+wrong with it; drafts that were fine the first time stay as they are.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -3,7 +3,7 @@
 An optuna study over the tunables is asked for settings and told times; every measurement made
 before is told first. What it suggests may be invalid or known: the nearest open settings are taken
 then. It is seeded and asked one question at a time, so the same measurements
-lead to the same questions. It belongs to no role of its own: it needs no mind, only a sampler.
+lead to the same questions. It is no role of its own: it needs a sampler, and no model or rules.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,8 +53,8 @@ class Tuning:
         self._open = dict.fromkeys(valid_settings(self._source))
         for settings, median_ms in known:
             self.tell(settings, median_ms)
-        self._wishes = _wishes(self._open, analysis)
-        self._shunned = set(analysis.avoid) if analysis is not None else set()
+        self._preferred = _preferred(self._open, analysis)
+        self._avoided = set(analysis.avoid) if analysis is not None else set()
 
     @property
     def exhausted(self) -> bool:
@@ -83,10 +83,10 @@ class Tuning:
         )
 
     def _next(self) -> Settings | None:
-        while self._wishes:
-            wished = self._wishes.pop(0)
-            if wished in self._open:
-                return wished
+        while self._preferred:
+            preferred = self._preferred.pop(0)
+            if preferred in self._open:
+                return preferred
         if not self._open:
             return None
         trial = self._study.ask(self._distributions)
@@ -96,13 +96,13 @@ class Tuning:
     def _distance(self, settings: Settings, suggested: dict[str, int]) -> tuple[bool, int]:
         """How far settings are from the sampler's; what the critic advises against comes last."""
         differing = sum(item.value != suggested.get(item.name, item.value) for item in settings)
-        return self._is_shunned(settings), differing
+        return self._is_avoided(settings), differing
 
-    def _is_shunned(self, settings: Settings) -> bool:
-        return agreement({s.name: str(s.value) for s in settings}, self._shunned) > 0
+    def _is_avoided(self, settings: Settings) -> bool:
+        return agreement({s.name: str(s.value) for s in settings}, self._avoided) > 0
 
 
-def _wishes(valid: Iterable[Settings], analysis: Analysis | None) -> list[Settings]:
+def _preferred(valid: Iterable[Settings], analysis: Analysis | None) -> list[Settings]:
     """The settings that agree most with what the critic prefers, two at most."""
     prefer = analysis.prefer if analysis is not None else ()
 

@@ -1,13 +1,12 @@
-"""Exemplars as a critic sees them: a name each, every number that is known, and the source.
+"""Checks a critic's answer against the numbers, and shows the critic the exemplars it cites.
 
-The fastest is shown in full; of the others, what differs from the exhibit before where that is
-shorter. Names (`K1` is the fastest) are easier to copy than ids of twelve digits, and what a model
-says of them is turned back into ids before anyone else reads it.
+An exemplar is shown with a name, every number that is known, and its source: the fastest in full;
+of the others, what differs from the exemplar before where that is shorter. Names (`K1` is the
+fastest) are easier to copy than ids of twelve digits, and what a model says of them is turned back
+into ids before anyone else reads it.
 
-What of a critic's answer its numbers bear out.
-
-A claim stays only with readings of both of its exhibits that were measured so; a prediction only
-where candidates of the next round can answer it. What falls is told in a note, which the
+A claim is kept only with readings of both of its exemplars that were measured so; a prediction only
+where candidates of the next round can answer it. What is dropped is told in a note, which the
 critic reads in the next round.
 """
 
@@ -112,13 +111,13 @@ class Contrast(Value):
         return next((item for item in known if _plain(item) == plain), value.strip())
 
 
-def contrast(hearing: CriticInput) -> Contrast:
-    """Lay out everything that is known of a hearing's exemplars."""
-    standings = {item.candidate.id: item for item in hearing.standings}
-    ideas = {idea.id: f"{idea.title}: {idea.mechanism}" for idea in hearing.ideas}
-    told = dict(hearing.explained)
+def contrast(critic_input: CriticInput) -> Contrast:
+    """Lay out everything that is known of a critic input's exemplars."""
+    standings = {item.candidate.id: item for item in critic_input.standings}
+    ideas = {idea.id: f"{idea.title}: {idea.mechanism}" for idea in critic_input.ideas}
+    told = dict(critic_input.explained)
     shown: list[Exhibit] = []
-    for number, sample in enumerate(hearing.exhibited, start=1):
+    for number, sample in enumerate(critic_input.exhibited, start=1):
         standing = standings[sample.candidate]
         source, against = _source(standing.candidate, shown)
         shown.append(
@@ -126,7 +125,7 @@ def contrast(hearing: CriticInput) -> Contrast:
                 name=f"K{number}",
                 standing=standing,
                 sample=sample,
-                facts=hearing.facts(standing),
+                facts=critic_input.facts(standing),
                 idea=ideas.get(standing.candidate.idea, ""),
                 explanation=told.get(sample.candidate, ""),
                 source=source,
@@ -135,9 +134,9 @@ def contrast(hearing: CriticInput) -> Contrast:
         )
     return Contrast(
         exhibits=tuple(shown),
-        differences=hearing.differences[:TABLE_ROWS],
-        values=_values(hearing.samples),
-        limits_ms=tuple(ms for ms in (hearing.baseline_ms, hearing.floor_ms) if ms),
+        differences=critic_input.differences[:TABLE_ROWS],
+        values=_values(critic_input.samples),
+        limits_ms=tuple(ms for ms in (critic_input.baseline_ms, critic_input.floor_ms) if ms),
     )
 
 
@@ -229,12 +228,14 @@ class CriticAnswer(BaseModel):
     avoid: Texts = Field(default=[], description="attributes to stay away from, as name=value")
 
 
-def merged(said: CriticAnswer, seen: Contrast, known: Analysis, hearing: CriticInput) -> Analysis:
+def merged(
+    said: CriticAnswer, seen: Contrast, known: Analysis, critic_input: CriticInput
+) -> Analysis:
     """The model's words where the numbers bear them out, over the playbook's analysis `known`."""
     claims, notes = _claims(said, seen)
-    predictions, open_words, more = _predictions(said, seen, hearing.round)
-    old = tuple(p for p in known.predictions if p.made_in_round < hearing.round)
-    trusted = trust((*checked(hearing.analyses), *(p for p in old if p.held is not None)))
+    predictions, open_words, more = _predictions(said, seen, critic_input.round)
+    old = tuple(p for p in known.predictions if p.made_in_round < critic_input.round)
+    trusted = trust((*checked(critic_input.analyses), *(p for p in old if p.held is not None)))
     implies = " ".join(seen.with_ids(said.implies).split())
     if open_words:
         implies = f"{implies} Also worth trying: {'; '.join(open_words)}."

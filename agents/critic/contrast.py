@@ -1,13 +1,12 @@
-"""The arithmetic of contrast: which difference between fast and slow candidates explains the gap.
+"""Finds which difference between fast and slow candidates explains the gap between their times.
 
 Candidates fall into buckets by time; exemplars are drawn from distinct buckets by a temperature
 softmax over the buckets' mean scores, so that fast buckets are likely and slow ones possible.
-For every attribute in which a fast exemplar differs from a slow one, the medians of all
-candidates on either side say what the difference is worth.
+Among them, candidates whose sources are alike are preferred: a small change tells most. For every
+attribute in which a fast exemplar differs from a slow one, the medians of all candidates on either
+side say what the difference is worth.
 
 Not here: what is concluded from it (`agents.critic`). Times in milliseconds.
-
-Which candidates are near to each other in their source: where a small change tells most.
 """
 
 import random

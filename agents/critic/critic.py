@@ -1,6 +1,4 @@
-"""The critic: what it looks at, how it is asked, and the Protocol of its minds.
-
-The critic by rules: contrasts fast and slow candidates, and is held to what it predicts.
+"""The critic: its input, its question and its Protocol, and the implementation by rules.
 
 An analysis claims which differences explain the gap, each with its numbers; says what that
 implies; names what to prefer and to avoid; and predicts. The next analysis scores those
@@ -87,7 +85,7 @@ class CriticInput(Value):
 
     @cached_property
     def exemplars(self) -> tuple[Sample, ...]:
-        """Samples from distinct buckets, the fastest first; the same hearing has the same."""
+        """Samples from distinct buckets, the fastest first; the same input has the same."""
         dice = random.Random(f"{self.seed}:critic:{self.round}")
         return tuple(exemplars(self.samples, EXEMPLARS, dice))
 
@@ -125,7 +123,7 @@ class CriticInput(Value):
 class Critic(Protocol):
     """Explains the gaps between candidates."""
 
-    async def critique(self, hearing: CriticInput) -> Analysis:
+    async def critique(self, critic_input: CriticInput) -> Analysis:
         """Contrast what was measured, and score what was predicted the round before."""
         ...
 
@@ -140,21 +138,24 @@ FAILURES = 2
 class PlaybookCritic:
     """Contrasts by medians over attributes."""
 
-    async def critique(self, hearing: CriticInput) -> Analysis:
-        """See the class; the same hearing gives the same analysis."""
-        scored = score(hearing.standings, hearing.analyses, hearing.reading)
-        record = (*checked(hearing.analyses), *(item for item in scored if item.held is not None))
-        found = hearing.samples
-        telling = _telling(hearing.differences, trust(record))
+    async def critique(self, critic_input: CriticInput) -> Analysis:
+        """See the class; the same input gives the same analysis."""
+        scored = score(critic_input.standings, critic_input.analyses, critic_input.reading)
+        record = (
+            *checked(critic_input.analyses),
+            *(item for item in scored if item.held is not None),
+        )
+        found = critic_input.samples
+        telling = _telling(critic_input.differences, trust(record))
         steerable = [item for item in telling if is_actionable(item.name)]
-        failing = _always_fail(hearing.standings)
+        failing = _always_fail(critic_input.standings)
         return Analysis(
-            round=hearing.round,
+            round=critic_input.round,
             claims=tuple(_claim(item, found) for item in telling),
-            implies=_implies(telling, found, failing, hearing.symptoms),
+            implies=_implies(telling, found, failing, critic_input.symptoms),
             prefer=tuple(dict.fromkeys(f"{item.name}={item.faster}" for item in steerable)),
             avoid=_avoid(steerable, failing),
-            predictions=(*scored, *(_predict(item, hearing.round) for item in steerable)),
+            predictions=(*scored, *(_predict(item, critic_input.round) for item in steerable)),
             predictions_held=sum(item.held is True for item in record),
             predictions_checked=len(record),
         )
@@ -251,6 +252,6 @@ def silenced(critic: object, seed: int) -> Critic:
 class SilentCritic:
     """Contrasts nothing and predicts nothing."""
 
-    async def critique(self, hearing: CriticInput) -> Analysis:
+    async def critique(self, critic_input: CriticInput) -> Analysis:
         """An analysis without a word."""
-        return Analysis(round=hearing.round, claims=(), implies="")
+        return Analysis(round=critic_input.round, claims=(), implies="")

@@ -62,71 +62,79 @@ class ModelCritic:
         self._client = client
         self._fallback = fallback
 
-    async def critique(self, hearing: CriticInput) -> Analysis:
+    async def critique(self, critic_input: CriticInput) -> Analysis:
         """See the class; without two candidates, or a round to come, nobody is asked."""
-        known = await self._fallback.critique(hearing)
-        seen = contrast(hearing)
-        if hearing.last or len(seen.exhibits) < 2:
+        known = await self._fallback.critique(critic_input)
+        seen = contrast(critic_input)
+        if critic_input.last or len(seen.exhibits) < 2:
             return known
         try:
-            answered = await answer(self._client, ask(hearing, seen, known), CriticAnswer)
+            answered = await answer(self._client, ask(critic_input, seen, known), CriticAnswer)
         except LLMError as error:
-            note = f"the playbook contrasts alone in round {hearing.round}: {error}"
+            note = f"the playbook contrasts alone in round {critic_input.round}: {error}"
             return known.model_copy(update={"notes": (*known.notes, note)})
-        analysis = merged(answered.value, seen, known, hearing)
+        analysis = merged(answered.value, seen, known, critic_input)
         return analysis.model_copy(update={"notes": (*answered.notes, *analysis.notes)})
 
 
-def ask(hearing: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
+def ask(critic_input: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
     """The question of a round."""
-    last = hearing.analyses[-1] if hearing.analyses else None
+    last = critic_input.analyses[-1] if critic_input.analyses else None
     messages = WORDS.messages(
-        round=hearing.round,
-        judged=len(hearing.standings),
-        task=task_card(hearing.task) if hearing.task else "",
-        hardware=hardware_card(hearing.hardware) if hearing.hardware else "",
-        limits=_limits(hearing, seen),
-        steering=steering_card(hearing.steering),
-        ledger=ledger_table(hearing.ideas, hearing.ledger),
-        symptoms=symptoms_card(hearing.symptoms),
+        round=critic_input.round,
+        judged=len(critic_input.standings),
+        task=task_card(critic_input.task) if critic_input.task else "",
+        hardware=hardware_card(critic_input.hardware) if critic_input.hardware else "",
+        limits=_limits(critic_input, seen),
+        steering=steering_card(critic_input.steering),
+        ledger=ledger_table(critic_input.ideas, critic_input.ledger),
+        symptoms=symptoms_card(critic_input.symptoms),
         exhibits=seen.exhibits,
         differences=seen.differences,
         values=seen.values,
         steps=STEPS,
-        failures=_failures(hearing),
-        record=_record(hearing, known),
+        failures=_failures(critic_input),
+        record=_record(critic_input, known),
         held=known.predictions_held,
         checked=known.predictions_checked,
         refused=last.notes if last else (),
     )
     return Prompt(
-        key=f"critic:{hearing.round}", role="critic", messages=messages, round=hearing.round
+        key=f"critic:{critic_input.round}",
+        role="critic",
+        messages=messages,
+        round=critic_input.round,
     )
 
 
-def _limits(hearing: CriticInput, seen: Contrast) -> str:
+def _limits(critic_input: CriticInput, seen: Contrast) -> str:
     """How fast it could be, how fast PyTorch is, and the best there is."""
     from_roofline = (
-        roofline_card(hearing.task, hearing.hardware, hearing.floor_ms)
-        if hearing.task and hearing.hardware and hearing.floor_ms is not None
+        roofline_card(critic_input.task, critic_input.hardware, critic_input.floor_ms)
+        if critic_input.task and critic_input.hardware and critic_input.floor_ms is not None
         else ""
     )
-    best = hearing.best or seen.exhibits[0].standing
-    progress = progress_card(hearing.floor_ms or 0.0, hearing.baseline_ms, best)
+    best = critic_input.best or seen.exhibits[0].standing
+    progress = progress_card(critic_input.floor_ms or 0.0, critic_input.baseline_ms, best)
     return f"{from_roofline}\n{progress}".strip()
 
 
-def _record(hearing: CriticInput, known: Analysis) -> tuple[Prediction, ...]:
+def _record(critic_input: CriticInput, known: Analysis) -> tuple[Prediction, ...]:
     """The last round's predictions with their outcome, and those that were checked before."""
-    earlier = tuple(p for a in hearing.analyses for p in a.predictions if p.held is not None)
-    return (*earlier[-RECORD:], *(p for p in known.predictions if p.made_in_round < hearing.round))
+    earlier = tuple(p for a in critic_input.analyses for p in a.predictions if p.held is not None)
+    return (
+        *earlier[-RECORD:],
+        *(p for p in known.predictions if p.made_in_round < critic_input.round),
+    )
 
 
-def _failures(hearing: CriticInput) -> tuple[str, ...]:
+def _failures(critic_input: CriticInput) -> tuple[str, ...]:
     """The candidates of this round that did not hold, and the last few before them, a line each."""
-    failed = [item for item in hearing.standings if item.evaluation.verdict is not Verdict.CORRECT]
-    now = [item for item in failed if item.round == hearing.round][-FAILURES_NOW:]
-    before = [item for item in failed if item.round < hearing.round]
+    failed = [
+        item for item in critic_input.standings if item.evaluation.verdict is not Verdict.CORRECT
+    ]
+    now = [item for item in failed if item.round == critic_input.round][-FAILURES_NOW:]
+    before = [item for item in failed if item.round < critic_input.round]
     room = max(0, FAILURES - len(now))
     return tuple(_failure(item) for item in (*before[len(before) - room :], *now))
 

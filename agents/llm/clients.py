@@ -1,4 +1,4 @@
-"""One client a role, made of its parts: recorded, patient, paid from one budget."""
+"""Builds one client a role: recorded, retried, and paid from the budget that all roles share."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

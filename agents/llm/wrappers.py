@@ -1,8 +1,8 @@
-"""Clients that stand before another: they ask again, keep a record, or replay one.
+"""Clients that wrap another: one asks again after a fault, one records, one replays a record.
 
-Asks again where that may help: waits longer each time, or as long as the server says.
-
-Clients that keep what was said, and that say it again: nothing is asked twice.
+Asking again happens where it may help, and waits longer each time, or as long as the server says.
+What was answered is kept before anyone acts upon it, so that nothing is asked twice: a resumed or
+replayed run is given the recorded answers.
 """
 
 import asyncio

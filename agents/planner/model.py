@@ -1,10 +1,9 @@
-"""Writes the planner's question: standing words once, then what this round looks like.
+"""The planner by a language model, with the playbook behind it.
 
-The planner by a language model, with the playbook behind it.
-
-The model sees what was tried and what came of it, and what the playbook would do; it answers with
-ideas, some of which may be the playbook's own. What it may not propose is told to it once. When it
-does not answer, the playbook plans the round.
+The question has standing words once, then what this round looks like. The model sees what was tried
+and what came of it, and what the playbook would do; it answers with ideas, some of which may be the
+playbook's own. What it may not propose is told to it once. When it does not answer, the playbook
+plans the round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,39 +81,39 @@ class Question:
             "hardware": hardware_card(hardware),
         }
 
-    def prompt(self, situation: PlannerInput, options: Sequence[Idea]) -> Prompt:
+    def prompt(self, planner_input: PlannerInput, options: Sequence[Idea]) -> Prompt:
         """The question of one round.
 
         Args:
-            situation: What the planner may look at.
+            planner_input: What the planner may look at.
             options: What the playbook would do, as P1, P2, ...
         """
-        best, home = situation.best, _home(situation)
+        best, home = planner_input.best, _home(planner_input)
         messages = self._words.messages(
             **self._standing,
-            roofline=roofline_card(self._task, self._hardware, situation.floor_ms),
-            progress=progress_card(situation.floor_ms, situation.baseline_ms, best),
-            round=situation.round,
-            rounds=situation.rounds,
-            wanted=situation.wanted,
-            ledger=ledger_table(situation.tried, situation.ledger),
-            standings=standings_table(situation.standings),
+            roofline=roofline_card(self._task, self._hardware, planner_input.floor_ms),
+            progress=progress_card(planner_input.floor_ms, planner_input.baseline_ms, best),
+            round=planner_input.round,
+            rounds=planner_input.rounds,
+            wanted=planner_input.wanted,
+            ledger=ledger_table(planner_input.tried, planner_input.ledger),
+            standings=standings_table(planner_input.standings),
             best=candidate_card(home.candidate, home.evaluation, _SHOWN) if home else "",
-            symptoms=_profiled(situation) if situation.best else "",
-            analysis=analysis_card(situation.analysis) if situation.analysis else "",
-            moves="\n".join(f"- {line}" for line in situation.moves),
-            steering=steering_card(situation.steering) if _said(situation) else "",
+            symptoms=_profiled(planner_input) if planner_input.best else "",
+            analysis=analysis_card(planner_input.analysis) if planner_input.analysis else "",
+            moves="\n".join(f"- {line}" for line in planner_input.moves),
+            steering=steering_card(planner_input.steering) if _said(planner_input) else "",
             options="\n".join(_option(*item) for item in enumerate(options, start=1)),
-            strategy=situation.strategy.text if situation.strategy else "",
-            parents=parents_card(situation.parents, situation.standings),
-            island=situation.island,
-            islands=situation.islands,
+            strategy=planner_input.strategy.text if planner_input.strategy else "",
+            parents=parents_card(planner_input.parents, planner_input.standings),
+            island=planner_input.island,
+            islands=planner_input.islands,
         )
         return Prompt(
-            key=f"planner:{situation.round}",
+            key=f"planner:{planner_input.round}",
             role="planner",
             messages=messages,
-            round=situation.round,
+            round=planner_input.round,
         )
 
     def again(
@@ -138,20 +137,22 @@ class Question:
         return prompt.model_copy(update=update)
 
 
-def _home(situation: PlannerInput) -> Standing | None:
+def _home(planner_input: PlannerInput) -> Standing | None:
     """The best of the population that this round grows; of all, where there is but one."""
-    if situation.islands == 1:
-        return situation.best
-    return situation.parents[0] if situation.parents else None
+    if planner_input.islands == 1:
+        return planner_input.best
+    return planner_input.parents[0] if planner_input.parents else None
 
 
-def _profiled(situation: PlannerInput) -> str:
+def _profiled(planner_input: PlannerInput) -> str:
     """Symptoms, and what the profiler made of them where it spoke."""
-    return "\n\n".join(filter(None, (situation.explanation, symptoms_card(situation.symptoms))))
+    return "\n\n".join(
+        filter(None, (planner_input.explanation, symptoms_card(planner_input.symptoms)))
+    )
 
 
-def _said(situation: PlannerInput) -> bool:
-    said = situation.steering
+def _said(planner_input: PlannerInput) -> bool:
+    said = planner_input.steering
     return bool(said.hints or said.pins or said.bans)
 
 
@@ -217,46 +218,46 @@ class ModelPlanner:
         self._fallback = fallback
         self._question = Question(task, hardware, repertoire.language)
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Ask for ideas; the playbook's when there is no answer or none may be tried.
 
         Raises:
             AwaitingError: The answer comes from outside and is not there yet.
         """
-        options = await self._options(situation)
+        options = await self._options(planner_input)
         try:
-            return await self._asked(situation, options)
+            return await self._asked(planner_input, options)
         except LLMError as error:
-            return await self._without_an_answer(situation, error)
+            return await self._without_an_answer(planner_input, error)
 
-    async def _without_an_answer(self, situation: PlannerInput, error: LLMError) -> Proposal:
+    async def _without_an_answer(self, planner_input: PlannerInput, error: LLMError) -> Proposal:
         """The playbook's plan; where it knows nothing, the coder has a free hand for once."""
-        proposal = await self._fallback.plan(situation)
-        note = f"the playbook planned round {situation.round}: {_sentence(error)}"
+        proposal = await self._fallback.plan(planner_input)
+        note = f"the playbook planned round {planner_input.round}: {_sentence(error)}"
         if not proposal.ideas and not isinstance(error, BudgetSpentError):
-            proposal = await _free_hand(situation)
-            note = f"nobody planned round {situation.round}: {_sentence(error)}"
+            proposal = await _free_hand(planner_input)
+            note = f"nobody planned round {planner_input.round}: {_sentence(error)}"
         return proposal.model_copy(update={"notes": (*proposal.notes, note)})
 
-    async def _options(self, situation: PlannerInput) -> tuple[Idea, ...]:
+    async def _options(self, planner_input: PlannerInput) -> tuple[Idea, ...]:
         """What the playbook would do, more of it than fits into the round."""
-        wider = situation.model_copy(update={"wanted": max(OPTIONS, situation.wanted)})
+        wider = planner_input.model_copy(update={"wanted": max(OPTIONS, planner_input.wanted)})
         return (await self._fallback.plan(wider)).ideas
 
-    async def _asked(self, situation: PlannerInput, options: tuple[Idea, ...]) -> Proposal:
-        prompt = self._question.prompt(situation, options)
+    async def _asked(self, planner_input: PlannerInput, options: tuple[Idea, ...]) -> Proposal:
+        prompt = self._question.prompt(planner_input, options)
         first = await answer(self._client, prompt, PlannedRound)
-        found = review(first.value.ideas, situation, options)
+        found = review(first.value.ideas, planner_input, options)
         notes = [*first.notes, *found.notes, *found.turned_away]
-        if _lacking(found, situation):
-            second = await self._again(prompt, first.value, found, situation, options)
+        if _lacking(found, planner_input):
+            second = await self._again(prompt, first.value, found, planner_input, options)
             notes += [item for item in (*second.notes, *second.turned_away) if item not in notes]
             found = second
-        ideas, more = _with_pins(found.ideas, situation, options)
+        ideas, more = _with_pins(found.ideas, planner_input, options)
         if not ideas:
             raise LLMError("every idea of the model was turned away")
         return Proposal(
-            ideas=in_order(ideas, situation),
+            ideas=in_order(ideas, planner_input),
             reasoning=first.value.reasoning.strip(),
             notes=(*notes, *more),
         )
@@ -266,7 +267,7 @@ class ModelPlanner:
         prompt: Prompt,
         first: PlannedRound,
         found: Reviewed,
-        situation: PlannerInput,
+        planner_input: PlannerInput,
         options: tuple[Idea, ...],
     ) -> Reviewed:
         """Tell the model once what was turned away, and take what it offers instead."""
@@ -275,37 +276,37 @@ class ModelPlanner:
             first.model_dump_json(exclude_defaults=True),
             found.ideas,
             found.turned_away,
-            unmet_pins(found.ideas, situation),
-            max(1, situation.wanted - len(found.ideas)),
+            unmet_pins(found.ideas, planner_input),
+            max(1, planner_input.wanted - len(found.ideas)),
         )
         try:
             second = await answer(self._client, asked, PlannedRound)
         except LLMError as error:
             return found.model_copy(update={"notes": (_sentence(error),)})
-        return review(second.value.ideas, situation, options, accepted=found.ideas)
+        return review(second.value.ideas, planner_input, options, accepted=found.ideas)
 
 
-async def _free_hand(situation: PlannerInput) -> Proposal:
+async def _free_hand(planner_input: PlannerInput) -> Proposal:
     """One idea without a plan, beginning with the best candidate where there is one."""
-    free = await FreeHand().plan(situation.model_copy(update={"wanted": 1}))
-    parent = situation.best.candidate.id if situation.best else None
+    free = await FreeHand().plan(planner_input.model_copy(update={"wanted": 1}))
+    parent = planner_input.best.candidate.id if planner_input.best else None
     update = {"reason": "no plan could be had in this round", "parent": parent}
     ideas = tuple(idea.model_copy(update=update) for idea in free.ideas)
     return Proposal(ideas=ideas, reasoning="No plan could be had: the coder has a free hand.")
 
 
-def _lacking(found: Reviewed, situation: PlannerInput) -> bool:
+def _lacking(found: Reviewed, planner_input: PlannerInput) -> bool:
     """Whether something was turned away for which there is room, or a pin was passed over."""
-    room = len(found.ideas) < situation.wanted
-    return bool(found.turned_away and room) or bool(unmet_pins(found.ideas, situation))
+    room = len(found.ideas) < planner_input.wanted
+    return bool(found.turned_away and room) or bool(unmet_pins(found.ideas, planner_input))
 
 
 def _with_pins(
-    ideas: tuple[Idea, ...], situation: PlannerInput, options: tuple[Idea, ...]
+    ideas: tuple[Idea, ...], planner_input: PlannerInput, options: tuple[Idea, ...]
 ) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
     """What the person pinned and the model did not take up, from the playbook if it knows it."""
     notes = []
-    for pin in unmet_pins(ideas, situation):
+    for pin in unmet_pins(ideas, planner_input):
         known = next((idea for idea in options if speaks_of(pin, texts_of(idea))), None)
         if known is None:
             notes.append(f"nobody knows how to try what was pinned: {pin}")

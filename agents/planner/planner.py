@@ -1,4 +1,4 @@
-"""The planner: what it looks at, what it answers with, and the Protocol of its minds."""
+"""The planner: its input, its answer and its Protocol."""
 
 from typing import Protocol
 
@@ -55,6 +55,6 @@ class Proposal(Value):
 class Planner(Protocol):
     """Answers a situation with a proposal; no ideas means that nothing is left to try."""
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Propose at most `situation.wanted` ideas, none of them tried before."""
         ...

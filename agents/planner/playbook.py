@@ -1,16 +1,12 @@
-"""Which ideas to try first: expected times corrected by the ledger, weighed by everybody's wishes.
+"""The planner by rules: which ideas to try next, why these, and why in this order.
 
+It chooses among the options of the kernel library by expected time: the roofline's prediction,
+corrected by the ledger, weighed by the critic's last analysis and by what the person asked for.
 Every idea that ran gives one ratio, measured over predicted. A strategy is believed by its own
 ratios as far as there are any, then by its category's, then by everybody's; each level counts as
 one more observation of the level below. The critic, the profiler and the person move an idea's
 expected time by factors; a round's ideas should differ in behaviour, and leave another form of the
 task to fall back on. Times in milliseconds.
-
-The planner by rules: which ideas to try next, why these, and why in this order.
-
-The playbook's mind chooses among the options of a repertoire by expected time: the roofline's
-prediction, corrected by the ledger, weighed by the critic's last analysis and by what the person
-wishes. A second mind (a language model) can stand behind the same Protocol.
 """
 
 from collections import defaultdict
@@ -68,27 +64,27 @@ class Thought(Value):
         return Prospect(form=form, expected_ms=self.weight, hopeful_ms=self.weight * share)
 
 
-def weigh(thought: Thought, situation: PlannerInput) -> Thought | None:
+def weigh(thought: Thought, planner_input: PlannerInput) -> Thought | None:
     """Let the critic, the profiler and the person move an idea; None when it is banned."""
     texts = thought.option.texts
-    if any(speaks_of(ban, texts) for ban in situation.steering.bans):
+    if any(speaks_of(ban, texts) for ban in planner_input.steering.bans):
         return None
     weight, why = thought.expected_ms, list(thought.why)
-    for factor, wishes, words in _clients(situation):
-        spoken = [wish for wish in wishes if speaks_of(wish, texts)]
+    for factor, favoured, words in _preferences(planner_input):
+        spoken = [name for name in favoured if speaks_of(name, texts)]
         if spoken:
             weight *= factor ** len(spoken)
             why.append(f"{words} {', '.join(spoken)}")
     return thought.model_copy(update={"weight": weight, "why": tuple(why)})
 
 
-def _clients(situation: PlannerInput) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    yield PINNED, situation.steering.pins, "the person pinned"
-    yield HINTED, situation.steering.hints, "the person hinted at"
-    if situation.analysis is not None:
-        yield PREFERRED, situation.analysis.prefer, "the critic prefers"
-        yield AVOIDED, situation.analysis.avoid, "the critic advises against"
-    for symptom in situation.symptoms:
+def _preferences(planner_input: PlannerInput) -> Iterator[tuple[float, tuple[str, ...], str]]:
+    yield PINNED, planner_input.steering.pins, "the person pinned"
+    yield HINTED, planner_input.steering.hints, "the person hinted at"
+    if planner_input.analysis is not None:
+        yield PREFERRED, planner_input.analysis.prefer, "the critic prefers"
+        yield AVOIDED, planner_input.analysis.avoid, "the critic advises against"
+    for symptom in planner_input.symptoms:
         yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
 
 
@@ -130,7 +126,7 @@ class Forecast:
 
     Args:
         ledger: What ideas really did.
-        ideas: The ideas themselves; those of another mind carry no recipe and teach only through
+        ideas: The ideas themselves; those of a model carry no recipe and teach only through
             the times that the playbook predicted, so they are passed over.
     """
 
@@ -189,23 +185,25 @@ class PlaybookPlanner:
         """What it chooses from."""
         return self._repertoire
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
-        forecast = Forecast(situation.ledger, situation.tried)
+        forecast = Forecast(planner_input.ledger, planner_input.tried)
         thoughts = [
             weighed
-            for thought in self._thoughts(situation, forecast)
-            if (weighed := weigh(thought, situation)) is not None
+            for thought in self._thoughts(planner_input, forecast)
+            if (weighed := weigh(thought, planner_input)) is not None
         ]
-        chosen = diverse(thoughts, situation.wanted, _seen(situation))
-        ideas = tuple(_idea(item, n, situation) for n, item in enumerate(chosen, start=1))
-        return Proposal(ideas=ideas, reasoning=_reasoning(chosen, thoughts, situation, forecast))
+        chosen = diverse(thoughts, planner_input.wanted, _seen(planner_input))
+        ideas = tuple(_idea(item, n, planner_input) for n, item in enumerate(chosen, start=1))
+        return Proposal(
+            ideas=ideas, reasoning=_reasoning(chosen, thoughts, planner_input, forecast)
+        )
 
-    def _thoughts(self, situation: PlannerInput, forecast: Forecast) -> Iterator[Thought]:
+    def _thoughts(self, planner_input: PlannerInput, forecast: Forecast) -> Iterator[Thought]:
         """Every idea not tried yet, without those of which nothing can be hoped."""
-        tried, base = _tried(situation), self._base(situation)
+        tried, base = _tried(planner_input), self._base(planner_input)
         base_ms = self._expected_ms(base, forecast)
-        for option, chosen in self._changes(situation):
+        for option, chosen in self._changes(planner_input):
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
             expected_ms = self._expected_ms(chosen, forecast)
             hopeless = expected_ms - self._doubt_ms(chosen, base) > (1 - NOTHING) * base_ms
@@ -219,14 +217,14 @@ class PlaybookPlanner:
                     expected_ms=expected_ms,
                     hopeful_ms=expected_ms - self._doubt_ms(chosen, base),
                     weight=1.0,
-                    parent=situation.best.candidate.id if situation.best else None,
+                    parent=planner_input.best.candidate.id if planner_input.best else None,
                 )
-        yield from self._refinements(situation)
+        yield from self._refinements(planner_input)
 
-    def _changes(self, situation: PlannerInput) -> Iterator[tuple[Option, dict[str, str]]]:
+    def _changes(self, planner_input: PlannerInput) -> Iterator[tuple[Option, dict[str, str]]]:
         """One loop done differently from the best known way, and all the best changes at once."""
-        options, base = self._repertoire.options(), self._base(situation)
-        together = in_form(options, base | _best_changes(situation))
+        options, base = self._repertoire.options(), self._base(planner_input)
+        together = in_form(options, base | _best_changes(planner_input))
         for option in options:
             if together.get(option.loop) == option.strategy.name != base.get(option.loop):
                 yield option, together
@@ -236,13 +234,13 @@ class PlaybookPlanner:
             if option.loop in base:
                 yield option, in_form(options, base | {option.loop: option.strategy.name})
 
-    def _base(self, situation: PlannerInput) -> dict[str, str]:
+    def _base(self, planner_input: PlannerInput) -> dict[str, str]:
         """The best candidate's strategies; where it says none, the one predicted fastest.
 
         Forms in doubt are not begun with, unless all are.
         """
-        options = _undoubted(self._repertoire.options(), _seen(situation))
-        best = choices(situation.best.candidate) if situation.best else {}
+        options = _undoubted(self._repertoire.options(), _seen(planner_input))
+        best = choices(planner_input.best.candidate) if planner_input.best else {}
         known = {
             loop: name
             for loop, name in best.items()
@@ -250,11 +248,11 @@ class PlaybookPlanner:
         }
         return in_form(options, fastest(options) | known)
 
-    def _refinements(self, situation: PlannerInput) -> Iterator[Thought]:
+    def _refinements(self, planner_input: PlannerInput) -> Iterator[Thought]:
         """The elites again with settings that differ from those tried."""
         by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
-        recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
-        for parent in situation.parents:
+        recipes = {idea.id: Recipe.from_idea(idea) for idea in planner_input.tried}
+        for parent in planner_input.parents:
             chosen, median_ms = choices(parent.candidate), parent.evaluation.median_ms
             if median_ms is None or not chosen or not set(chosen.items()) <= set(by_name):
                 continue
@@ -310,22 +308,22 @@ def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Op
     return left if any(option.loop == FORM for option in left) else options
 
 
-def _seen(situation: PlannerInput) -> tuple[Seen, ...]:
+def _seen(planner_input: PlannerInput) -> tuple[Seen, ...]:
     """What became of the candidates so far, for what their forms are worth."""
-    expected = {idea.id: idea.predicted_ms for idea in situation.tried if idea.predicted_ms}
-    return tuple(seen(item, expected) for item in situation.standings)
+    expected = {idea.id: idea.predicted_ms for idea in planner_input.tried if idea.predicted_ms}
+    return tuple(seen(item, expected) for item in planner_input.standings)
 
 
-def _tried(situation: PlannerInput) -> set[frozenset[tuple[str, str]]]:
-    recipes = [Recipe.from_idea(idea) for idea in situation.tried]
+def _tried(planner_input: PlannerInput) -> set[frozenset[tuple[str, str]]]:
+    recipes = [Recipe.from_idea(idea) for idea in planner_input.tried]
     return {frozenset(recipe.choices.items()) for recipe in recipes if recipe is not None}
 
 
-def _best_changes(situation: PlannerInput) -> dict[str, str]:
+def _best_changes(planner_input: PlannerInput) -> dict[str, str]:
     """For each loop, the strategy whose idea gained most over the best before it."""
-    recipes = {idea.id: Recipe.from_idea(idea) for idea in situation.tried}
+    recipes = {idea.id: Recipe.from_idea(idea) for idea in planner_input.tried}
     found: dict[str, tuple[float, str]] = {}
-    for entry in situation.ledger:
+    for entry in planner_input.ledger:
         recipe = recipes.get(entry.idea)
         if recipe is None or not recipe.changed or not entry.gain or entry.gain <= 1.0:
             continue
@@ -334,14 +332,14 @@ def _best_changes(situation: PlannerInput) -> dict[str, str]:
     return {loop: strategy for loop, (_, strategy) in found.items()}
 
 
-def _idea(thought: Thought, number: int, situation: PlannerInput) -> Idea:
+def _idea(thought: Thought, number: int, planner_input: PlannerInput) -> Idea:
     strategy, recipe = thought.option.strategy, thought.recipe
     several = len(recipe.picks) > 1 and thought.option.loop != FORM
     title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
     if recipe.variant:
         title += f", other settings ({recipe.variant + 1})"
     return Idea(
-        id=f"r{situation.round}i{number}",
+        id=f"r{planner_input.round}i{number}",
         title=title,
         mechanism=strategy.mechanism,
         reason="; ".join((strategy.reason, *thought.why)),
@@ -350,7 +348,7 @@ def _idea(thought: Thought, number: int, situation: PlannerInput) -> Idea:
         predicted_ms=thought.expected_ms,
         hopeful_ms=thought.hopeful_ms,
         risk=_risk(thought),
-        round=situation.round,
+        round=planner_input.round,
         recipe=recipe.model_dump_json(),
         parent=thought.parent,
     )
@@ -364,14 +362,14 @@ def _risk(thought: Thought) -> str:
 
 
 def _reasoning(
-    chosen: list[Thought], thoughts: list[Thought], situation: PlannerInput, forecast: Forecast
+    chosen: list[Thought], thoughts: list[Thought], planner_input: PlannerInput, forecast: Forecast
 ) -> str:
     """Why these ideas and why in this order, with the numbers."""
     if not chosen:
         return "Nothing is left to try: every option was tried, or the person ruled it out."
     lines = [
-        f"{len(thoughts)} ideas are open; {len(chosen)} fit into round {situation.round}. "
-        f"The floor is {situation.floor_ms:.3g} ms{_standing(situation)}."
+        f"{len(thoughts)} ideas are open; {len(chosen)} fit into round {planner_input.round}. "
+        f"The floor is {planner_input.floor_ms:.3g} ms{_standing(planner_input)}."
     ]
     for number, thought in enumerate(chosen, start=1):
         strategy = thought.option.strategy
@@ -388,8 +386,8 @@ def _reasoning(
             f"{number}. {strategy.title} ({thought.option.loop}): expected "
             f"{thought.expected_ms:.3g} ms ({basis}){why}."
         )
-    if situation.allow:
-        named = ", ".join(situation.allow)
+    if planner_input.allow:
+        named = ", ".join(planner_input.allow)
         lines.append(
             f"Computing in {named} is allowed, but the playbook writes no kernels in it: these "
             "compute in the task's own precision."
@@ -397,10 +395,10 @@ def _reasoning(
     return "\n".join(lines)
 
 
-def _standing(situation: PlannerInput) -> str:
+def _standing(planner_input: PlannerInput) -> str:
     parts = []
-    if situation.baseline_ms is not None:
-        parts.append(f"the best baseline {situation.baseline_ms:.3g} ms")
-    if situation.best is not None and situation.best.evaluation.median_ms is not None:
-        parts.append(f"the best so far {situation.best.evaluation.median_ms:.3g} ms")
+    if planner_input.baseline_ms is not None:
+        parts.append(f"the best baseline {planner_input.baseline_ms:.3g} ms")
+    if planner_input.best is not None and planner_input.best.evaluation.median_ms is not None:
+        parts.append(f"the best so far {planner_input.best.evaluation.median_ms:.3g} ms")
     return f", {' and '.join(parts)}" if parts else ""

@@ -144,7 +144,7 @@ class Reviewed(Value):
 
 def review(
     planned: Sequence[PlannedIdea],
-    situation: PlannerInput,
+    planner_input: PlannerInput,
     options: Sequence[Idea],
     accepted: Sequence[Idea] = (),
 ) -> Reviewed:
@@ -152,7 +152,7 @@ def review(
 
     Args:
         planned: What the model wrote.
-        situation: What it was asked about.
+        planner_input: What it was asked about.
         options: What the playbook would do, in the order in which it was shown (P1, P2, ...).
         accepted: Ideas of this round that passed an earlier review.
     """
@@ -161,30 +161,30 @@ def review(
         option = chosen_option(item, options)
         if item.playbook.strip() and option is None:
             notes.append(f"the playbook has no open option {item.playbook.strip()!r}")
-        if why := _objection(item, option, situation, ideas):
+        if why := _objection(item, option, planner_input, ideas):
             turned_away.append(f"'{item.title}': {why}")
             continue
-        parent = _parent(item, situation)
+        parent = _parent(item, planner_input)
         if item.start_from.strip() and parent is None and option is None:
             notes.append(f"there is no candidate {item.start_from.strip()!r} to start from")
-        ideas.append(_idea(item, option, parent, situation))
+        ideas.append(_idea(item, option, parent, planner_input))
     return Reviewed(ideas=tuple(ideas), turned_away=tuple(turned_away), notes=tuple(notes))
 
 
-def in_order(ideas: Sequence[Idea], situation: PlannerInput) -> tuple[Idea, ...]:
+def in_order(ideas: Sequence[Idea], planner_input: PlannerInput) -> tuple[Idea, ...]:
     """Pinned ideas first, at most as many as were wanted, numbered in that order."""
-    pins = situation.steering.pins
+    pins = planner_input.steering.pins
     first = sorted(ideas, key=lambda idea: not any(speaks_of(pin, texts_of(idea)) for pin in pins))
     return tuple(
-        idea.model_copy(update={"id": f"r{situation.round}i{number}"})
-        for number, idea in enumerate(first[: situation.wanted], start=1)
+        idea.model_copy(update={"id": f"r{planner_input.round}i{number}"})
+        for number, idea in enumerate(first[: planner_input.wanted], start=1)
     )
 
 
-def unmet_pins(ideas: Sequence[Idea], situation: PlannerInput) -> tuple[str, ...]:
+def unmet_pins(ideas: Sequence[Idea], planner_input: PlannerInput) -> tuple[str, ...]:
     """Pins that neither these ideas nor any idea before them speak of."""
-    pins = situation.steering.pins
-    known = [texts_of(idea) for idea in (*situation.tried, *ideas)] if pins else []
+    pins = planner_input.steering.pins
+    known = [texts_of(idea) for idea in (*planner_input.tried, *ideas)] if pins else []
     return tuple(pin for pin in pins if not any(speaks_of(pin, texts) for texts in known))
 
 
@@ -203,12 +203,12 @@ def chosen_option(item: PlannedIdea, options: Sequence[Idea]) -> Idea | None:
 
 
 def _objection(
-    item: PlannedIdea, option: Idea | None, situation: PlannerInput, accepted: Sequence[Idea]
+    item: PlannedIdea, option: Idea | None, planner_input: PlannerInput, accepted: Sequence[Idea]
 ) -> str:
     """Why an idea may not be tried; "" when it may."""
     texts = texts_of(option) if option else ()
     texts += _described(item.title, item.mechanism, item.category)
-    if banned := [ban for ban in situation.steering.bans if speaks_of(ban, texts)]:
+    if banned := [ban for ban in planner_input.steering.bans if speaks_of(ban, texts)]:
         return f"the person ruled out '{banned[0]}'"
     if option is not None:
         taken = any(idea.recipe == option.recipe for idea in accepted)
@@ -216,12 +216,12 @@ def _objection(
     for idea in accepted:
         if like(item.title, item.mechanism, idea):
             return f"it says the same as '{idea.title}' of this round"
-    return _tried_before(item, situation)
+    return _tried_before(item, planner_input)
 
 
-def _tried_before(item: PlannedIdea, situation: PlannerInput) -> str:
-    alike = [idea for idea in situation.tried if like(item.title, item.mechanism, idea)]
-    measured = {entry.idea: entry.measured_ms for entry in situation.ledger}
+def _tried_before(item: PlannedIdea, planner_input: PlannerInput) -> str:
+    alike = [idea for idea in planner_input.tried if like(item.title, item.mechanism, idea)]
+    measured = {entry.idea: entry.measured_ms for entry in planner_input.ledger}
     for idea in alike:
         reached = measured.get(idea.id)
         if reached is not None:
@@ -231,17 +231,17 @@ def _tried_before(item: PlannedIdea, situation: PlannerInput) -> str:
     return ""
 
 
-def _parent(item: PlannedIdea, situation: PlannerInput) -> str | None:
+def _parent(item: PlannedIdea, planner_input: PlannerInput) -> str | None:
     """The candidate that an idea starts from, by the beginning of its id or as the best."""
     wanted = item.start_from.strip().strip("`'\"").lower()
-    parents = [standing.candidate.id for standing in situation.parents]
-    if situation.islands > 1 and wanted in _BEST:
+    parents = [standing.candidate.id for standing in planner_input.parents]
+    if planner_input.islands > 1 and wanted in _BEST:
         return parents[0] if parents else None
     if wanted in _BEST:
-        return situation.best.candidate.id if situation.best else None
-    known = [standing.candidate.id for standing in situation.standings]
+        return planner_input.best.candidate.id if planner_input.best else None
+    known = [standing.candidate.id for standing in planner_input.standings]
     # Populations that are kept apart must not mix through the planner.
-    known = parents if situation.islands > 1 else known + parents
+    known = parents if planner_input.islands > 1 else known + parents
     found = {id for id in known if len(wanted) >= 4 and id.startswith(wanted)}
     return found.pop() if len(found) == 1 else None
 

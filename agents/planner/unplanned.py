@@ -35,24 +35,24 @@ class DrawingPlanner:
         self._repertoire = repertoire
         self._seed = seed
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """A strategy by chance for every loop, those not tried before while there are any."""
-        dice = random.Random(f"{self._seed}:drawn:{situation.round}")
-        options = self._allowed(situation)
-        tried = [recipe for idea in situation.tried if (recipe := Recipe.from_idea(idea))]
+        dice = random.Random(f"{self._seed}:drawn:{planner_input.round}")
+        options = self._allowed(planner_input)
+        tried = [recipe for idea in planner_input.tried if (recipe := Recipe.from_idea(idea))]
         ideas: list[Idea] = []
-        while options and len(ideas) < situation.wanted:
+        while options and len(ideas) < planner_input.wanted:
             recipe = _drawn(options, tried, dice)
             tried.append(recipe)
-            ideas.append(_idea(recipe, options, len(ideas) + 1, situation.round))
+            ideas.append(_idea(recipe, options, len(ideas) + 1, planner_input.round))
         return Proposal(ideas=tuple(ideas), reasoning=f"{len(ideas)} ideas were {WHY}.")
 
-    def _allowed(self, situation: PlannerInput) -> dict[str, list[Option]]:
+    def _allowed(self, planner_input: PlannerInput) -> dict[str, list[Option]]:
         """Options by loop without what the person ruled out; none where a loop has none left."""
         allowed: dict[str, list[Option]] = {}
         for option in self._repertoire.options():
             of = allowed.setdefault(option.loop, [])
-            if not any(speaks_of(ban, option.texts) for ban in situation.steering.bans):
+            if not any(speaks_of(ban, option.texts) for ban in planner_input.steering.bans):
                 of.append(option)
         return allowed if all(allowed.values()) else {}
 
@@ -60,20 +60,20 @@ class DrawingPlanner:
 class FreeHand:
     """Asks for the fastest implementation that the coder can think of, and says nothing else."""
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """As many free hands as there would have been ideas."""
         ideas = tuple(
             Idea(
-                id=f"r{situation.round}i{number}",
+                id=f"r{planner_input.round}i{number}",
                 title="The fastest implementation you can write",
                 mechanism="whatever you find best",
                 reason="planning is switched off",
                 category="free",
                 metric="ms",
-                round=situation.round,
+                round=planner_input.round,
                 origin="model",
             )
-            for number in range(1, situation.wanted + 1)
+            for number in range(1, planner_input.wanted + 1)
         )
         return Proposal(
             ideas=ideas, reasoning="Planning is switched off: the coder has a free hand."

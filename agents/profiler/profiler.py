@@ -1,12 +1,8 @@
-"""The profiler: reads what bounds an elite, and names the symptoms.
+"""The profiler: reads what bounds an elite, and names the symptoms; a model may explain them.
 
-The playbook's mind computes both from what is known without counters. A language model adds words
-that explain the readings; it never changes one.
-
-The profiler by a language model: explains readings in words, and changes none of them.
-
-Readings and symptoms are the playbook's. A model is asked only where somebody wants to look
-closely; its explanation stays if it cites readings that are there, as they were measured.
+The rules compute readings and symptoms from what is known without counters. A language model is
+asked only where somebody wants to look closely; it adds an explanation, which is kept if it cites
+readings that are there, as they were measured, and it never changes a reading.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What prompts show of a search, as text: task, device, limits, what was tried, what people wish.
+"""What prompts show of a search, as text: task, device, limits, what was tried, steering.
 
 Every card is a few lines of Markdown and says in words when it has nothing to show; foreign text
 stands in fences that it cannot close. Times are milliseconds. A traced graph is one operation a

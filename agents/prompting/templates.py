@@ -1,16 +1,14 @@
-"""Loads the words of prompts from the files beside their roles and fills them in.
+"""Loads prompts from the files beside their roles and fills them in, standing sections included.
 
 A file is Markdown with jinja2's placeholders; what it includes lies in its own folder. Lines
 `<!-- system -->`, `<!-- person -->` and `<!-- model -->` begin a message each; what stands before
 the first of them belongs to no message and must be blank. A file without such lines is a section,
 for other files to take in. What a value holds is never read as a template or as a message line, so
-a user's source cannot speak for us. Not here: what is put in (`agents.prompting.cards`) and how
-answers are read.
+a user's source cannot speak for us.
 
-Standing words about what a candidate may be and what makes one fast, filled from our own tables.
-
-Lists in them come from the code that enforces them, so that a prompt cannot promise what the
-contract refuses.
+Standing sections say what a candidate may be and what makes one fast. Lists in them come from the
+code that enforces them, so that a prompt cannot promise what the contract refuses. Not here: what
+is put in for one search (`agents.prompting.cards`) and how answers are read.
 """
 
 import re

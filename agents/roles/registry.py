@@ -1,13 +1,8 @@
-"""Every role of a search, in one place.
+"""Every role of a search, and the set of agents that a search is run with: one a role.
 
-Adding a role is a folder beside the others and its value in `ROLES`.
-
-The set of agents that thinks in one search: one mind a role.
-
-Planner and coder that begin with the person's own kernel (`agents.shared.facts`).
-
-It is an idea of the person's in the first round, so that the ledger says what it brought and later
-ideas may start from it.
+Adding a role is a folder beside the others and its value in `ROLES`. Planner and coder may begin
+with the person's own kernel (`agents.shared.facts`): it is an idea of the person's in the first
+round, so that the ledger says what it brought and later ideas may start from it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -68,18 +63,18 @@ class RoleRegistry:
 ROLES = RoleRegistry(PLANNER, CODER, PROFILER, CRITIC, STRATEGIST)
 
 
-Mind = TypeVar("Mind")
+Agent = TypeVar("Agent")
 
 
 class AgentSet:
-    """Who thinks in a search: one mind a role.
+    """Who thinks in a search: one agent a role.
 
     Args:
-        minds: The minds by the names of their roles, each as its role made it.
+        agents: The agents by the names of their roles, each as its role made it.
     """
 
-    def __init__(self, minds: Mapping[str, object]) -> None:
-        self._minds = dict(minds)
+    def __init__(self, agents: Mapping[str, object]) -> None:
+        self._agents = dict(agents)
 
     @classmethod
     def of_search(
@@ -90,7 +85,7 @@ class AgentSet:
         critic: Critic,
         strategist: Strategist | None = None,
     ) -> "AgentSet":
-        """The minds that every search has."""
+        """The agents that every search has."""
         return cls({
             PLANNER.name: planner,
             CODER.name: coder,
@@ -99,24 +94,24 @@ class AgentSet:
             STRATEGIST.name: strategist,
         })  # fmt: skip
 
-    def of(self, role: Role[Mind]) -> Mind:
+    def of(self, role: Role[Agent]) -> Agent:
         """Who thinks for a role; KeyError where nobody does."""
-        # A role makes minds of its own type only, and `replaced` keeps to that.
-        return cast(Mind, self._minds[role.name])
+        # A role makes agents of its own type only, and `replaced` keeps to that.
+        return cast(Agent, self._agents[role.name])
 
-    def replaced(self, role: Role[Mind], mind: Mind) -> "AgentSet":
-        """The same minds with another one for a role."""
-        return AgentSet({**self._minds, role.name: mind})
+    def replaced(self, role: Role[Agent], agent: Agent) -> "AgentSet":
+        """The same agents with another one for a role."""
+        return AgentSet({**self._agents, role.name: agent})
 
     def without(
         self, parts: Collection[str], seed: int, roles: Iterable[Role[object]]
     ) -> "AgentSet":
-        """The same minds with parts switched off; steps of the graph leave out the other parts."""
-        minds = self
+        """The same agents with parts switched off; steps of the graph leave out the other parts."""
+        agents = self
         for role in roles:
             if role.part in parts and role.switch_off is not None:
-                minds = minds.replaced(role, role.switch_off(minds.of(role), seed))
-        return minds
+                agents = agents.replaced(role, role.switch_off(agents.of(role), seed))
+        return agents
 
     @property
     def planner(self) -> Planner:
@@ -151,10 +146,10 @@ class StartingPlanner:
         self._planner = planner
         self._start = start
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         """The other planner's proposal, with one idea more in the first round."""
-        proposal = await self._planner.plan(situation)
-        if situation.round > 1:
+        proposal = await self._planner.plan(planner_input)
+        if planner_input.round > 1:
             return proposal
         return proposal.model_copy(update={"ideas": (self._start.idea, *proposal.ideas)})
 

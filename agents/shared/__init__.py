@@ -1,1 +1,1 @@
-"""What several roles speak in: attributes, wishes, citations, what is worth writing first."""
+"""What several roles share: attributes, steering, citations, and what is written first."""

@@ -1,20 +1,17 @@
-"""What every role reads: a candidate in words, the person's own kernel, and what the person said.
+"""What every role reads: a candidate's attributes, the person's own kernel, the person's steering.
 
-What a candidate is, as `name=value` words that roles can compare, prefer and avoid.
+Attributes are `name=value` words that roles can compare, prefer and avoid. The coder declares how
+it spread each loop (`row_softmax=warp_per_row`) and what the dominant loop does to memory,
+arithmetic and the machine (`memory=on chip`); settings and the compiler's report add what was
+chosen and what it cost. A role that learns something says it in these words, so another can act
+on it.
 
-The coder declares how it spread each loop (`row_softmax=warp_per_row`) and what the dominant
-loop does to memory, arithmetic and the machine (`memory=on chip`); settings and the compiler's
-report add what was chosen and what it cost. A role that learns something says it in these words,
-so another can act on it.
+A search may begin with a kernel of the person's. With its plan it is a candidate and is judged as
+it is, before anything else; without one (a bare `.cu`) a language model is asked to wrap it. Either
+way it is an idea of the person's in the first round. Reading the file is the command line's
+business.
 
-A person's own kernel, with which a search may begin.
-
-With its plan it is a candidate and is judged as it is, before anything else; without one (a bare
-`.cu`) a language model is asked to wrap it. Either way it is an idea of the person's in the first
-round. Reading the file is the command line's business.
-
-What the person said about where to look, typed, so that every role reads the same wish.
-
+Steering is what the person said about where to look, typed, so that every role reads the same.
 Turning a sentence into these values belongs to the conversation, not here.
 """
 
@@ -89,7 +86,7 @@ class Start(Value):
 
 
 class Steering(Value):
-    """Wishes that hold until the person takes them back.
+    """Steering that holds until the person takes it back.
 
     Each text names a strategy, a category, an attribute (`memory=on chip`) or simply words
     that may occur in an idea. Pins come first, bans never come, hints tip the balance.
@@ -100,9 +97,9 @@ class Steering(Value):
     bans: tuple[str, ...] = ()
 
 
-def speaks_of(wish: str, texts: tuple[str, ...]) -> bool:
-    """Whether a wish names one of these texts or has all its words among them."""
-    wanted = wish.strip().lower()
+def speaks_of(name: str, texts: tuple[str, ...]) -> bool:
+    """Whether a hint, pin or ban names one of these texts or has all its words among them."""
+    wanted = name.strip().lower()
     described = [text.lower() for text in texts]
     words = set(" ".join(described).replace("=", " ").replace("_", " ").split())
     return bool(wanted) and (wanted in described or set(wanted.replace("_", " ").split()) <= words)

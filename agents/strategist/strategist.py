@@ -1,12 +1,9 @@
-"""The strategist: rewrites the evolving section of the planner's or the coder's prompt.
+"""The strategist: rewrites the evolving advice in the planner's or the coder's prompt.
 
-It looks at what every version brought and answers with the next one. There is no playbook behind
-it: without a model nothing evolves and nothing is asked.
-
-The strategist by a language model: rewrites a role's advice against what it brought.
-
-Advice is a list of points, so that versions differ by lines and a small model can write one. What
-is kept is decided elsewhere, by what the children of a version achieve.
+It looks at what every version brought and answers with the next one. It is a language model without
+rules behind it: without a model nothing evolves and nothing is asked. Advice is a list of points,
+so that versions differ by lines and a small model can write one. What is kept is decided elsewhere,
+by what the children of a version achieve.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""The desk: where what a person wants is done, and where their searches live.
+"""The chat's controller: carries out a person's commands, and runs searches in the background.
 
-`Lives` holds the searches of a server; they go on whether anybody listens or not. A `Desk` is one
-conversation's place: a task on the table, a run, and one answer for every wish.
+`SearchManager` holds the searches of a server; they go on whether anybody listens or not. A
+`ChatController` belongs to one conversation: it knows the loaded task and the run, and has one
+answer for every command.
 """
 
 from kernelwright.graphs.conversation.context import Finding, Settings

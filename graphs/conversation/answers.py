@@ -1,12 +1,9 @@
-"""Answers about a search: where it stands, code and profiles, and what can be asked here.
+"""Answers about a search: where it stands, code and profiles, devices, and what can be asked here.
 
-A device that the person named and that is not the one present: what can be done all the same.
-
-Code, profiles and the ledger of ideas, as they stand in the archive.
-
-Where the search stands, what was just tried, and who leads.
-
-What can be asked here, what works on this machine, and what to say to unclear words.
+Progress is where the search stands, what was just tried, and who leads. Code, profiles and the
+ledger of ideas are shown as they stand in the archive. A person who names a device that is not
+present is told what can be done all the same. Help says what can be asked, what works on this
+machine, and what to try where words were unclear.
 """
 
 from collections.abc import Sequence
@@ -104,9 +101,9 @@ def other_device(gpu: str, present: Hardware) -> tuple[str, ...]:
     )
 
 
-def code(story: Story, wish: ShowCode) -> ChatReply:
+def code(story: Story, command: ShowCode) -> ChatReply:
     """A candidate's kernel and plan."""
-    item = candidate_of(story, wish.candidate)
+    item = candidate_of(story, command.candidate)
     language = language_of(item.candidate).spec.fences[0]
     pieces: list[Piece] = [
         Words(text=f"{label(item)}:"),
@@ -120,9 +117,9 @@ def code(story: Story, wish: ShowCode) -> ChatReply:
     return ChatReply(pieces=tuple(pieces), offers=(explain,))
 
 
-def profile(story: Story, wish: ShowProfile) -> ChatReply:
+def profile(story: Story, command: ShowProfile) -> ChatReply:
     """What the profiler read of a candidate."""
-    item = candidate_of(story, wish.candidate)
+    item = candidate_of(story, command.candidate)
     known = story.profiles.get(item.candidate.id)
     if known is None:
         who = ", ".join(f"v{w.number}" for w in story.written if w.candidate.id in story.profiles)
@@ -174,29 +171,31 @@ def _outcome(entry: LedgerEntry | None) -> tuple[str, str, str]:
 LEADERS = 5
 
 
-async def show(place: ConversationContext) -> ChatReply:
+async def show(context: ConversationContext) -> ChatReply:
     """The run as it stands."""
-    story = await place.story()
+    story = await context.story()
     if story is None:
-        if place.now.card is not None:
+        if context.now.card is not None:
             return ChatReply.of("The task is on the table, and no search has begun.")
         return ChatReply.of(NO_RUN)
     pieces = [
-        Words(text=standing_words(place, story)),
+        Words(text=standing_words(context, story)),
         Words(text=latest_words(story.view, story.events)),
     ]
     shown = [piece for piece in pieces if piece.text]
     table = leaders_of(story.view)
     picture = Picture(what="trajectory", run=story.record.id)
-    offers = (PAUSE, STOP) if place.life else (CONTINUE, *AFTER)
+    offers = (PAUSE, STOP) if context.search_session else (CONTINUE, *AFTER)
     return ChatReply(pieces=(*shown, *table, picture), offers=offers)
 
 
-def standing_words(place: ConversationContext, story: Story) -> str:
+def standing_words(context: ConversationContext, story: Story) -> str:
     """Whether it runs, how far it is, and what it has reached."""
-    life = place.life
-    if life is not None:
-        doing = {"pausing": "is pausing", "stopping": "is stopping"}.get(life.state, "is running")
+    search_session = context.search_session
+    if search_session is not None:
+        doing = {"pausing": "is pausing", "stopping": "is stopping"}.get(
+            search_session.state, "is running"
+        )
     else:
         doing = "has finished" if story.record.status == "finished" else "is not running"
     view, most = story.view, story.record.profile.rounds
@@ -204,11 +203,11 @@ def standing_words(place: ConversationContext, story: Story) -> str:
         f"The search {doing}: round {view.round} of {most}, "
         f"{count(len(view.standings), 'candidate')} judged, {view.counts.correct} correct."
     )
-    if life is None and story.summary is not None:
+    if search_session is None and story.summary is not None:
         words += f" Result: {STATUS[story.summary.status]}."
         if story.summary.stopped_because:
             words += f" It ended because: {one_line(story.summary.stopped_because, 300)}."
-    waiting = place.lives.ahead(place.home) if life is not None else 0
+    waiting = context.search_manager.ahead(context.home) if search_session is not None else 0
     if waiting:
         words += f" {waiting_words(waiting)}"
     return f"{words} {best_words(view)}"
@@ -319,19 +318,19 @@ best", "show the profile", "every idea so far", "explain round 2"
 A search goes on when you close the page."""
 
 
-def help_(place: ConversationContext) -> ChatReply:
+def help_(context: ConversationContext) -> ChatReply:
     """What can be asked here, with what fits now as buttons."""
-    return ChatReply.of(HELP, *fitting(place))
+    return ChatReply.of(HELP, *fitting(context))
 
 
-def unclear(place: ConversationContext, wish: Unclear) -> ChatReply:
+def unclear(context: ConversationContext, command: Unclear) -> ChatReply:
     """What was understood of it, as buttons; never an error."""
-    guesses = [item for item in wish.guesses if not isinstance(item, Unclear)]
+    guesses = [item for item in command.guesses if not isinstance(item, Unclear)]
     if not guesses:
-        return ChatReply.of("I did not understand that. Perhaps one of these?", *fitting(place))
+        return ChatReply.of("I did not understand that. Perhaps one of these?", *fitting(context))
     offers = tuple(Offer(label=label_of(item), wish=item) for item in guesses[:6])
     # Without words it is no riddle, but what a model proposes and only the person may begin.
-    text = "I am not sure what you mean. Is it one of these?" if wish.words else "Shall I?"
+    text = "I am not sure what you mean. Is it one of these?" if command.words else "Shall I?"
     return ChatReply(
         pieces=(Words(text=text),),
         offers=offers,
@@ -339,40 +338,40 @@ def unclear(place: ConversationContext, wish: Unclear) -> ChatReply:
     )
 
 
-def label_of(wish: Command) -> str:
-    """A wish as the words of a button."""
-    match wish:
+def label_of(command: Command) -> str:
+    """A command as the words of a button."""
+    match command:
         case ExplainCandidate() | ShowCode() | ShowProfile():
-            name = "the best" if wish.candidate == "best" else one_line(wish.candidate, 20)
+            name = "the best" if command.candidate == "best" else one_line(command.candidate, 20)
             verb = {"explain_candidate": "Explain", "show_code": "Show the code of"}
-            return f"{verb.get(wish.kind, 'Show the profile of')} {name}"
-        case CompareCandidates() if wish.other:
-            return f"Compare {one_line(wish.one, 20)} with {one_line(wish.other, 20)}"
+            return f"{verb.get(command.kind, 'Show the profile of')} {name}"
+        case CompareCandidates() if command.other:
+            return f"Compare {one_line(command.one, 20)} with {one_line(command.other, 20)}"
         case Steer():
-            return _steer_label(wish)
+            return _steer_label(command)
         case ReopenRun():
-            return f"Open {one_line(wish.run, 40)}"
+            return f"Open {one_line(command.run, 40)}"
         case _:
-            return LABELS.get(type(wish), wish.kind.replace("_", " "))
+            return LABELS.get(type(command), command.kind.replace("_", " "))
 
 
-def fitting(place: ConversationContext) -> tuple[Offer, ...]:
+def fitting(context: ConversationContext) -> tuple[Offer, ...]:
     """What a person is likely to want next."""
-    wishes: tuple[Command, ...]
-    if place.life is not None:
-        wishes = (ShowProgress(), PauseSearch(), StopSearch(), ShowLedger())
-    elif place.folder is not None:
-        wishes = (ShowProgress(), ExplainCandidate(), ContinueSearch(), ExportResult())
-    elif place.now.task is not None:
-        wishes = (StartSearch(), ChangeTask(), AuditTask(), CancelTask())
+    commands: tuple[Command, ...]
+    if context.search_session is not None:
+        commands = (ShowProgress(), PauseSearch(), StopSearch(), ShowLedger())
+    elif context.folder is not None:
+        commands = (ShowProgress(), ExplainCandidate(), ContinueSearch(), ExportResult())
+    elif context.now.task is not None:
+        commands = (StartSearch(), ChangeTask(), AuditTask(), CancelTask())
     else:
-        wishes = (ListRuns(), AskDoctor())
-    return tuple(Offer(label=label_of(wish), wish=wish) for wish in wishes)
+        commands = (ListRuns(), AskDoctor())
+    return tuple(Offer(label=label_of(command), wish=command) for command in commands)
 
 
-async def doctor(place: ConversationContext) -> ChatReply:
+async def doctor(context: ConversationContext) -> ChatReply:
     """What works on this machine."""
-    examine = place.settings.examine
+    examine = context.settings.examine
     if examine is None:
         return ChatReply.of("This server does not look at its machine.")
     found = await examine()
@@ -382,9 +381,9 @@ async def doctor(place: ConversationContext) -> ChatReply:
     return ChatReply(pieces=(Table(title="this machine", columns=("", "", ""), rows=rows),))
 
 
-def _steer_label(wish: Steer) -> str:
-    parts = (("Focus on", wish.hints), ("First:", wish.pins), ("Never", wish.bans))
-    for words, texts in (*parts, ("Take back", wish.forget)):
+def _steer_label(command: Steer) -> str:
+    parts = (("Focus on", command.hints), ("First:", command.pins), ("Never", command.bans))
+    for words, texts in (*parts, ("Take back", command.forget)):
         if texts:
             return f"{words} {one_line(', '.join(texts), 50)}"
     return LABELS[Steer]

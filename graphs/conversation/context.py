@@ -1,8 +1,7 @@
-"""What a server decides for all its desks: the device, the usual search, who thinks.
+"""What a conversation's answers are made from: its person, its loaded task, the server's settings.
 
-What needs a page (a report, the doctor's table) belongs to another room and is handed in.
-
-What a conversation's answers are made from: whose it is, its table, the searches.
+Settings are decided by a server for all its conversations: the device, the usual search, which
+agents. What needs a page (a report, the doctor's table) belongs to the UI and is handed in.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ Examine = Callable[[], Awaitable[tuple[Finding, ...]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How desks work.
+    """How the conversations of a server work.
 
     Attributes:
         target: The kind of device that searches run on.
@@ -65,7 +64,7 @@ class ConversationContext:
     """A person's home, one conversation's table in it, and the server around them."""
 
     home: Path
-    lives: SearchManager
+    search_manager: SearchManager
     settings: Settings
     table: ConversationStore
 
@@ -83,10 +82,10 @@ class ConversationContext:
         return folder if (folder / "run.db").is_file() else None
 
     @property
-    def life(self) -> SearchSession | None:
+    def search_session(self) -> SearchSession | None:
         """The live search of that run, if it runs."""
         folder = self.folder
-        return self.lives.find(folder) if folder else None
+        return self.search_manager.find(folder) if folder else None
 
     def record(self) -> RunRecord | None:
         """What the run is over; slow enough for a thread."""

@@ -1,9 +1,8 @@
-"""What a message may be about: the task, the run, its candidates and ideas.
+"""The controller of one conversation: one reply for every command, and what a message can refer to.
 
-One conversation's desk: one answer for every wish.
-
-What is done about a wish stands in the modules beside this one, which are values and functions;
-this is the door. A wish that changes the table waits for the one before it, questions do not.
+How a command is carried out stands in the modules beside this one, which are values and functions;
+this is where they are called from. A command that changes the loaded task waits for the one before
+it, questions do not. A message can refer to the task, the run, its candidates and its ideas.
 """
 
 from collections.abc import Awaitable, Callable
@@ -66,26 +65,26 @@ from kernelwright.graphs.run_view.wording import one_line
 from kernelwright.tools.archive import Archive, RunError
 
 
-def turn_of(place: ConversationContext, text: str, attachments: tuple[Attachment, ...]) -> Turn:
+def turn_of(context: ConversationContext, text: str, attachments: tuple[Attachment, ...]) -> Turn:
     """What the person said, with what it may be about; a few milliseconds."""
-    task = place.now.task
-    candidates, ideas = _named(place)
+    task = context.now.task
+    candidates, ideas = _named(context)
     return Turn(
         text=text,
         attachments=attachments,
         task=one_line(task.name, 60) if task else "",
-        run=place.now.run,
-        running=place.life is not None,
+        run=context.now.run,
+        running=context.search_session is not None,
         candidates=candidates,
         ideas=ideas,
     )
 
 
-def _named(place: ConversationContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if place.folder is None:
+def _named(context: ConversationContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if context.folder is None:
         return (), ()
     try:
-        archive = Archive.open(place.folder)
+        archive = Archive.open(context.folder)
     except RunError:  # the words may be about something else
         return (), ()
     try:
@@ -98,27 +97,27 @@ State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
 
 
 class ChatController:
-    """Where one conversation's wishes are fulfilled.
+    """Where one conversation's commands are carried out.
 
     Args:
-        home: Where everybody's folders are, as given to `lives`.
-        lives: The searches of the server.
-        person: Whose desk it is.
-        thread: The conversation; a desk made later for the same one finds what was left.
-        settings: How desks of this server work.
+        home: Where everybody's folders are, as given to `search_manager`.
+        search_manager: The searches of the server.
+        person: Whose conversation it is.
+        thread: The conversation; a controller made later for the same one finds what was left.
+        settings: How conversations of this server work.
     """
 
     def __init__(
         self,
         home: Path,
-        lives: SearchManager,
+        search_manager: SearchManager,
         person: str,
         thread: str,
         settings: Settings | None = None,
     ) -> None:
         folder = folder_of(home.absolute(), person)
-        self._place = ConversationContext(
-            folder, lives, settings or Settings(), lives.table(folder, thread)
+        self._context = ConversationContext(
+            folder, search_manager, settings or Settings(), search_manager.table(folder, thread)
         )
         self._watches: dict[Hear, EventSubscriber] = {}
         self._ears: dict[HearSpeech, StreamSubscriber] = {}
@@ -126,50 +125,50 @@ class ChatController:
     @property
     def run(self) -> str:
         """The id of the run that is talked about; "" while there is none."""
-        return self._place.now.run
+        return self._context.now.run
 
     @property
     def task(self) -> TaskCard | None:
         """The card of the task on the table."""
-        return self._place.now.card
+        return self._context.now.card
 
     @property
     def home(self) -> Path:
         """The person's folder, in which `graphs.run_view.story` finds the run."""
-        return self._place.home
+        return self._context.home
 
     @property
     def state(self) -> State:
         """Whether a search runs for this conversation; `resting` is a run that nobody works on."""
-        life = self._place.life
-        if life is None or life.state == "ended":
+        search_session = self._context.search_session
+        if search_session is None or search_session.state == "ended":
             return "resting" if self.run else "idle"
-        return life.state
+        return search_session.state
 
     @property
     def ahead(self) -> int:
         """How many other people's questions to the device this conversation's search waits for."""
-        return self._place.lives.ahead(self.home) if self.running else 0
+        return self._context.search_manager.ahead(self.home) if self.running else 0
 
     @property
     def running(self) -> bool:
         """Whether a search runs for this conversation right now."""
-        return self._place.life is not None
+        return self._context.search_session is not None
 
     def turn(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Turn:
         """What the person said, with what it may be about."""
-        return turn_of(self._place, text, attachments)
+        return turn_of(self._context, text, attachments)
 
-    async def do(self, wish: Command) -> ChatReply:
-        """Fulfil one wish; what cannot be done is said, and nothing is raised for it."""
+    async def do(self, command: Command) -> ChatReply:
+        """Carry out one command; what cannot be done is said, and nothing is raised for it."""
         try:
-            return await self._do(wish)
+            return await self._do(command)
         except (Unnamed, RunError) as trouble:
             return ChatReply.of(_sentence(trouble))
 
-    async def _do(self, wish: Command) -> ChatReply:
+    async def _do(self, command: Command) -> ChatReply:
         if isinstance(
-            wish,
+            command,
             LoadTask
             | ChangeTask
             | CancelTask
@@ -178,11 +177,11 @@ class ChatController:
             | ReopenRun
             | DeleteRun,
         ):
-            async with self._place.table.turn:
-                saying = await self._change(wish)
-            self._place.lives.news.ring(self.home)
-            return saying
-        return await self._answer(wish)
+            async with self._context.table.turn:
+                reply = await self._change(command)
+            self._context.search_manager.news.ring(self.home)
+            return reply
+        return await self._answer(command)
 
     def watch(self, hear: Hear, after: int = 0) -> None:
         """Be told every event of this conversation's run, those of the past first.
@@ -195,21 +194,21 @@ class ChatController:
             after: The number of the last event of the present run that is known already.
         """
         self.unwatch(hear)
-        watch = EventSubscriber(lambda: self._place.folder, hear, after)
+        watch = EventSubscriber(lambda: self._context.folder, hear, after)
         self._watches[hear] = watch
-        self._place.lives.news.hang(self.home, watch.wake)
+        self._context.search_manager.news.hang(self.home, watch.wake)
 
     def unwatch(self, hear: Hear | None = None) -> None:
-        """Tell a listener no more, or all of this desk's; the search goes on."""
+        """Tell a listener no more, or all of this conversation's; the search goes on."""
         for known in [hear] if hear is not None else list(self._watches):
             watch = self._watches.pop(known, None)
             if watch is not None:
-                self._place.lives.news.take_down(self.home, watch.wake)
+                self._context.search_manager.news.take_down(self.home, watch.wake)
                 watch.close()
 
     def amend(self, tell: Callable[[ChatReply], Awaitable[None]]) -> None:
         """Be told the card anew when a figure came later than the first answer to a file."""
-        self._place.table.amended = tell
+        self._context.table.amended = tell
 
     def overhear(self, hear: HearSpeech) -> None:
         """Be told what models say while they say it, a few times a second; nothing is kept.
@@ -218,98 +217,98 @@ class ChatController:
         was said in the end comes as an event.
         """
         self.turn_away(hear)
-        ear = StreamSubscriber(self._speeches, hear)
-        self._ears[hear] = ear
-        self._place.lives.speech.hang(self.home, ear.wake)
+        subscriber = StreamSubscriber(self._speeches, hear)
+        self._ears[hear] = subscriber
+        self._context.search_manager.speech.hang(self.home, subscriber.wake)
 
     def turn_away(self, hear: HearSpeech | None = None) -> None:
-        """The opposite of `overhear`, for one who listens in or for all of this desk's."""
+        """The opposite of `overhear`, for one who listens in or for all of this conversation's."""
         for known in [hear] if hear is not None else list(self._ears):
-            ear = self._ears.pop(known, None)
-            if ear is not None:
-                self._place.lives.speech.take_down(self.home, ear.wake)
-                ear.close()
+            subscriber = self._ears.pop(known, None)
+            if subscriber is not None:
+                self._context.search_manager.speech.take_down(self.home, subscriber.wake)
+                subscriber.close()
 
     def _speeches(self) -> Speeches | None:
-        life = self._place.life
-        return life.speeches if life else None
+        search_session = self._context.search_session
+        return search_session.speeches if search_session else None
 
-    async def _change(self, wish: Command) -> ChatReply:
-        place = self._place
-        match wish:
+    async def _change(self, command: Command) -> ChatReply:
+        context = self._context
+        match command:
             case LoadTask():
-                return await loading.load(place, wish)
+                return await loading.load(context, command)
             case ChangeTask():
-                return await loading.change(place, wish)
+                return await loading.change(context, command)
             case CancelTask():
-                return await loading.cancel(place)
+                return await loading.cancel(context)
             case StartSearch():
-                return await driving.start(place, wish)
+                return await driving.start(context, command)
             case ContinueSearch():
-                return await driving.go_on(place, wish)
+                return await driving.go_on(context, command)
             case _:
-                return await self._answer(wish)
+                return await self._answer(command)
 
-    async def _answer(self, wish: Command) -> ChatReply:
-        place = self._place
-        match wish:
+    async def _answer(self, command: Command) -> ChatReply:
+        context = self._context
+        match command:
             case PauseSearch():
-                return await driving.pause(place)
+                return await driving.pause(context)
             case StopSearch():
-                return await driving.stop(place)
+                return await driving.stop(context)
             case ShowProgress():
-                return await progress.show(place)
+                return await progress.show(context)
             case AuditTask():
-                return await auditing.audit(place)
+                return await auditing.audit(context)
             case Steer():
-                return await steering.steer(place, wish)
+                return await steering.steer(context, command)
             case ShowSteering():
-                return await steering.show(place)
+                return await steering.show(context)
             case ExportResult():
-                return await taking.export(place, wish)
+                return await taking.export(context, command)
             case GetReport():
-                return await taking.report(place)
+                return await taking.report(context)
             case AskDoctor():
-                return await helping.doctor(place)
+                return await helping.doctor(context)
             case ListRuns():
-                return await runs.listing(place)
+                return await runs.listing(context)
             case ReopenRun():
-                return await runs.reopen(place, wish)
+                return await runs.reopen(context, command)
             case RenameRun():
-                return await runs.rename(place, wish)
+                return await runs.rename(context, command)
             case DeleteRun():
-                return await runs.delete(place, wish)
+                return await runs.delete(context, command)
             case AskForHelp():
-                return helping.help_(place)
+                return helping.help_(context)
             case Unclear():
-                return helping.unclear(place, wish)
+                return helping.unclear(context, command)
             case _:
-                return await self._tell(wish)
+                return await self._tell(command)
 
-    async def _tell(self, wish: Command) -> ChatReply:
+    async def _tell(self, command: Command) -> ChatReply:
         """What needs the run's whole story; a story of a long run is put together in a thread."""
-        story = await self._place.story()
+        story = await self._context.story()
         if story is None:
             return ChatReply.of(driving.NO_RUN)
-        return await self._place.read(lambda: _told(story, wish))
+        return await self._context.read(lambda: _told(story, command))
 
 
-def _told(story: Story, wish: Command) -> ChatReply:
-    match wish:
+def _told(story: Story, command: Command) -> ChatReply:
+    match command:
         case ExplainCandidate():
-            return explaining.candidate(story, wish)
+            return explaining.candidate(story, command)
         case ExplainRound():
-            return explaining.round_(story, wish)
+            return explaining.round_(story, command)
         case CompareCandidates():
-            return explaining.compare(story, wish)
+            return explaining.compare(story, command)
         case ShowCode():
-            return showing.code(story, wish)
+            return showing.code(story, command)
         case ShowProfile():
-            return showing.profile(story, wish)
+            return showing.profile(story, command)
         case ShowLedger():
             return showing.ledger(story)
         case _:
-            raise TypeError(f"no answer is known to {type(wish).__name__}")
+            raise TypeError(f"no answer is known to {type(command).__name__}")
 
 
 def _sentence(trouble: Exception) -> str:

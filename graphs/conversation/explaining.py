@@ -1,6 +1,6 @@
-"""Which candidate is meant: `best`, `best 2`, `v17` for the seventeenth written, or an id.
+"""Explains from measurements: a candidate, a round, or why one candidate beats another.
 
-One candidate, one round, or why one candidate is faster than another, from what was measured.
+A candidate is named as `best`, `best 2`, `v17` for the seventeenth written, or by its id.
 """
 
 import difflib
@@ -49,8 +49,8 @@ def candidate_of(story: Story, name: str) -> Written:
     wanted = name.strip().lower().lstrip("#")
     if wanted in {"", "best", "the best", "fastest", "leader", "winner"}:
         return _best(story)
-    if place := re.fullmatch(r"best (\d{1,4})", wanted):
-        return _placed(story, int(place[1]))
+    if rank := re.fullmatch(r"best (\d{1,4})", wanted):
+        return _placed(story, int(rank[1]))
     if wanted in {"last", "latest", "newest"} and story.written:
         return story.written[-1]
     if number := re.fullmatch(r"v(?:ersion)?\s*(\d{1,6})", wanted):
@@ -84,15 +84,15 @@ def _best(story: Story) -> Written:
     raise Unnamed("No candidate is correct yet, so there is no best one.")
 
 
-def _placed(story: Story, place: int) -> Written:
+def _placed(story: Story, rank: int) -> Written:
     """The candidate in that place of the leaderboard, from 1."""
     leaders = story.leaders
-    if 0 < place <= len(leaders):
-        return next(w for w in story.written if w.candidate.id == leaders[place - 1].candidate.id)
+    if 0 < rank <= len(leaders):
+        return next(w for w in story.written if w.candidate.id == leaders[rank - 1].candidate.id)
     if not leaders:
         return _best(story)
     some = "Only one candidate is" if len(leaders) == 1 else f"Only {len(leaders)} candidates are"
-    raise Unnamed(f"{some} correct so far, so nobody is in place {place}.")
+    raise Unnamed(f"{some} correct so far, so nobody is in place {rank}.")
 
 
 def _numbered(story: Story, number: int) -> Written:
@@ -115,9 +115,9 @@ def _listed(items: list[Written]) -> str:
 LONGEST_DIFFERENCE = 400
 
 
-def candidate(story: Story, wish: ExplainCandidate) -> ChatReply:
+def candidate(story: Story, command: ExplainCandidate) -> ChatReply:
     """Its idea, what it does, how it was judged, what bounds it."""
-    item = candidate_of(story, wish.candidate)
+    item = candidate_of(story, command.candidate)
     standing = standing_of(story, item)
     pieces: list[Piece] = [
         Words(text=f"{label(item)}, written in round {item.round} by the {item.author}."),
@@ -132,10 +132,10 @@ def candidate(story: Story, wish: ExplainCandidate) -> ChatReply:
     return ChatReply(pieces=tuple(pieces), offers=_about(item, standing, story))
 
 
-def round_(story: Story, wish: ExplainRound) -> ChatReply:
+def round_(story: Story, command: ExplainRound) -> ChatReply:
     """Its ideas, what they brought, what the critic made of it."""
     rounds = story.view.rounds
-    wanted = wish.round or max(rounds, default=0)
+    wanted = command.round or max(rounds, default=0)
     if wanted not in rounds:
         known = f"There are rounds 1 to {max(rounds)}." if rounds else "None has begun yet."
         return ChatReply.of(f"There is no round {wanted}. {known}")
@@ -157,10 +157,10 @@ def round_(story: Story, wish: ExplainRound) -> ChatReply:
     return ChatReply(pieces=tuple(pieces))
 
 
-def compare(story: Story, wish: CompareCandidates) -> ChatReply:
+def compare(story: Story, command: CompareCandidates) -> ChatReply:
     """Which is faster and by how much, what differs, and what the profiler and the critic saw."""
-    one = candidate_of(story, wish.one)
-    other = candidate_of(story, wish.other) if wish.other else _rival(story, one)
+    one = candidate_of(story, command.one)
+    other = candidate_of(story, command.other) if command.other else _rival(story, one)
     if one.candidate.id == other.candidate.id:
         return ChatReply.of(f"That is one and the same candidate, {label(one)}.")
     first, second = standing_of(story, one), standing_of(story, other)

@@ -1,9 +1,9 @@
 """The conversation as a graph: understand what was said, do it, perhaps look again, and answer.
 
 understand -> act -> (understand again, a bounded number of times) -> say. What is remembered is
-small: the last exchanges and the question that is open; everything else is the desk's. Answers
-are told as soon as there are any. Not here: how words are understood (`agents.assistant`), and
-what is done about a wish (`graphs.conversation`).
+small: the last exchanges and the question that is open; everything else is the controller's.
+Answers are told as soon as there are any. Not here: how words are understood (`agents.assistant`),
+and how a command is carried out (`graphs.conversation`).
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from kernelwright.agents.assistant.types import (
 
 # How often a model may look at what was done and ask for more; rules never do.
 LOOKS = 4
-# A turn's wishes; more than these are a model's mistake.
-MOST_WISHES = 12
+# A turn's commands; more than these are a model's mistake.
+MAX_COMMANDS = 12
 REMEMBERED = 12
 # Of what was said, this much is remembered.
 SHORT = 2_000
@@ -46,11 +46,11 @@ NOTHING_SAID = "I have nothing to add to that."
 TOO_MUCH = "That is as far as I go in one answer; tell me how to go on."
 
 
-class Desk(Protocol):
-    """Where wishes are fulfilled; one a conversation."""
+class Controller(Protocol):
+    """Carries out commands; one a conversation."""
 
-    async def do(self, wish: Command) -> ChatReply:
-        """Do what is wished, and say what came of it."""
+    async def do(self, command: Command) -> ChatReply:
+        """Carry a command out, and say what came of it."""
         ...
 
     def turn(self, text: str, attachments: tuple[Attachment, ...] = ()) -> Turn:
@@ -62,14 +62,14 @@ class Desk(Protocol):
 class MessageContext:
     """One message, or one button, and who deals with it; nothing of it is stored.
 
-    `wish` is a button's: nothing has to be understood then, and `text` is its label.
+    `command` is a button's: nothing has to be understood then, and `text` is its label.
     """
 
-    desk: Desk
+    controller: Controller
     assistant: Assistant
     text: str
     attachments: tuple[Attachment, ...] = ()
-    wish: Command | None = None
+    command: Command | None = None
     pending: list[Command] = field(default_factory=list)
     done: list[CommandResult] = field(default_factory=list)
     said: list[ChatReply] = field(default_factory=list)
@@ -121,69 +121,69 @@ class Conversation:
         # A thread's lock is there as long as somebody holds it or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def hear(self, thread: str, visit: MessageContext) -> AsyncIterator[ChatReply]:
+    async def hear(self, thread: str, message: MessageContext) -> AsyncIterator[ChatReply]:
         """Answer one message or button; answers come as soon as there are any.
 
         Raises:
-            Exception: What the desk or the assistant raised; the memory is as it was before.
+            Exception: What the controller or the assistant raised; the memory is as it was before.
         """
         turn = self._turns.setdefault(thread, asyncio.Lock())
-        if turn.locked() and (wishes := _urgent(visit)):
-            for wish in wishes:
-                yield await visit.desk.do(wish)
+        if turn.locked() and (commands := _urgent(message)):
+            for command in commands:
+                yield await message.controller.do(command)
             return
         config: RunnableConfig = {"configurable": {"thread_id": thread}, "recursion_limit": STEPS}
         async with turn:
             with tracing_context(enabled=False):  # nothing goes to a tracing service
-                async for saying in self._graph.astream(
-                    {}, config, context=visit, stream_mode="custom", durability="exit"
+                async for reply in self._graph.astream(
+                    {}, config, context=message, stream_mode="custom", durability="exit"
                 ):
-                    if isinstance(saying, ChatReply):
-                        yield saying
+                    if isinstance(reply, ChatReply):
+                        yield reply
 
 
 async def understand(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     """Ask the assistant what is to be done next; a button says so itself."""
-    visit = runtime.context
-    if visit.wish is not None:
-        visit.pending = [visit.wish]
+    message = runtime.context
+    if message.command is not None:
+        message.pending = [message.command]
         return {}
-    visit.looks += 1
-    turn = visit.desk.turn(visit.text, visit.attachments).model_copy(
+    message.looks += 1
+    turn = message.controller.turn(message.text, message.attachments).model_copy(
         update={"earlier": _earlier(state), "offers": _offers(state)}
     )
-    found = await visit.assistant.understand(turn, tuple(visit.done))
-    visit.pending = list(found.wishes[: MOST_WISHES - len(visit.done)])
+    found = await message.assistant.understand(turn, tuple(message.done))
+    message.pending = list(found.commands[: MAX_COMMANDS - len(message.done)])
     if found.words:
         _tell(runtime, ChatReply.of(found.words))
     return {}
 
 
 async def act(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
-    """Do the next wish; what would follow an open question waits for its answer."""
-    visit = runtime.context
-    wish = visit.pending.pop(0)
-    saying = await visit.desk.do(wish)
-    visit.done.append(CommandResult(wish=wish, saying=saying))
-    if saying.question:
-        start = next((item for item in visit.pending if isinstance(item, StartSearch)), None)
-        saying = _with_limits(saying, start)
-        visit.pending = _before_an_answer(wish, visit.pending)
-    if not (saying.question and visit.pending and _supersedes(visit.pending[0])):
-        _tell(runtime, saying)
+    """Do the next command; what would follow an open question waits for its answer."""
+    message = runtime.context
+    command = message.pending.pop(0)
+    reply = await message.controller.do(command)
+    message.done.append(CommandResult(command=command, reply=reply))
+    if reply.question:
+        start = next((item for item in message.pending if isinstance(item, StartSearch)), None)
+        reply = _with_limits(reply, start)
+        message.pending = _before_an_answer(command, message.pending)
+    if not (reply.question and message.pending and _supersedes(message.pending[0])):
+        _tell(runtime, reply)
     return {}
 
 
 async def say(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     """Remember what was said; an answer without words is none."""
-    visit = runtime.context
-    if not visit.said:
+    message = runtime.context
+    if not message.said:
         _tell(runtime, ChatReply.of(NOTHING_SAID))
-    elif visit.looks >= LOOKS and visit.wish is None and _may_look(visit):
+    elif message.looks >= LOOKS and message.command is None and _may_look(message):
         _tell(runtime, ChatReply.of(TOO_MUCH))
-    answer = "\n\n".join(saying.text for saying in visit.said)
-    exchange = [visit.text[:SHORT], answer[:SHORT]]
-    last = visit.said[-1]
+    answer = "\n\n".join(reply.text for reply in message.said)
+    exchange = [message.text[:SHORT], answer[:SHORT]]
+    last = message.said[-1]
     offers = [offer.model_dump_json() for offer in last.offers] if last.question else []
     return {"earlier": [*state.get("earlier", []), exchange][-REMEMBERED:], "offers": offers}
 
@@ -196,50 +196,55 @@ def after_understanding(state: Memory, runtime: Runtime[MessageContext]) -> Lite
 def after_act(
     state: Memory, runtime: Runtime[MessageContext]
 ) -> Literal["act", "understand", "say"]:
-    """The next wish, another look at what was done, or the end."""
-    visit = runtime.context
-    if visit.pending:
+    """The next command, another look at what was done, or the end."""
+    message = runtime.context
+    if message.pending:
         return "act"
-    return "understand" if _may_look(visit) and visit.looks < LOOKS else "say"
+    return "understand" if _may_look(message) and message.looks < LOOKS else "say"
 
 
-def _urgent(visit: MessageContext) -> tuple[Command, ...]:
-    if visit.wish is not None:
-        return (visit.wish,)
-    return urgent(visit.desk.turn(visit.text)) if not visit.attachments else ()
+def _urgent(message: MessageContext) -> tuple[Command, ...]:
+    if message.command is not None:
+        return (message.command,)
+    return urgent(message.controller.turn(message.text)) if not message.attachments else ()
 
 
-def _may_look(visit: MessageContext) -> bool:
+def _may_look(message: MessageContext) -> bool:
     """An open question is the person's to answer, and a button wants no comment."""
-    asked = any(deed.saying.question for deed in visit.done)
-    return visit.wish is None and bool(visit.done) and not asked and len(visit.done) < MOST_WISHES
+    asked = any(outcome.reply.question for outcome in message.done)
+    return (
+        message.command is None
+        and bool(message.done)
+        and not asked
+        and len(message.done) < MAX_COMMANDS
+    )
 
 
-def _tell(runtime: Runtime[MessageContext], saying: ChatReply) -> None:
-    runtime.context.said.append(saying)
-    runtime.stream_writer(saying)
+def _tell(runtime: Runtime[MessageContext], reply: ChatReply) -> None:
+    runtime.context.said.append(reply)
+    runtime.stream_writer(reply)
 
 
-def _before_an_answer(wish: Command, pending: list[Command]) -> list[Command]:
+def _before_an_answer(command: Command, pending: list[Command]) -> list[Command]:
     """A search waits until its card was seen; a change of the task belongs to the card itself."""
-    about_task = isinstance(wish, LoadTask | ChangeTask)
+    about_task = isinstance(command, LoadTask | ChangeTask)
     return [item for item in pending if about_task and not isinstance(item, StartSearch | LoadTask)]
 
 
-def _supersedes(wish: Command) -> bool:
+def _supersedes(command: Command) -> bool:
     """Whether what comes next answers with a card of its own."""
-    return isinstance(wish, ChangeTask)
+    return isinstance(command, ChangeTask)
 
 
-def _with_limits(saying: ChatReply, start: StartSearch | None) -> ChatReply:
+def _with_limits(reply: ChatReply, start: StartSearch | None) -> ChatReply:
     """The limits that were named beforehand stand behind the button that begins the search."""
     if start is None or start == StartSearch():
-        return saying
+        return reply
     offers = tuple(
         offer.model_copy(update={"wish": start}) if isinstance(offer.wish, StartSearch) else offer
-        for offer in saying.offers
+        for offer in reply.offers
     )
-    return saying.model_copy(update={"offers": offers})
+    return reply.model_copy(update={"offers": offers})
 
 
 def _earlier(state: Memory) -> tuple[tuple[str, str], ...]:

@@ -1,13 +1,10 @@
-"""A thread with an event loop of its own, in which searches run.
-
-A search's own thinking and writing take the loop they run on for a tenth of a second now and
-then; twenty of them would make a page stutter, so the page keeps its loop for itself.
-
-Who judges for whom: an executor with its worker a person, one device between them all.
+"""The executors of a server's searches, and their thread: one a person, one device for all.
 
 Whoever measures holds the device's lease, so that nobody's times are disturbed by another's; the
-lease goes round in the order of asking. A worker that nobody has asked for a while is let go.
-Everything here belongs to one event loop.
+lease goes round in the order of asking. A worker that nobody has asked for a while is closed.
+The executors belong to one event loop, which runs in a thread of its own: a search's own planning
+and writing take the loop they run on for a tenth of a second now and then; twenty of them would
+make a page stutter, so the page keeps its loop for itself.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""Is the task on the table worth trusting and worth the search: its floor, and what is doubtful.
+"""Loads a task: from a file to a task, or a question about what is missing, and audits it.
 
-A file comes to the desk and becomes a task, or a question about what is missing.
+An audit tells whether the task is worth trusting and worth the search: its floor, and what is
+doubtful about it.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from kernelwright.graphs.conversation.task_card import (
     card_of,
     offers,
     pays_words,
-    saying_of,
+    reply_of,
 )
 from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain, quiet
 from kernelwright.profiles.load import Hardware, search_profile
@@ -48,24 +49,24 @@ SHOWN_KERNELS = 12
 PATIENCE_S = 15.0
 
 
-async def audit(place: ConversationContext) -> ChatReply:
+async def audit(context: ConversationContext) -> ChatReply:
     """What tracing and the judge's audit found."""
-    task, card = place.now.task, place.now.card
-    if task is None and place.folder is not None:
-        record = await place.read(place.record)
+    task, card = context.now.task, context.now.card
+    if task is None and context.folder is not None:
+        record = await context.read(context.record)
         task = record.task if record else None
     if task is None:
         return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
-    seen = await _seen(place, task)
+    seen = await _seen(context, task)
     pieces: list[Piece] = [Table(title="audit", columns=("", ""), rows=rows_of(task, card, seen))]
     if not any(badge.proves_little for badge in task.badges):
         pieces.append(
             Words(text="Nothing speaks against it: a faster kernel would prove something.")
         )
-    return ChatReply(pieces=tuple(pieces), offers=offers() if place.now.waiting else ())
+    return ChatReply(pieces=tuple(pieces), offers=offers() if context.now.waiting else ())
 
 
-async def _seen(place: ConversationContext, task: Task) -> DispatchSeen:
+async def _seen(context: ConversationContext, task: Task) -> DispatchSeen:
     """What PyTorch runs; a device that is busy for longer than that is not waited for."""
 
     async def watch(judge: Executor) -> DispatchSeen:
@@ -75,7 +76,7 @@ async def _seen(place: ConversationContext, task: Task) -> DispatchSeen:
 
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return await place.lives.ask(place.home, watch)
+            return await context.search_manager.ask(context.home, watch)
     except TimeoutError:
         return DispatchSeen(failure="the device is busy with a search; ask again later")
     except EnvironmentLacksError as lack:
@@ -131,52 +132,55 @@ class Read(Value):
     audited: bool = True
 
 
-async def load(place: ConversationContext, wish: LoadTask) -> ChatReply:
+async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
     """Take a file in and say what it is."""
-    if len(wish.source) > LONGEST_SOURCE:
+    if len(command.source) > LONGEST_SOURCE:
         return ChatReply.of("That file is too long for a module; send the part to be made faster.")
-    if not wish.source.strip():
+    if not command.source.strip():
         return ChatReply.of("That file is empty; attach the one with your module.")
-    file = await asyncio.to_thread(_put, place, wish)
+    file = await asyncio.to_thread(_put, context, command)
     fresh = OnTable(
-        file=str(file), name=wish.name, gpu=wish.gpu or place.now.gpu, run=_kept_run(place)
+        file=str(file),
+        name=command.name,
+        gpu=command.gpu or context.now.gpu,
+        run=_kept_run(context),
     )
-    return await read_anew(place, fresh)
+    return await read_anew(context, fresh)
 
 
-async def change(place: ConversationContext, wish: ChangeTask) -> ChatReply:
+async def change(context: ConversationContext, command: ChangeTask) -> ChatReply:
     """Read the file on the table once more, with other inputs, entry or precision."""
-    if not place.now.file:
+    if not context.now.file:
         return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
-    if wish == ChangeTask():
-        return _how_to_change(place)
-    precisions = wish.precisions or place.now.precisions
-    policy = place.now.policy.model_copy(
+    if command == ChangeTask():
+        return _how_to_change(context)
+    precisions = command.precisions or context.now.precisions
+    policy = context.now.policy.model_copy(
         update={
-            "inputs": _inputs(place, wish),
-            "entry": wish.entry or place.now.policy.entry,
+            "inputs": _inputs(context, command),
+            "entry": command.entry or context.now.policy.entry,
             "allow": tuple(_ALLOWED[word] for word in precisions if word in _ALLOWED),
         }
     )
-    gpu = wish.gpu or place.now.gpu
+    gpu = command.gpu or context.now.gpu
     changed = OnTable(
-        file=place.now.file,
-        name=place.now.name,
+        file=context.now.file,
+        name=context.now.name,
         gpu=gpu,
         policy=policy,
         precisions=precisions,
-        steering=place.now.steering,
-        run=_kept_run(place),
+        steering=context.now.steering,
+        run=_kept_run(context),
     )
-    return await read_anew(place, changed)
+    return await read_anew(context, changed)
 
 
-def _inputs(place: ConversationContext, wish: ChangeTask) -> tuple[str, ...]:
+def _inputs(context: ConversationContext, command: ChangeTask) -> tuple[str, ...]:
     """What the inputs are from now on; as they were where nothing is said of them."""
-    task, before = place.now.task, place.now.policy.inputs
-    if wish.inputs or task is None:
-        return _typed(wish.inputs, task) or before
-    return resized(task, wish.sizes) or before
+    task, before = context.now.task, context.now.policy.inputs
+    if command.inputs or task is None:
+        return _typed(command.inputs, task) or before
+    return resized(task, command.sizes) or before
 
 
 def resized(task: Task, sizes: tuple[str, ...]) -> tuple[str, ...]:
@@ -217,73 +221,73 @@ def _type_of(spec: InputSpec) -> str:
     return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
 
 
-async def cancel(place: ConversationContext) -> ChatReply:
+async def cancel(context: ConversationContext) -> ChatReply:
     """Put the task away."""
-    if not place.now.waiting:
+    if not context.now.waiting:
         return ChatReply.of("All right, nothing was done.")
-    await place.table.put(OnTable(gpu=place.now.gpu, run=_kept_run(place)))
+    await context.table.put(OnTable(gpu=context.now.gpu, run=_kept_run(context)))
     return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
 
 
-def _kept_run(place: ConversationContext) -> str:
+def _kept_run(context: ConversationContext) -> str:
     """A search that runs stays this conversation's until another one is begun."""
-    return place.now.run if place.life is not None else ""
+    return context.now.run if context.search_session is not None else ""
 
 
-async def read_anew(place: ConversationContext, fresh: OnTable) -> ChatReply:
+async def read_anew(context: ConversationContext, fresh: OnTable) -> ChatReply:
     """Trace what lies there and show the card; a refusal keeps the file for a second try.
 
     Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
     time comes later, onto the card that lies there.
     """
-    ends_s = time.monotonic() + place.settings.first_answer_s
+    ends_s = time.monotonic() + context.settings.first_answer_s
     try:
-        found = await place.lives.ask(place.home, lambda judge: _read(judge, fresh))
+        found = await context.search_manager.ask(context.home, lambda judge: _read(judge, fresh))
         if isinstance(found, Read) and not found.audited:
-            timing = asyncio.create_task(_run(place, found.task))
+            timing = asyncio.create_task(_run(context, found.task))
             left_s = max(0.0, ends_s - time.monotonic())
             if (await asyncio.wait({timing}, timeout=left_s))[0]:
                 found = timing.result()
             else:
-                place.table.follow(_amend(place, fresh, timing))
+                context.table.follow(_amend(context, fresh, timing))
     except EnvironmentLacksError as lack:
         return ChatReply.of(f"I cannot run anything on this machine: {lack}.")
     if isinstance(found, Refusal):
-        await place.table.put(fresh)
+        await context.table.put(fresh)
         return _refused(found, fresh)
-    return await _shown(place, fresh, found)
+    return await _shown(context, fresh, found)
 
 
-async def _shown(place: ConversationContext, fresh: OnTable, found: Read) -> ChatReply:
+async def _shown(context: ConversationContext, fresh: OnTable, found: Read) -> ChatReply:
     """The card of what was read, which lies on the table from now on."""
     card = card_of(
         found.task,
         found.hardware,
         found.eager_ms,
-        search_profile(place.settings.search),
-        place.settings.models,
+        search_profile(context.settings.search),
+        context.settings.models,
         fresh.gpu,
         fresh.precisions,
     )
     read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
-    await place.table.put(fresh.model_copy(update=read))
-    return saying_of(card, *other_device(fresh.gpu, found.hardware))
+    await context.table.put(fresh.model_copy(update=read))
+    return reply_of(card, *other_device(fresh.gpu, found.hardware))
 
 
 async def _amend(
-    place: ConversationContext, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
+    context: ConversationContext, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
 ) -> ChatReply | None:
     """The card again, when the device had time; None where something else lies there by now."""
     found = await timing
-    async with place.table.turn:
-        now = place.now
+    async with context.table.turn:
+        now = context.now
         if not now.waiting or now.audited or (now.file, now.policy) != (fresh.file, fresh.policy):
             return None
         if isinstance(found, Refusal):
-            await place.table.put(fresh)
+            await context.table.put(fresh)
             return _refused(found, fresh)
         said = {"steering": now.steering, "run": now.run}
-        return await _shown(place, fresh.model_copy(update=said), found)
+        return await _shown(context, fresh.model_copy(update=said), found)
 
 
 async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
@@ -299,14 +303,14 @@ async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
     return Read(task=task, hardware=await judge.hardware(), audited=False)
 
 
-async def _run(place: ConversationContext, task: Task) -> Read | Refusal:
+async def _run(context: ConversationContext, task: Task) -> Read | Refusal:
     """Run the module on the device: does that prove anything, and how long does it take?"""
 
     async def run(judge: Executor) -> Read | Refusal:
         audited = await judge.audit(task)
         return audited if isinstance(audited, Refusal) else await _timed(judge, audited)
 
-    return await place.lives.ask(place.home, run)
+    return await context.search_manager.ask(context.home, run)
 
 
 async def _timed(judge: Executor, task: Task) -> Read | Refusal:
@@ -318,11 +322,11 @@ async def _timed(judge: Executor, task: Task) -> Read | Refusal:
     return Read(task=task, hardware=await judge.hardware(), eager_ms=took)
 
 
-def _put(place: ConversationContext, wish: LoadTask) -> Path:
-    folder = place.home / "files" / f"{time.time_ns():x}"
+def _put(context: ConversationContext, command: LoadTask) -> Path:
+    folder = context.home / "files" / f"{time.time_ns():x}"
     folder.mkdir(parents=True)
-    path = folder / file_name(wish.name)
-    path.write_text(wish.source, encoding="utf-8")
+    path = folder / file_name(command.name)
+    path.write_text(command.source, encoding="utf-8")
     return path
 
 
@@ -339,21 +343,21 @@ def _refused(refusal: Refusal, fresh: OnTable) -> ChatReply:
     return ChatReply(pieces=(*why, ask), offers=(*offers, cancelling), question=True)
 
 
-def _how_to_change(place: ConversationContext) -> ChatReply:
+def _how_to_change(context: ConversationContext) -> ChatReply:
     text = (
         "Tell me the shapes and types, one for each input, such as `4096x1024:float16`; "
         "or which class or function of the file is meant; or that TF32, half precision or "
         "bfloat16 may be used."
     )
-    task = place.now.task
+    task = context.now.task
     if task is None:
         return ChatReply.of(text)
     return ChatReply(
-        pieces=(Words(text=text),), offers=tuple(_variants(place, task)), question=True
+        pieces=(Words(text=text),), offers=tuple(_variants(context, task)), question=True
     )
 
 
-def _variants(place: ConversationContext, task: Task) -> list[Offer]:
+def _variants(context: ConversationContext, task: Task) -> list[Offer]:
     """The task's own inputs in half precision, and four times as large."""
     found: list[Offer] = []
     for label, dtype, times in (("Half precision", "float16", 1), ("Four times the rows", "", 4)):

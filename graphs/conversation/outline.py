@@ -1,10 +1,8 @@
-"""What stands in a person's file, read without running a line of it: modules, sizes, arguments.
+"""Reads a person's file without running a line of it, and proposes what would make it a task.
 
-A sketch for proposals, not a judgement: what cannot be told from the text is left open.
-
-What might make a file a task: inputs for a module that brings none, a name where several fit.
-
-Shapes come from the sizes that stand in the source; nothing of it is run for that.
+The outline has modules, sizes and arguments. It is a sketch for proposals, not a judgement: what
+cannot be told from the text is left open. Proposals are inputs for a module that brings none, and
+names where several fit; their shapes come from the sizes that stand in the source.
 """
 
 import ast
@@ -264,5 +262,5 @@ def _built(name: str, source: str, entry: Outline) -> tuple[Offer, ...]:
     values = [guessed(argument) for argument in entry.needed]
     given = ", ".join(f"{a}={v}" for a, v in zip(entry.needed, values, strict=True))
     addition = f"\n\ndef get_init_inputs():\n    return {values!r}\n"
-    wish: Command = LoadTask(source=source.rstrip() + addition, name=name)
-    return (Offer(label=f"Build it with {one_line(given, 60)}", wish=wish),)
+    command: Command = LoadTask(source=source.rstrip() + addition, name=name)
+    return (Offer(label=f"Build it with {one_line(given, 60)}", wish=command),)

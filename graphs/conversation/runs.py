@@ -1,6 +1,6 @@
-"""Taking results home: asked for, approved, made, and handed over.
+"""A person's runs: list, reopen, name and delete them, and export the result of one.
 
-A person's runs: which there are, taking up one of them again, naming and deleting one.
+An export is asked for, approved, written, and handed over as a download.
 """
 
 import shutil
@@ -51,38 +51,40 @@ WHAT = {
 }
 
 
-async def export(place: ConversationContext, wish: ExportResult) -> ChatReply:
+async def export(context: ConversationContext, command: ExportResult) -> ChatReply:
     """Ask before the first byte is written; then write, and hand over."""
-    story = await place.story()
+    story = await context.story()
     if story is None:
         return ChatReply.of(NO_RUN)
-    item = candidate_of(story, wish.candidate)
+    item = candidate_of(story, command.candidate)
     standing = standing_of(story, item)
     if standing is None or standing.evaluation.verdict is not Verdict.CORRECT:
         return ChatReply.of(f"{label(item)} was not found correct, so it cannot be taken home.")
-    if not wish.approved:
-        return _asked(story, wish.model_copy(update={"candidate": item.candidate.id}))
+    if not command.approved:
+        return _asked(story, command.model_copy(update={"candidate": item.candidate.id}))
     try:
-        path = await place.read(lambda: _write(place, story.record.id, item.candidate.id, wish))
+        path = await context.read(
+            lambda: _write(context, story.record.id, item.candidate.id, command)
+        )
     except (ExportRefusedError, RunError) as refusal:
         return ChatReply.of(f"Nothing was exported: {one_line(str(refusal), 400)}.")
     mime = "application/zip" if path.suffix == ".zip" else "text/x-python"
     pieces = (
-        Words(text=f"Here is {label(item)}: {WHAT[wish.format]}."),
+        Words(text=f"Here is {label(item)}: {WHAT[command.format]}."),
         Download(path=path, name=path.name, mime=mime),
     )
     return ChatReply(pieces=pieces)
 
 
-async def report(place: ConversationContext) -> ChatReply:
+async def report(context: ConversationContext) -> ChatReply:
     """The run's report as a file."""
-    folder, write = place.folder, place.settings.report
+    folder, write = context.folder, context.settings.report
     if folder is None:
         return ChatReply.of(NO_RUN)
     if write is None:
         return ChatReply.of("This server makes no reports.")
-    path = place.home / "exports" / f"{folder.name}.html"
-    await place.read(lambda: write(folder.name, place.home, path))
+    path = context.home / "exports" / f"{folder.name}.html"
+    await context.read(lambda: write(folder.name, context.home, path))
     pieces = (
         Words(text="The whole run on one page, which works without a network."),
         Download(path=path, name=path.name, mime="text/html"),
@@ -90,11 +92,11 @@ async def report(place: ConversationContext) -> ChatReply:
     return ChatReply(pieces=pieces)
 
 
-def _asked(story: Story, wish: ExportResult) -> ChatReply:
+def _asked(story: Story, command: ExportResult) -> ChatReply:
     """What would be exported, how far it can be trusted, and whether it may be made."""
-    item = candidate_of(story, wish.candidate)
+    item = candidate_of(story, command.candidate)
     standing = standing_of(story, item)
-    words = [Words(text=f"I would export {label(item)} as {WHAT[wish.format]}.")]
+    words = [Words(text=f"I would export {label(item)} as {WHAT[command.format]}.")]
     rows = judged_rows(standing) if standing is not None else ()
     if standing is not None and standing.effort != "certify":
         words.append(
@@ -110,9 +112,9 @@ def _asked(story: Story, wish: ExportResult) -> ChatReply:
                 "speed-up of the task as it was asked. The export will say so."
             )
         )
-    other = "kernelbench" if wish.format == "module" else "module"
-    yes = wish.model_copy(update={"approved": True})
-    instead = wish.model_copy(update={"format": other})
+    other = "kernelbench" if command.format == "module" else "module"
+    yes = command.model_copy(update={"approved": True})
+    instead = command.model_copy(update={"format": other})
     return ChatReply(
         pieces=(*words, Table(title="what is known of it", columns=("", ""), rows=rows)),
         offers=(
@@ -124,22 +126,22 @@ def _asked(story: Story, wish: ExportResult) -> ChatReply:
     )
 
 
-def _write(place: ConversationContext, run: str, candidate: str, wish: ExportResult) -> Path:
+def _write(context: ConversationContext, run: str, candidate: str, command: ExportResult) -> Path:
     """The file, made anew; what is not faster is exported too, and says so itself."""
-    archive = Archive.open(place.home / "runs" / run)
+    archive = Archive.open(context.home / "runs" / run)
     try:
         material = material_of(archive, candidate, forced=True)
     finally:
         archive.close()
     check(material)
-    folder = place.home / "exports"
+    folder = context.home / "exports"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{run}-{candidate}"
-    return _made(material, folder / name, wish)
+    return _made(material, folder / name, command)
 
 
-def _made(material: Material, path: Path, wish: ExportResult) -> Path:
-    if wish.format == "kernelbench":
+def _made(material: Material, path: Path, command: ExportResult) -> Path:
+    if command.format == "kernelbench":
         return export_kernelbench(material, path.parent / f"{path.name}.py")
     return export_zip(material, path.parent / f"{path.name}.zip")
 
@@ -156,24 +158,24 @@ class Run:
     title: str = ""
 
 
-async def listing(place: ConversationContext) -> ChatReply:
+async def listing(context: ConversationContext) -> ChatReply:
     """The person's runs, the newest first."""
-    runs = await place.read(lambda: runs_of(place.home))
+    runs = await context.read(lambda: runs_of(context.home))
     if not runs:
         return ChatReply.of("You have no runs yet. Attach a file or paste a module to begin one.")
-    rows = tuple(_row(place, run) for run in runs[:SHOWN])
+    rows = tuple(_row(context, run) for run in runs[:SHOWN])
     columns = ("run", "task", "begun (UTC)", "status", "speed-up")
     table = Table(title="your runs", columns=columns, rows=rows)
     return ChatReply(pieces=(table,), offers=_openings(runs))
 
 
-async def reopen(place: ConversationContext, wish: ReopenRun) -> ChatReply:
+async def reopen(context: ConversationContext, command: ReopenRun) -> ChatReply:
     """Talk about an earlier run from now on."""
-    found = await place.read(lambda: _found(place, wish.run))
+    found = await context.read(lambda: _found(context, command.run))
     if isinstance(found, ChatReply):
         return found
     record = found.record
-    await place.table.put(
+    await context.table.put(
         OnTable(
             file=record.task.path,
             name=record.task.name,
@@ -183,7 +185,7 @@ async def reopen(place: ConversationContext, wish: ReopenRun) -> ChatReply:
             run=record.id,
         )
     )
-    goes_on = place.life is not None
+    goes_on = context.search_session is not None
     offers: tuple[Offer, ...] = (Offer(label="Where does it stand?", wish=ShowProgress()),)
     if not goes_on:
         offers += (Offer(label="Continue", wish=ContinueSearch()),)
@@ -191,32 +193,32 @@ async def reopen(place: ConversationContext, wish: ReopenRun) -> ChatReply:
     return ChatReply.of(f"We are talking about run `{record.id}` now; {state}.", *offers)
 
 
-async def rename(place: ConversationContext, wish: RenameRun) -> ChatReply:
+async def rename(context: ConversationContext, command: RenameRun) -> ChatReply:
     """Give a run of the person's another name; its id stays what it is."""
-    title = one_line(wish.name, 60).strip()
-    found = await place.read(lambda: _found(place, wish.run))
+    title = one_line(command.name, 60).strip()
+    found = await context.read(lambda: _found(context, command.run))
     if isinstance(found, ChatReply):
         return found
     if not title:
         return ChatReply.of("What shall it be called?")
-    await place.read(lambda: keep_title(found.folder, title))
+    await context.read(lambda: keep_title(found.folder, title))
     return ChatReply.of(f"Run `{found.record.id}` is called {quiet(title, 60)} now.")
 
 
-async def delete(place: ConversationContext, wish: DeleteRun) -> ChatReply:
+async def delete(context: ConversationContext, command: DeleteRun) -> ChatReply:
     """Ask first; then delete all of a run of the person's that nobody works on."""
-    found = await place.read(lambda: _found(place, wish.run))
+    found = await context.read(lambda: _found(context, command.run))
     if isinstance(found, ChatReply):
         return found
     id, folder = found.record.id, found.folder
-    if place.lives.find(folder) is not None:
+    if context.search_manager.find(folder) is not None:
         return ChatReply.of(f"Run `{id}` is running; stop it first.", STOP)
-    if not wish.approved:
+    if not command.approved:
         return _ask_about_run(found)
-    if place.now.run == id:
-        await place.table.put(OnTable(gpu=place.now.gpu))
+    if context.now.run == id:
+        await context.table.put(OnTable(gpu=context.now.gpu))
     try:
-        await place.read(lambda: shutil.rmtree(folder))
+        await context.read(lambda: shutil.rmtree(folder))
     except OSError as error:
         return ChatReply.of(
             f"Run `{id}` could not be deleted: {one_line(str(error.strerror), 100)}."
@@ -235,10 +237,10 @@ def _ask_about_run(found: Run) -> ChatReply:
     return ChatReply(pieces=(Words(text=words),), offers=(yes, no), question=True)
 
 
-def _found(place: ConversationContext, name: str) -> Run | ChatReply:
+def _found(context: ConversationContext, name: str) -> Run | ChatReply:
     """The person's run of that id, beginning of one, or name; or what to say of it."""
-    runs = runs_of(place.home)
-    wanted = name.strip().lower() or place.now.run
+    runs = runs_of(context.home)
+    wanted = name.strip().lower() or context.now.run
     if not wanted:
         return ChatReply.of("Which run?", *_openings(runs))
     found = [run for run in runs if wanted in (run.record.id, run.title.lower())]
@@ -270,9 +272,9 @@ def runs_of(home: Path) -> tuple[Run, ...]:
     return tuple(sorted(found, key=lambda run: run.record.created_at, reverse=True))
 
 
-def _row(place: ConversationContext, run: Run) -> tuple[str, ...]:
+def _row(context: ConversationContext, run: Run) -> tuple[str, ...]:
     record = run.record
-    live = place.lives.find(run.folder) is not None
+    live = context.search_manager.find(run.folder) is not None
     best = record.summary.best if record.summary else None
     task = one_line(record.task.name, 40)
     return (

@@ -1,11 +1,9 @@
-"""Bells: what a person's pages have called whenever there may be something new for them.
-
-One session of one search, as its server sees it.
-
-The searches of a server: they live here, and not in the conversation that began them.
+"""The searches of a server: they belong to it, and not to the conversation that began them.
 
 A search goes on when its page is closed and is found again by its run's id. What was going on when
-the server ended, however it ended, is taken up by `revive`.
+the server ended, however it ended, is taken up by `revive`. A `SearchSession` is one session of one
+search as its server sees it; a `Notifier` calls a person's pages whenever there may be something
+new for them.
 """
 
 import asyncio
@@ -55,7 +53,7 @@ class Notifier:
         self._of: dict[Path, set[Wake]] = {}
 
     def hang(self, home: Path, wake: Wake) -> None:
-        """Have something called whenever this person's bells are rung."""
+        """Have something called whenever there may be something new for this person."""
         self._of.setdefault(home, set()).add(wake)
 
     def take_down(self, home: Path, wake: Wake) -> None:
@@ -119,7 +117,7 @@ class SearchManager:
         home: Where everybody's folders are.
         target: The kind of device that searches run on.
         make_executor: Who judges; worker processes on this machine by default.
-        make_minds: Who thinks, instead of a run's models or the playbook.
+        make_agents: Who thinks, instead of a run's models or the playbook.
         idle_s: How long an unused worker stays.
         ready: How many workers stand ready for files.
     """
@@ -130,7 +128,7 @@ class SearchManager:
         *,
         target: Target = "auto",
         make_executor: MakeExecutor | None = None,
-        make_minds: MakeAgents | None = None,
+        make_agents: MakeAgents | None = None,
         idle_s: float = 120.0,
         ready: int = 4,
     ) -> None:
@@ -141,8 +139,8 @@ class SearchManager:
             prefix="kernelwright-chat-", ignore_cleanup_errors=True
         )
         self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s, ready)
-        self._make_minds = make_minds
-        self._lives: dict[Path, SearchSession] = {}
+        self._make_agents = make_agents
+        self._search_manager: dict[Path, SearchSession] = {}
         # What changed with a person's searches, and what their models say more.
         self.news, self.speech = Notifier(), Notifier()
         # As long as somebody sits at it; kept in its file, it is laid anew for the next.
@@ -153,7 +151,11 @@ class SearchManager:
     @property
     def going(self) -> tuple[SearchSession, ...]:
         """The searches that run right now."""
-        return tuple(life for life in self._lives.values() if life.goes_on)
+        return tuple(
+            search_session
+            for search_session in self._search_manager.values()
+            if search_session.goes_on
+        )
 
     def table(self, home: Path, thread: str) -> ConversationStore:
         """The table of a conversation; the same one for every page that shows it."""
@@ -162,8 +164,8 @@ class SearchManager:
 
     def find(self, folder: Path) -> SearchSession | None:
         """The live search of a run's folder; None when nobody works on it here."""
-        life = self._lives.get(folder)
-        return life if life is not None and life.goes_on else None
+        search_session = self._search_manager.get(folder)
+        return search_session if search_session is not None and search_session.goes_on else None
 
     def ahead(self, home: Path) -> int:
         """How many other people's questions to the device a person's search waits for."""
@@ -197,7 +199,7 @@ class SearchManager:
         """
 
         async def session(
-            judge: Executor, hear: Listener, life: SearchSession
+            judge: Executor, hear: Listener, search_session: SearchSession
         ) -> Summary | Refusal:
             known = task if audited else await _audited(judge, task)
             if isinstance(known, Refusal):
@@ -210,18 +212,18 @@ class SearchManager:
                 seed=seed,
                 home=home,
                 listener=hear,
-                control=life.control,
+                control=search_session.control,
                 executor=judge,
                 models=models,
-                make_minds=self._make_minds,
+                make_agents=self._make_agents,
                 task=known,
-                overhear=partial(self._overheard, life, home),
+                overhear=partial(self._overheard, search_session, home),
             )
 
-        life = await self._live(home, session, steering=steering)
-        if life.run and steering is not None:
-            await self.steer(home / "runs" / life.run, steering)
-        return life
+        search_session = await self._live(home, session, steering=steering)
+        if search_session.run and steering is not None:
+            await self.steer(home / "runs" / search_session.run, steering)
+        return search_session
 
     async def go_on(
         self,
@@ -243,7 +245,7 @@ class SearchManager:
         steering = await asyncio.to_thread(kept_steering, folder)
 
         async def session(
-            judge: Executor, hear: Listener, life: SearchSession
+            judge: Executor, hear: Listener, search_session: SearchSession
         ) -> Summary | Refusal:
             return await resume_search(
                 folder,
@@ -251,39 +253,43 @@ class SearchManager:
                 rounds=rounds,
                 seconds=seconds,
                 listener=hear,
-                control=life.control,
+                control=search_session.control,
                 executor=judge,
-                make_minds=self._make_minds,
-                overhear=partial(self._overheard, life, home),
+                make_agents=self._make_agents,
+                overhear=partial(self._overheard, search_session, home),
             )
 
         return await self._live(home, session, folder, steering)
 
-    def pause(self, life: SearchSession) -> None:
+    def pause(self, search_session: SearchSession) -> None:
         """End a search at its present step's end."""
-        life.state = "pausing"
-        self.engine.tell(life.control.pause)
+        search_session.state = "pausing"
+        self.engine.tell(search_session.control.pause)
 
-    def stop(self, life: SearchSession) -> None:
+    def stop(self, search_session: SearchSession) -> None:
         """End a search now, with the best so far."""
-        life.state = "stopping"
-        self.engine.tell(life.control.stop)
+        search_session.state = "stopping"
+        self.engine.tell(search_session.control.stop)
 
     async def steer(self, folder: Path, steering: Steering) -> None:
-        """Keep wishes with a run, and tell them to its search where it runs."""
+        """Keep steering with a run, and tell it to its search where it runs."""
         await asyncio.to_thread(keep_steering, folder, steering)
-        if life := self.find(folder):
-            self.engine.tell(lambda: life.control.steer(widened(steering)))
+        if search_session := self.find(folder):
+            self.engine.tell(lambda: search_session.control.steer(widened(steering)))
 
     async def revive(self) -> tuple[SearchSession, ...]:
         """Take up every search that was going on when the server ended, as it begins."""
         found = await asyncio.to_thread(self._interrupted)
         taken = [folder for folder in found if self.find(folder) is None]
-        lives = await asyncio.gather(*map(self.go_on, taken), return_exceptions=True)
-        for folder, life in zip(taken, lives, strict=True):
-            if isinstance(life, BaseException):  # one run's trouble is not the others'
-                log.error("run %s was not taken up again: %s", folder.name, life)
-        return tuple(life for life in lives if isinstance(life, SearchSession))
+        search_manager = await asyncio.gather(*map(self.go_on, taken), return_exceptions=True)
+        for folder, search_session in zip(taken, search_manager, strict=True):
+            if isinstance(search_session, BaseException):  # one run's trouble is not the others'
+                log.error("run %s was not taken up again: %s", folder.name, search_session)
+        return tuple(
+            search_session
+            for search_session in search_manager
+            if isinstance(search_session, SearchSession)
+        )
 
     def make_ready(self) -> None:
         """Make ready for the first visitor, in the background."""
@@ -310,12 +316,17 @@ class SearchManager:
         self._leaving = True
         if self._warming is not None:
             self._warming.cancel()
-        sessions = [life for life in self._lives.values() if life.goes_on]
-        for life in sessions:
-            if life.session is not None:
-                life.session.cancel()
+        sessions = [
+            search_session
+            for search_session in self._search_manager.values()
+            if search_session.goes_on
+        ]
+        for search_session in sessions:
+            if search_session.session is not None:
+                search_session.session.cancel()
         await asyncio.gather(
-            *(asyncio.wrap_future(life.done) for life in sessions), return_exceptions=True
+            *(asyncio.wrap_future(search_session.done) for search_session in sessions),
+            return_exceptions=True,
         )
         await self.engine.call(self.judges.aclose())
         self.engine.close()
@@ -332,62 +343,70 @@ class SearchManager:
         folder: Path | None = None,
         steering: Steering | None = None,
     ) -> SearchSession:
-        life = SearchSession(person=home.name)
+        search_session = SearchSession(person=home.name)
         if steering is not None:
-            life.control.steer(widened(steering))
+            search_session.control.steer(widened(steering))
         if folder is not None:
-            life.run = folder.name
-            self._lives[folder] = life
-        life.session = self.engine.submit(self._see_through(life, home, session))
-        await asyncio.shield(asyncio.wrap_future(life.named))
-        return life
+            search_session.run = folder.name
+            self._search_manager[folder] = search_session
+        search_session.session = self.engine.submit(
+            self._see_through(search_session, home, session)
+        )
+        await asyncio.shield(asyncio.wrap_future(search_session.named))
+        return search_session
 
-    async def _see_through(self, life: SearchSession, home: Path, session: Session) -> None:
+    async def _see_through(
+        self, search_session: SearchSession, home: Path, session: Session
+    ) -> None:
         """One session from its beginning to its end, whatever that is."""
         try:
-            async with self.judges.of(life.person) as judge:
-                life.outcome = await session(judge, partial(self._heard, life, home), life)
+            async with self.judges.of(search_session.person) as judge:
+                search_session.outcome = await session(
+                    judge, partial(self._heard, search_session, home), search_session
+                )
         except asyncio.CancelledError:
-            life.problem = "" if self._leaving else "it was cancelled"
+            search_session.problem = "" if self._leaving else "it was cancelled"
         except (RunError, EnvironmentLacksError) as error:
-            life.problem = str(error)
+            search_session.problem = str(error)
         except Exception as error:
-            log.exception("the search of run %s failed", life.run or "(none yet)")
-            life.problem = f"{type(error).__name__}: {error}".splitlines()[0]
+            log.exception("the search of run %s failed", search_session.run or "(none yet)")
+            search_session.problem = f"{type(error).__name__}: {error}".splitlines()[0]
         finally:
-            self._ended(life, home)
+            self._ended(search_session, home)
 
-    def _heard(self, life: SearchSession, home: Path, event: Event) -> None:
+    def _heard(self, search_session: SearchSession, home: Path, event: Event) -> None:
         if isinstance(event, RunStarted):
-            life.run = event.run
+            search_session.run = event.run
             folder = home / "runs" / event.run
-            self._lives[folder] = life
-            if life.state == "starting":
-                life.state = "running"
+            self._search_manager[folder] = search_session
+            if search_session.state == "starting":
+                search_session.state = "running"
             keep_going(folder, going=True)
-            life.name(event.run)
+            search_session.name(event.run)
         if isinstance(event, ModelCalled):
-            life.speeches.end(event.key)
+            search_session.speeches.end(event.key)
             self.speech.ring(home)
         self.news.ring(home)
 
-    def _overheard(self, life: SearchSession, home: Path, prompt: Prompt, piece: str) -> None:
-        life.speeches.hear(prompt, piece)
+    def _overheard(
+        self, search_session: SearchSession, home: Path, prompt: Prompt, piece: str
+    ) -> None:
+        search_session.speeches.hear(prompt, piece)
         self.speech.ring(home)
 
-    def _ended(self, life: SearchSession, home: Path) -> None:
-        folder = home / "runs" / life.run
-        if life.run:
-            _aftermath(life, folder, leaving=self._leaving)
+    def _ended(self, search_session: SearchSession, home: Path) -> None:
+        folder = home / "runs" / search_session.run
+        if search_session.run:
+            _aftermath(search_session, folder, leaving=self._leaving)
         # Only now, so that whoever sees the end finds kept how it ended.
-        life.state = "ended"
-        if self._lives.get(folder) is life:
-            del self._lives[folder]
-        life.speeches.clear()
+        search_session.state = "ended"
+        if self._search_manager.get(folder) is search_session:
+            del self._search_manager[folder]
+        search_session.speeches.clear()
         self.speech.ring(home)
         self.news.ring(home)
-        life.name(life.run)
-        life.done.set_result(None)
+        search_session.name(search_session.run)
+        search_session.done.set_result(None)
 
 
 async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
@@ -397,10 +416,10 @@ async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
     return await judge.audit(task)
 
 
-def _aftermath(life: SearchSession, folder: Path, *, leaving: bool) -> None:
+def _aftermath(search_session: SearchSession, folder: Path, *, leaving: bool) -> None:
     """Keep with the run how its session ended; nothing here may end worse than it."""
-    refused = life.outcome.sentence if isinstance(life.outcome, Refusal) else ""
+    refused = search_session.outcome.sentence if isinstance(search_session.outcome, Refusal) else ""
     try:
-        keep_end(folder, life.problem or refused, going=leaving)
+        keep_end(folder, search_session.problem or refused, going=leaving)
     except Exception:
-        log.exception("how run %s ended could not be kept", life.run)
+        log.exception("how run %s ended could not be kept", search_session.run)

@@ -1,9 +1,7 @@
-"""Starting, pausing, going on, stopping.
+"""Commands to a search: start, pause, continue and stop it, and steer it by hints, pins and bans.
 
-Hints, pins and bans: what changes, in whose words, and when it takes effect.
-
-`idea 3` means the third idea of the run. What is kept are words that the planner acts upon; what
-is said are titles.
+A reply to steering says what changes, in whose words, and when it takes effect. `idea 3` means the
+third idea of the run. What is kept are words that the planner acts upon; what is shown are titles.
 """
 
 import asyncio
@@ -48,60 +46,60 @@ AFTER = (
 NO_RUN = "There is no search yet. Attach a file or paste a module, and I will have a look."
 
 
-async def start(place: ConversationContext, wish: StartSearch) -> ChatReply:
+async def start(context: ConversationContext, command: StartSearch) -> ChatReply:
     """Begin the search over the task on the table."""
-    now = place.now
-    if place.life is not None:
+    now = context.now
+    if context.search_session is not None:
         return ChatReply.of(
             "A search is running already in this conversation; stop it first.", PROGRESS, STOP
         )
     if now.task is None:
         return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
-    profile = profile_of(place, wish)
-    life = await place.lives.begin(
-        place.home,
+    profile = profile_of(context, command)
+    search_session = await context.search_manager.begin(
+        context.home,
         Path(now.file),
         now.policy,
         now.task,
         profile,
         audited=now.audited,
-        models=place.settings.models,
-        seed=place.settings.seed,
-        steering=wishes_of(now),
+        models=context.settings.models,
+        seed=context.settings.seed,
+        steering=steering_of(now),
     )
-    if not life.run:
-        return ChatReply.of(f"The search could not begin: {why(life)}.")
-    await place.table.put(now.model_copy(update={"run": life.run, "waiting": False}))
+    if not search_session.run:
+        return ChatReply.of(f"The search could not begin: {why(search_session)}.")
+    await context.table.put(now.model_copy(update={"run": search_session.run, "waiting": False}))
     words = (
-        f"The search has begun as run `{life.run}`: {one_line(profile.name, 20)}, up to "
+        f"The search has begun as run `{search_session.run}`: {one_line(profile.name, 20)}, up to "
         f"{count(profile.rounds, 'round')} and {seconds(profile.seconds)}. You can leave; it goes "
         "on, and you can steer it by writing at any time."
     )
     return ChatReply.of(words, PAUSE, STOP)
 
 
-def wishes_of(now: OnTable) -> Steering:
+def steering_of(now: OnTable) -> Steering:
     """What the person said before the search began; precisions they allow are hints."""
     hints = dict.fromkeys((*now.steering.hints, *now.precisions))
     return now.steering.model_copy(update={"hints": tuple(hints)})
 
 
-def profile_of(place: ConversationContext, wish: StartSearch) -> SearchProfile:
+def profile_of(context: ConversationContext, command: StartSearch) -> SearchProfile:
     """How much the search may spend."""
-    profile = search_profile(wish.search or place.settings.search)
-    limits = {"rounds": wish.rounds, "seconds": wish.seconds}
+    profile = search_profile(command.search or context.settings.search)
+    limits = {"rounds": command.rounds, "seconds": command.seconds}
     given = {name: limit for name, limit in limits.items() if limit is not None and limit > 0}
     return profile.model_copy(update=given)
 
 
-async def pause(place: ConversationContext) -> ChatReply:
+async def pause(context: ConversationContext) -> ChatReply:
     """Pause at the end of the present step."""
-    life = place.life
-    if life is None:
-        return await _not_running(place)
-    if life.state == "stopping":
+    search_session = context.search_session
+    if search_session is None:
+        return await _not_running(context)
+    if search_session.state == "stopping":
         return ChatReply.of("It is ending already, with the best so far.")
-    place.lives.pause(life)
+    context.search_manager.pause(search_session)
     return ChatReply.of(
         "Pausing: the present step is finished first. Nothing is lost, and nothing is measured "
         "twice when you continue.",
@@ -110,41 +108,41 @@ async def pause(place: ConversationContext) -> ChatReply:
     )
 
 
-async def stop(place: ConversationContext) -> ChatReply:
+async def stop(context: ConversationContext) -> ChatReply:
     """End now."""
-    life = place.life
-    if life is None:
-        return await _not_running(place)
-    place.lives.stop(life)
+    search_session = context.search_session
+    if search_session is None:
+        return await _not_running(context)
+    context.search_manager.stop(search_session)
     return ChatReply.of(
         "Stopped with the best so far. You can continue it later.", CONTINUE, *AFTER
     )
 
 
-async def go_on(place: ConversationContext, wish: ContinueSearch) -> ChatReply:
+async def go_on(context: ConversationContext, command: ContinueSearch) -> ChatReply:
     """Go on with the run, with more to spend where it had used up what it had."""
-    record = await place.read(place.record)
-    folder = place.folder
+    record = await context.read(context.record)
+    folder = context.folder
     if record is None or folder is None:
         return ChatReply.of(NO_RUN)
-    life = place.life
-    if life is not None and life.state in {"starting", "running"}:
+    search_session = context.search_session
+    if search_session is not None and search_session.state in {"starting", "running"}:
         return ChatReply.of("It is running already.", PROGRESS, PAUSE, STOP)
-    rounds, spend_s = totals(record, wish)
-    life = await place.lives.go_on(folder, rounds=rounds, seconds=spend_s)
-    if life.state == "ended" and life.problem:
-        return ChatReply.of(f"It cannot go on: {why(life)}.")
+    rounds, spend_s = totals(record, command)
+    search_session = await context.search_manager.go_on(folder, rounds=rounds, seconds=spend_s)
+    if search_session.state == "ended" and search_session.problem:
+        return ChatReply.of(f"It cannot go on: {why(search_session)}.")
     more = [f"up to {count(rounds, 'round')}"] if rounds else []
     more += [f"{seconds(spend_s)} in all"] if spend_s else []
     words = f"Going on with run `{record.id}`{', ' if more else ''}{' and '.join(more)}."
     return ChatReply.of(words, PAUSE, STOP)
 
 
-def totals(record: RunRecord, wish: ContinueSearch) -> tuple[int | None, float | None]:
+def totals(record: RunRecord, command: ContinueSearch) -> tuple[int | None, float | None]:
     """Rounds and seconds of the whole run; a finished one gets as much again by default."""
     profile = record.profile
-    rounds = profile.rounds + wish.more_rounds if wish.more_rounds > 0 else None
-    spend_s = profile.seconds + wish.more_seconds if wish.more_seconds > 0 else None
+    rounds = profile.rounds + command.more_rounds if command.more_rounds > 0 else None
+    spend_s = profile.seconds + command.more_seconds if command.more_seconds > 0 else None
     done = record.status == "finished"
     if done and rounds is None and spend_s is None:
         return 2 * profile.rounds, 2 * profile.seconds
@@ -157,15 +155,15 @@ def totals(record: RunRecord, wish: ContinueSearch) -> tuple[int | None, float |
     return rounds, spend_s
 
 
-def why(life: SearchSession) -> str:
+def why(search_session: SearchSession) -> str:
     """Why a session ended before it began."""
-    if isinstance(life.outcome, Refusal):
-        return one_line(life.outcome.sentence, 400).rstrip(".")
-    return one_line(life.problem or "it ended at once", 400).rstrip(".")
+    if isinstance(search_session.outcome, Refusal):
+        return one_line(search_session.outcome.sentence, 400).rstrip(".")
+    return one_line(search_session.problem or "it ended at once", 400).rstrip(".")
 
 
-async def _not_running(place: ConversationContext) -> ChatReply:
-    record = await place.read(place.record)
+async def _not_running(context: ConversationContext) -> ChatReply:
+    record = await context.read(context.record)
     if record is None:
         return ChatReply(pieces=(Words(text=NO_RUN),))
     words = "The search has finished" if record.status == "finished" else "The search is paused"
@@ -178,34 +176,34 @@ LONGEST = 120
 _IDEA = re.compile(r"(?:the )?idea\s*#?\s*(\d{1,4})", re.IGNORECASE)
 
 
-async def steer(place: ConversationContext, wish: Steer) -> ChatReply:
-    """Change the wishes, and say what changed."""
-    if place.folder is None and not place.now.file:
+async def steer(context: ConversationContext, command: Steer) -> ChatReply:
+    """Change the steering, and say what changed."""
+    if context.folder is None and not context.now.file:
         return ChatReply.of(NO_RUN)
-    ideas = await place.read(lambda: ideas_of(place))
-    unknown = _unknown(wish, ideas)
+    ideas = await context.read(lambda: ideas_of(context))
+    unknown = _unknown(command, ideas)
     if unknown:
         known = f"There are {count(len(ideas), 'idea')}." if ideas else "No idea was proposed yet."
         return ChatReply.of(f"There is no {unknown}. {known}")
-    before = await current(place)
-    after = changed(before, wish, ideas)
+    before = await current(context)
+    after = changed(before, command, ideas)
     if after == before:
         return ChatReply.of(
             "That is how it stands already; nothing changed.", *_shown(before, ideas)
         )
-    await keep(place, after)
+    await keep(context, after)
     rows = difference(before, after, ideas)
     table = Table(title="what changed", columns=("", ""), rows=rows)
     return ChatReply(
-        pieces=(Words(text="Noted."), table, Words(text=effect(place, ideas))),
+        pieces=(Words(text="Noted."), table, Words(text=effect(context, ideas))),
         offers=(Offer(label="Show all wishes", wish=ShowSteering()), *_shown(after, ideas)),
     )
 
 
-async def show(place: ConversationContext) -> ChatReply:
-    """The wishes that hold, each with a button that takes it back."""
-    ideas = await place.read(lambda: ideas_of(place))
-    now = await current(place)
+async def show(context: ConversationContext) -> ChatReply:
+    """The hints, pins and bans that hold, each with a button that takes it back."""
+    ideas = await context.read(lambda: ideas_of(context))
+    now = await current(context)
     if now == Steering():
         return ChatReply.of("No hint, pin or ban holds. Tell me what to focus on or to leave out.")
     rows = tuple((kind, title(text, ideas)) for kind, text in listed(now))
@@ -213,38 +211,38 @@ async def show(place: ConversationContext) -> ChatReply:
     return ChatReply(pieces=(table,), offers=_shown(now, ideas))
 
 
-async def current(place: ConversationContext) -> Steering:
-    """The wishes that hold for the run, or for the one to come."""
-    folder = place.folder
+async def current(context: ConversationContext) -> Steering:
+    """The steering that holds for the run, or for the one to come."""
+    folder = context.folder
     if folder is None:
-        return place.now.steering
+        return context.now.steering
     return await asyncio.to_thread(kept_steering, folder)
 
 
-async def keep(place: ConversationContext, steering: Steering) -> None:
-    """Let wishes hold from now on."""
-    if place.folder is None:
-        await place.table.put(place.now.model_copy(update={"steering": steering}))
+async def keep(context: ConversationContext, steering: Steering) -> None:
+    """Let steering hold from now on."""
+    if context.folder is None:
+        await context.table.put(context.now.model_copy(update={"steering": steering}))
     else:
-        await place.lives.steer(place.folder, steering)
+        await context.search_manager.steer(context.folder, steering)
 
 
-def ideas_of(place: ConversationContext) -> tuple[Idea, ...]:
+def ideas_of(context: ConversationContext) -> tuple[Idea, ...]:
     """The ideas of the run, in the order of their proposal."""
-    if place.folder is None:
+    if context.folder is None:
         return ()
-    archive = Archive.open(place.folder)
+    archive = Archive.open(context.folder)
     try:
         return archive.ideas()
     finally:
         archive.close()
 
 
-def changed(before: Steering, wish: Steer, ideas: tuple[Idea, ...]) -> Steering:
-    """The wishes after one more; what is said last overrules what was said before."""
-    kinds = {"hints": wish.hints, "pins": wish.pins, "bans": wish.bans}
+def changed(before: Steering, command: Steer, ideas: tuple[Idea, ...]) -> Steering:
+    """The steering after one more command; what is said last overrules what was said before."""
+    kinds = {"hints": command.hints, "pins": command.pins, "bans": command.bans}
     new = {kind: tuple(acted_upon(text, ideas) for text in of) for kind, of in kinds.items()}
-    gone = {acted_upon(text, ideas).lower() for text in wish.forget}
+    gone = {acted_upon(text, ideas).lower() for text in command.forget}
     gone |= {text.lower() for of in new.values() for text in of}
     kept = Steering() if EVERYTHING in gone else before
     after = {
@@ -273,7 +271,7 @@ def name_of(idea: Idea) -> str:
 
 
 def title(text: str, ideas: tuple[Idea, ...]) -> str:
-    """A wish as a person reads it."""
+    """A hint, pin or ban as a person reads it."""
     for number, idea in enumerate(ideas, start=1):
         if name_of(idea) == text:
             return f"idea {number}: {one_line(idea.title, LONGEST)}"
@@ -281,7 +279,7 @@ def title(text: str, ideas: tuple[Idea, ...]) -> str:
 
 
 def listed(steering: Steering) -> tuple[tuple[str, str], ...]:
-    """Every wish with what it is."""
+    """Every hint, pin and ban with what it is."""
     return (
         *(("comes first", text) for text in steering.pins),
         *(("hint", text) for text in steering.hints),
@@ -303,9 +301,9 @@ def difference(
     return (*came, *went)
 
 
-def effect(place: ConversationContext, ideas: tuple[Idea, ...]) -> str:
+def effect(context: ConversationContext, ideas: tuple[Idea, ...]) -> str:
     """When it is acted upon."""
-    if place.life is None:
+    if context.search_session is None:
         return "It holds as soon as the search goes on."
     following = max((idea.round for idea in ideas), default=0) + 1
     return (
@@ -314,9 +312,9 @@ def effect(place: ConversationContext, ideas: tuple[Idea, ...]) -> str:
     )
 
 
-def _unknown(wish: Steer, ideas: tuple[Idea, ...]) -> str:
+def _unknown(command: Steer, ideas: tuple[Idea, ...]) -> str:
     """The first idea that is named and does not exist."""
-    for text in (*wish.hints, *wish.pins, *wish.bans, *wish.forget):
+    for text in (*command.hints, *command.pins, *command.bans, *command.forget):
         match = _IDEA.fullmatch(text.strip())
         if match and not 0 < int(match[1]) <= len(ideas):
             return f"idea {int(match[1])}"

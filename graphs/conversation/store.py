@@ -1,14 +1,9 @@
-"""Where a person's things are: a folder each, so that one never meets another's.
+"""Where a person's things are kept: a folder each, so that one person never meets another's.
 
 `<home>/people/<slug>/` holds their runs, the state of their conversations, the files they brought
-and what was made for them to take home.
-
-What a server keeps with a run: whether its search is to go on, and what the person wishes.
-
-What lies on a conversation's table: a file, the task that was read of it, a run.
-
-Kept as a file in the person's folder under the conversation's name, so that a reload or another
-server finds it.
+and the exports that were made for them. With a run its server keeps whether the search is to go on,
+and the person's steering. A conversation's state (a file, the task that was read of it, a run) is
+kept as a file under the conversation's name, so that a reload or another server finds it.
 """
 
 import asyncio
@@ -93,7 +88,7 @@ def is_going(folder: Path) -> bool:
 
 
 def keep_steering(folder: Path, steering: Steering) -> None:
-    """Keep the person's wishes, so that a resumed search has them."""
+    """Keep the person's steering, so that a resumed search has it."""
     archive = Archive(folder)
     try:
         archive.record_term(STEERING, steering.model_dump_json())
@@ -102,7 +97,7 @@ def keep_steering(folder: Path, steering: Steering) -> None:
 
 
 def kept_steering(folder: Path) -> Steering:
-    """The person's wishes for a run."""
+    """The person's steering for a run."""
     archive = Archive(folder)
     try:
         term = archive.term(STEERING)
@@ -188,9 +183,9 @@ class ConversationStore:
 
     async def _follow(self, coming: Coroutine[object, object, ChatReply | None]) -> None:
         try:
-            saying = await coming
-            if saying is not None and self.amended is not None:
-                await self.amended(saying)
+            reply = await coming
+            if reply is not None and self.amended is not None:
+                await self.amended(reply)
         except Exception:  # the search asks again, and tells what is wrong
             log.exception("the rest of an answer did not come")
 

@@ -1,13 +1,12 @@
-"""Listening to a run: first what happened before, then what happens, each event once.
+"""Subscribers to a run's events and to what its models are writing.
 
-Whoever listens is told from the archive and never from the search itself, so that nothing is lost
-between the two; the search only says that there is something new. A listener that fails, or that
-is slow, concerns nobody else.
+Events come first as they happened before, then as they happen, each once. Subscribers are told from
+the archive and never from the search itself, so that nothing is lost between the two; the search
+only says that there is something new. A subscriber that fails, or that is slow, disturbs no other.
 
-Listening in on models while they speak: what they say is shown meanwhile and never kept.
-
-A listener is told what changed at most a few times a second, however fast a model is. Whoever
-comes late hears the whole of what is being said; whoever comes after it finds the event.
+What models are writing is shown meanwhile and never kept. A subscriber is told what changed at most
+a few times a second, however fast a model is. Whoever comes late gets the whole of what has been
+written of the current answer; whoever comes after it finds the event.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ WhichRun = Callable[[], Path | None]
 
 
 class EventSubscriber:
-    """One listener's ear. It lives on the loop, and in the context, in which it was started.
+    """Calls one listener. It lives on the loop, and in the context, in which it was started.
 
     Args:
         which: Which run is to be listened to; asked again whenever it is woken.
@@ -114,7 +113,7 @@ WhichSpeeches = Callable[[], Speeches | None]
 
 
 class StreamSubscriber:
-    """One listener's ear. It lives on the loop, and in the context, in which it was started.
+    """Calls one listener. It lives on the loop, and in the context, in which it was started.
 
     Args:
         which: Whose speeches; asked again whenever it is woken.

@@ -172,7 +172,7 @@ def pays_words(card: TaskCard) -> str:
     return f"after about {amount(card.break_even_calls, '').strip()} calls, if it reaches the floor"
 
 
-def saying_of(card: TaskCard, *before: str) -> ChatReply:
+def reply_of(card: TaskCard, *before: str) -> ChatReply:
     """The card, and the one question."""
     words = [Words(text=text) for text in before]
     ask = Words(text="Shall I search for something faster?")

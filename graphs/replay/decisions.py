@@ -1,14 +1,13 @@
-"""A replay's writers take turns as they did in the recorded run.
-
-Writers of one round work side by side, and a model answers when it answers; in a replay all answers
-are there at once. Who was first matters, as candidates are known by the order they were written in.
-
-What a run decided, as lines that two runs can be compared by, byte for byte.
+"""What a run decided, as lines that two runs can be compared by, and the order of its writers.
 
 Times of day, durations and what models cost are left out: they are no decisions. Everything else
 that was thought, written, concluded or chosen is there, each decision under a key of its own.
 Readings stand apart: what the profiler read of a candidate and the words in which an analysis is
 put may become better without a search deciding anything else.
+
+A replay's writers take turns as they did in the recorded run. Writers of one round work side by
+side, and a model answers when it answers; in a replay all answers are there at once. Who was first
+matters, as candidates are known by the order they were written in.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Runs a recorded search again without model, compiler or device, and compares the decisions.
 
-The same graph and the same minds; answers of models, verdicts and times of the judge, and what the
+The same graph and the same agents; answers of models, verdicts and times of the judge, and what the
 clock or a person decided come from the record. What then differs was decided by our own code: that
 is how tests and reports of faults work. What the profiler reads and the words of analyses are
 compared apart: better readings are no fault. Not covered: prompts, which may be reworded.
@@ -16,7 +16,7 @@ from kernelwright.agents.coder.role import CODER
 from kernelwright.agents.llm.wrappers import ReplayingClient
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.replay.decisions import CoderInTurn, Decision, decisions_of
-from kernelwright.graphs.search.agent_set import minds_by, models_of, playbook_minds
+from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_agents
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
 from kernelwright.graphs.search.graph import build_search
 from kernelwright.graphs.search.run_terms import PastDecisions, kept_choice
@@ -61,14 +61,14 @@ class Replay(Value):
 
 
 async def replay(
-    run: str | Path, *, home: Path | None = None, make_minds: MakeAgents | None = None
+    run: str | Path, *, home: Path | None = None, make_agents: MakeAgents | None = None
 ) -> Replay:
     """Replay a run; nothing is written but a temporary folder.
 
     Args:
         run: Its id, the beginning of it, or its folder, which may come from another machine.
         home: Where runs live; the user's data folder by default.
-        make_minds: Who thought in it, where that was neither the playbook nor recorded models.
+        make_agents: Who thought in it, where that was neither the playbook nor recorded models.
 
     Raises:
         RunError: When there is no such run, or it cannot be replayed.
@@ -79,16 +79,16 @@ async def replay(
         with tempfile.TemporaryDirectory(prefix="kernelwright-replay-") as folder:
             present = _begun(past, Path(folder))
             try:
-                return await _replayed(past, present, make_minds)
+                return await _replayed(past, present, make_agents)
             finally:
                 present.close()
     finally:
         past.close()
 
 
-async def _replayed(past: Archive, present: Archive, make_minds: MakeAgents | None) -> Replay:
+async def _replayed(past: Archive, present: Archive, make_agents: MakeAgents | None) -> Replay:
     client = ReplayingClient(past.calls())
-    chosen = make_minds or (minds_by(client) if models_of(past) is not None else playbook_minds)
+    chosen = make_agents or (agents_by(client) if models_of(past) is not None else playbook_agents)
     context = _context(past, present, _in_turn(chosen, past))
     lacking = ""
     try:
@@ -177,7 +177,7 @@ def _begun(past: Archive, home: Path) -> Archive:
     return present
 
 
-def _context(past: Archive, present: Archive, make_minds: MakeAgents) -> SearchContext:
+def _context(past: Archive, present: Archive, make_agents: MakeAgents) -> SearchContext:
     from kernelwright.tools.tasks import floor_ms
 
     record = past.record()
@@ -185,7 +185,7 @@ def _context(past: Archive, present: Archive, make_minds: MakeAgents) -> SearchC
     return SearchContext(
         archive=present,
         executor=_executor(past, present),
-        make_minds=make_minds,
+        make_agents=make_agents,
         task=task,
         hardware=record.hardware,
         profile=record.profile,
@@ -200,10 +200,10 @@ def _executor(past: Archive, present: Archive) -> Executor:
     return RecordedExecutor(past, present, remote=kept is not None and kept.remote)
 
 
-def _in_turn(make_minds: MakeAgents, past: Archive) -> Callable[[Circumstances], AgentSet]:
+def _in_turn(make_agents: MakeAgents, past: Archive) -> Callable[[Circumstances], AgentSet]:
     def make(around: Circumstances) -> AgentSet:
-        minds = make_minds(around)
-        return minds.replaced(CODER, CoderInTurn(minds.coder, past, around.archive))
+        agents = make_agents(around)
+        return agents.replaced(CODER, CoderInTurn(agents.coder, past, around.archive))
 
     return make
 

@@ -3,10 +3,9 @@
 Events are written to the archive in order and replayed by `trace` and `report`; a UI that
 attaches late reads them from there.
 
-What models are saying right now, as far as they have come: shown meanwhile, and never kept.
-
-Said on the loop of a search, read on that of a page. What was said in the end is kept with the
-call that asked for it, and told as an event.
+What models are writing right now is shown meanwhile and never kept. It is written on the loop of a
+search and read on that of a page. The complete answer is kept with the call that asked for it, and
+told as an event.
 """
 
 import threading

@@ -1,8 +1,7 @@
-"""The judge's rules of a run: kept when it begins, read when it is shown.
+"""A run read from its archive for showing: the view of its events, and what only the archive has.
 
-A run read from its archive for showing: the view of its events, and what only the archive has.
-
-Reading needs no lock: a run can be looked at while it goes on.
+The judge's rules of a run are among that: kept when it begins, read when it is shown. Reading needs
+no lock: a run can be looked at while it goes on.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""One candidate of a run as its events tell it, and how far candidates came.
+"""What a run looks like after the events so far: the one value that every presentation reads.
 
-What a run looks like after the events so far: the one value that every presentation reads.
+Each candidate is there as its events tell it, with how far it came.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Who thinks in a search: the playbook, which needs no key, or models with it behind them.
+"""Which agents a search has: the playbook's, which need no key, or models with these behind them.
 
-A model's mind asks its client; where no answer comes it falls back to the playbook for that step
-and says so. Every call is kept in the archive before anyone acts upon it.
+An agent with a model asks its client; where no answer comes it falls back to the playbook for that
+step and says so. Every call is kept in the archive before anyone acts upon it.
 """
 
 import logging
@@ -30,19 +30,19 @@ QUESTIONS = "questions"
 TERM = "models"
 
 
-def playbook_minds(around: Circumstances) -> AgentSet:
+def playbook_agents(around: Circumstances) -> AgentSet:
     """Every role by built-in expertise."""
     return _seated(around, {})
 
 
-def minds_for(models: Models | None) -> MakeAgents:
+def agents_for(models: Models | None) -> MakeAgents:
     """Who thinks by these models; the playbook alone where there are none."""
     if models is None:
-        return playbook_minds
+        return playbook_agents
     return lambda around: _seated(around, _clients(models, around))
 
 
-def minds_by(client: LLMClient) -> MakeAgents:
+def agents_by(client: LLMClient) -> MakeAgents:
     """Who thinks by one client for all roles, whose calls are kept as a model's are."""
 
     def make(around: Circumstances) -> AgentSet:
@@ -79,11 +79,11 @@ def _repertoire(around: Circumstances) -> Repertoire:
 
 
 def _seated(around: Circumstances, clients: Mapping[str, LLMClient]) -> AgentSet:
-    """A mind for each role: by a model where it has a client, by rules otherwise."""
+    """An agent for each role: by a model where it has a client, by rules otherwise."""
     start = start_of(around.archive)
     setting = RoleSetting(around.task, around.hardware, _repertoire(around), start)
     return AgentSet(
-        {role.name: role.mind(setting, clients.get(role.name)) for role in around.roles}
+        {role.name: role.agent(setting, clients.get(role.name)) for role in around.roles}
     )
 
 

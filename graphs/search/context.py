@@ -1,14 +1,11 @@
-"""How somebody outside reaches into a running search: stop, pause, wishes.
+"""What nodes use and checkpoints do not hold: archive, executor, agents, control, listener.
 
-Everything here may be called from any code on the search's event loop. A stop ends the step that
-is running and loses nothing, as every step can be repeated from the archive; a pause waits for
-the end of the step.
+Control is how somebody outside reaches into a running search: stop, pause, steering. All of it may
+be called from any code on the search's event loop. A stop ends the step that is running and loses
+nothing, as every step can be repeated from the archive; a pause waits for the end of the step.
 
-Which roles think in a run: kept with its terms, so that a resume and a replay have the same.
-
-A run without a term has the search's own roles only: it was begun before there were others.
-
-What the nodes work with but checkpoints do not hold: archive, executor, minds, listener.
+Which roles a run has is kept with its terms, so that a resume and a replay have the same. A run
+without that term has the search's own roles only: it was begun before there were others.
 """
 
 import asyncio
@@ -59,7 +56,7 @@ class Control:
         self.run_control.request_drain(why)
 
     def steer(self, steering: Steering) -> None:
-        """Replace the wishes; the planner reads them at its next turn."""
+        """Replace the steering; the planner reads it at its next turn."""
         self.steering = steering
 
 
@@ -94,7 +91,7 @@ RESERVED = 0.2
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the minds of `roles` are made for; `emit` keeps and shows what they want told at once.
+    """What the agents of `roles` are made for; `emit` keeps and shows what they want told at once.
 
     `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
     inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
@@ -123,7 +120,7 @@ class SearchContext:
 
     archive: Archive
     executor: Executor
-    make_minds: MakeAgents
+    make_agents: MakeAgents
     task: Task
     hardware: Hardware
     profile: SearchProfile
@@ -136,7 +133,7 @@ class SearchContext:
     laps: int = 0
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = field(init=False)
-    minds: AgentSet = field(init=False)
+    agents: AgentSet = field(init=False)
     # What of each idea stands in the ledger already, see `graphs.search.learn`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
@@ -144,13 +141,13 @@ class SearchContext:
     _comparing_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Make the minds, which may speak through this context from then on."""
+        """Make the agents, which may speak through this context from then on."""
         self.decisions = self.decisions or KeptDecisions(self.archive)
         self.roles = roles_of(self.archive)
-        self._make_minds()
+        self._make_agents()
 
     def settle(self, hardware: Hardware, task: Task) -> None:
-        """Go on with what a far host said of its device and the task; minds are made anew."""
+        """Go on with what a far host said of its device and the task; agents are made anew."""
         if (hardware, task) == (self.hardware, self.task):
             return
         from kernelwright.tools.tasks import floor_ms
@@ -158,9 +155,9 @@ class SearchContext:
         self.archive.settle(hardware, task)
         self.hardware, self.task = hardware, task
         self.floor_ms = floor_ms(task.bytes_moved, task.flops, hardware)
-        self._make_minds()
+        self._make_agents()
 
-    def _make_minds(self) -> None:
+    def _make_agents(self) -> None:
         around = Circumstances(
             self.task,
             self.hardware,
@@ -171,8 +168,8 @@ class SearchContext:
             self.overhear,
             self.roles,
         )
-        minds = self.make_minds(around).without(self.profile.without, self.seed, self.roles)
-        self.minds = starting_from(self.archive, minds)
+        agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
+        self.agents = starting_from(self.archive, agents)
 
     @property
     def steps(self) -> tuple[StepRole, ...]:
@@ -224,11 +221,11 @@ class SearchContext:
         end_s = self.profile.seconds * (1.0 - RESERVED) if until_s is None else until_s
         return self.decide(f"time:{what}", lambda: str(self.searched_s >= end_s)) == str(True)
 
-    def wishes(self, what: str) -> Steering:
-        """What the person wishes, as it stood when that was first asked for in this lap."""
+    def steering_for(self, what: str) -> Steering:
+        """The person's steering, as it stood when that was first asked for in this lap."""
         key = f"wishes:{what}:{self.laps}"
-        wished = self.decide(key, lambda: self.control.steering.model_dump_json())
-        return Steering.model_validate_json(wished)
+        kept = self.decide(key, lambda: self.control.steering.model_dump_json())
+        return Steering.model_validate_json(kept)
 
     def rounds_allowed(self, round: int) -> int:
         """The budget of rounds as it stood when that round ended; a resume may have raised it."""

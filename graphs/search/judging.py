@@ -1,17 +1,13 @@
-"""Waiting for a judge far away: for a while within a session, then by ending it.
-
-A client that waits for a person's answer does its own waiting.
-
-What a device's profilers measure in a search: within a budget of seconds, once a candidate.
-
-The budget is the search profile's, and is not taken from the seconds that are for searching. The
-fastest candidate of a round is measured as long as anything is left, the others only while more
-than half is.
-
-Asking the judge: once for every candidate and effort, whatever happens in between.
+"""Asks the judge: once for every candidate and effort, whatever happens in between.
 
 An evaluation is looked up in the archive before the executor is asked, and recorded before anyone
 acts upon it. Which candidates deserve the precise judgement is decided here too.
+
+For a judge far away a session waits for a while and then ends; a client that waits for a person's
+answer does its own waiting. Profilers of a device measure within a budget of seconds, each
+candidate once. The budget is the search profile's, and is not taken from the seconds that are for
+searching. The fastest candidate of a round is measured as long as anything is left, the others only
+while more than half is.
 """
 
 import asyncio

@@ -1,14 +1,12 @@
-"""The ledger: what every idea really brought, renewed after each round.
+"""What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next.
 
-Tuning may improve an old idea, so every line is looked at again; what was best before an idea
-stays as it was when the idea was first judged.
+The ledger says what every idea really brought and is renewed after each round: tuning may improve
+an old idea, so every line is looked at again; what was best before an idea stays as it was when the
+idea was first judged.
 
-What a round teaches: profiles of the elites, the ledger, the critic's contrast, what is next.
-
-Evolving prompts at work: the fitter version speaks on, and one role's is rewritten a round.
-
+Prompts evolve here too: the fitter version is used on, and one role's prompt is rewritten a round.
 One at a time, so that what the next round brings can be put down to one change. Without a
-strategist nothing evolves and nobody is asked.
+strategist nothing evolves and no model is asked.
 """
 
 from collections import defaultdict
@@ -131,7 +129,9 @@ async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     context, round = runtime.context, state["round"]
     enter(context, state["before_ms"])
     known = [item for item in context.archive.analyses() if item.round == round]
-    analysis = known[0] if known else await context.minds.critic.critique(_hearing(context, state))
+    analysis = (
+        known[0] if known else await context.agents.critic.critique(_critic_input(context, state))
+    )
     context.archive.record_analysis(analysis)
     for number, words in enumerate(analysis.notes):
         context.emit(Noted(round=round, words=words), key=f"critic:{round}:{number}")
@@ -193,7 +193,7 @@ def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_ro
 
 
 def _spent(context: SearchContext, round: int) -> str:
-    """Why no model is asked any more; a resume may have filled the purse."""
+    """Why no model is asked any more; a resume may have raised the budget."""
     return context.decide(
         f"purse:{round}", lambda: spent_on_models(context.archive, context.profile)
     )
@@ -214,7 +214,7 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
     if context.archive.profile(candidate.id) is not None:
         return
     profile = await measured(context, candidate, foremost=closely)
-    reading = await context.minds.profiler.profile(
+    reading = await context.agents.profiler.profile(
         candidate,
         elite.standing.evaluation,
         context.task,
@@ -236,7 +236,7 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
     context.archive.record_profile(candidate.id, reading.evidence, reading.symptoms)
 
 
-def _hearing(context: SearchContext, state: SearchState) -> CriticInput:
+def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
     archive, round, manner = context.archive, state["round"], manner_of(context.archive)
     profiled = archive.profile(state["best"]) if state["best"] else None
     standings = archive.standings()
@@ -254,7 +254,7 @@ def _hearing(context: SearchContext, state: SearchState) -> CriticInput:
         ideas=archive.ideas(),
         ledger=archive.ledger(),
         explained=_explained(context),
-        steering=context.wishes(f"critic:{round}"),
+        steering=context.steering_for(f"critic:{round}"),
         manner=manner,
         last=not manner.after_the_last and round >= context.rounds_allowed(round),
     )
@@ -284,7 +284,7 @@ def _counts(best_ms: float | None, mark_ms: float | None, minimum_gain: float) -
 async def evolve(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Keep what brought the best child, and have one role's section rewritten."""
     context, round = runtime.context, state["round"]
-    strategist = context.minds.strategist
+    strategist = context.agents.strategist
     if strategist is None or "prompts" in context.profile.without:
         return {}
     role = turn(context.archive, round)

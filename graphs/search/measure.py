@@ -1,10 +1,8 @@
-"""The judge at work: baselines, screening and tuning, certification and the report.
+"""Nodes in which the judge works: baselines, screening and tuning, certification and the report.
 
-The beginning of a search: what it is about, and what PyTorch itself does.
-
-The judge and the tuner at work: screening for all, precision for the promising.
-
-The end of a search: finalists are certified, and the run is summed up.
+The beginning finds out what the search is about, and what PyTorch itself does. In each round all
+candidates are screened, and the promising ones judged precisely and tuned. At the end finalists are
+certified, and the run is summed up.
 """
 
 from collections.abc import Sequence

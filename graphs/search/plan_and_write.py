@@ -1,6 +1,6 @@
-"""A step for a role of its own: it is asked once a round, and what it answers is told and kept.
+"""Nodes in which agents plan and write: ideas of a round, and candidates for each of them.
 
-Planner and coder at work: ideas of a round, and candidates for each of them.
+A role with a step of its own is asked here too: once a round, and its answer is told and kept.
 """
 
 from typing import Protocol
@@ -42,7 +42,7 @@ def step_of(role: StepRole) -> Step:
         key = f"role:{role.name}:{view.round}"
         if context.archive.event(key) is not None:
             return {}
-        answer = await context.minds.of(role)(view)
+        answer = await context.agents.of(role)(view)
         for number, words in enumerate(answer.notes):
             context.emit(Noted(round=view.round, words=words), key=f"{key}:{number}")
         event = RoleAnswered(
@@ -70,7 +70,7 @@ def _view(context: SearchContext, state: SearchState, role: StepRole) -> RoundVi
         ledger=archive.ledger(),
         analyses=archive.analyses(),
         symptoms=profiled[1] if profiled else (),
-        steering=context.wishes(f"{role.name}:{round}"),
+        steering=context.steering_for(f"{role.name}:{round}"),
     )
 
 
@@ -82,7 +82,7 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     context, round = runtime.context, state["round"] + 1
     ideas = context.archive.ideas(round) or _told(context, round)
     if not ideas:
-        proposal = await context.minds.planner.plan(_situation(state, context, round))
+        proposal = await context.agents.planner.plan(_planner_input(state, context, round))
         ideas = proposal.ideas
         _note(context, round, f"plan:{round}", proposal.notes)
         event = IdeasProposed(round=round, ideas=ideas, reasoning=proposal.reasoning)
@@ -156,7 +156,7 @@ def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -
         parents=_known(standings, list(dict.fromkeys((*start, *work.get("parents", []))))),
         ledger=archive.ledger(),
         symptoms=_symptoms(context, work.get("best", "")),
-        steering=context.wishes(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
+        steering=context.steering_for(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
         doubts=tuple(sorted(doubted(seen(item, {}) for item in judged))),
@@ -181,16 +181,16 @@ def _attempt(context: SearchContext, failed: str) -> int:
 
 async def _answer(context: SearchContext, work: Work, order: CoderRequest) -> CoderAnswer:
     if not work["failed"]:
-        return await context.minds.coder.write(order)
+        return await context.agents.coder.write(order)
     evaluation = context.archive.evaluation(work["failed"])
     if evaluation is None:
         return CoderAnswer(candidates=())
     failed = context.archive.candidate(work["failed"])
     failure = Failure(candidate=failed, evaluation=evaluation)
-    return await context.minds.coder.repair(order, failure)
+    return await context.agents.coder.repair(order, failure)
 
 
-def _situation(state: SearchState, context: SearchContext, round: int) -> PlannerInput:
+def _planner_input(state: SearchState, context: SearchContext, round: int) -> PlannerInput:
     archive = context.archive
     analyses, judged, tried = archive.analyses(), archive.standings(), archive.ideas()
     standings = {item.candidate.id: item for item in judged}
@@ -208,7 +208,7 @@ def _situation(state: SearchState, context: SearchContext, round: int) -> Planne
         analysis=analyses[-1] if analyses else None,
         symptoms=_symptoms(context, state["best"]),
         explanation=_explanation(context, state["best"]),
-        steering=context.wishes(f"planner:{round}"),
+        steering=context.steering_for(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
         island=island(round, context.islands) + 1,
@@ -224,7 +224,7 @@ def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
 
 def _moves(context: SearchContext) -> tuple[str, ...]:
     """Which moves between behaviours paid; the playbook reads none."""
-    if context.minds.strategist is None or "archive" in context.profile.without:
+    if context.agents.strategist is None or "archive" in context.profile.without:
         return ()
     return moves(context.archive.standings(), context.archive.ideas())
 
@@ -237,7 +237,7 @@ def _explanation(context: SearchContext, candidate: str) -> str:
 
 def _strategy(context: SearchContext, role: EvolvingRole) -> StrategyVersion | None:
     """The section that a model's prompt has for now; the playbook reads none."""
-    return current(context.archive, role) if context.minds.strategist is not None else None
+    return current(context.archive, role) if context.agents.strategist is not None else None
 
 
 def _note(context: SearchContext, round: int, about: str, notes: tuple[str, ...]) -> None:

@@ -1,10 +1,7 @@
-"""What to ask of a judge far away, so that a round takes one trip.
+"""Nodes for a judge that is far away: one trip for a round, one for the certification.
 
 Candidates of the round go out with other settings of theirs and of the best one so far; the
 far host tunes the fastest of them and looks closely at what is promising, by the same rules.
-
-The judge at work when it is far away: one trip for a round, one for the certification.
-
 What a compiler refuses is repaired before the trip, as that is seen here; what was wrong on the
 far host is repaired along with the next round's writing, as another trip would be dear.
 """

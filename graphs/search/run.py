@@ -7,7 +7,7 @@ from pathlib import Path
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.run_view.story import keep_rules
-from kernelwright.graphs.search.agent_set import keep_models, minds_for, models_of
+from kernelwright.graphs.search.agent_set import agents_for, keep_models, models_of
 from kernelwright.graphs.search.context import (
     Control,
     Listener,
@@ -46,7 +46,7 @@ async def start_search(
     control: Control | None = None,
     executor: Executor | None = None,
     models: Models | None = None,
-    make_minds: MakeAgents | None = None,
+    make_agents: MakeAgents | None = None,
     patience_s: float = inf,
     choice: ExecutorChoice | None = None,
     start: Start | None = None,
@@ -66,7 +66,7 @@ async def start_search(
         control: The handle by which to stop, pause or steer this session.
         executor: Who evaluates; worker processes on this machine by default.
         models: Language models that think, with the playbook behind them; kept with the run.
-        make_minds: Who thinks, instead of `models`; without either it is the playbook.
+        make_agents: Who thinks, instead of `models`; without either it is the playbook.
         patience_s: How long to wait for a person's answer, or a far host's results, before the
             session ends with the status "waiting"; without end by default.
         choice: Which executor is made where none is given; this machine's by default.
@@ -86,7 +86,7 @@ async def start_search(
         if isinstance(read, Refusal):
             return read
         hardware = await judge.hardware()
-        if unusable := refusal(start, hardware, has_model=bool(models or make_minds)):
+        if unusable := refusal(start, hardware, has_model=bool(models or make_agents)):
             return unusable
         archive = Archive.create(
             home or default_home(),
@@ -106,8 +106,8 @@ async def start_search(
             keep_roles(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
-            minds = make_minds or minds_for(models)
-            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
+            agents = make_agents or agents_for(models)
+            context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             return await run_session(context, resumed=False)
         finally:
             archive.close()
@@ -125,7 +125,7 @@ async def resume_search(
     tokens: int | None = None,
     usd: float | None = None,
     models: Models | None = None,
-    make_minds: MakeAgents | None = None,
+    make_agents: MakeAgents | None = None,
     patience_s: float = inf,
     overhear: OnPiece | None = None,
 ) -> Summary | Refusal:
@@ -156,8 +156,8 @@ async def resume_search(
             hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
             _check_device(record, hardware)
             keep_models(archive, models)
-            minds = make_minds or minds_for(models or models_of(archive))
-            context = _context(archive, judge, minds, listener, control, patience_s, overhear)
+            agents = make_agents or agents_for(models or models_of(archive))
+            context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             return await run_session(context, resumed=True)
     finally:
         archive.close()
@@ -172,7 +172,7 @@ async def _read(
 def _context(
     archive: Archive,
     executor: Executor,
-    make_minds: MakeAgents,
+    make_agents: MakeAgents,
     listener: Listener | None,
     control: Control | None,
     patience_s: float,
@@ -185,7 +185,7 @@ def _context(
     return SearchContext(
         archive=archive,
         executor=executor,
-        make_minds=make_minds,
+        make_agents=make_agents,
         task=task,
         hardware=hardware,
         profile=record.profile,

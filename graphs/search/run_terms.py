@@ -1,20 +1,12 @@
 """What holds for a whole run, kept in its archive so that a resume or a replay knows it.
 
-The person's own kernel in a run: kept as one of its terms, so that a resume knows it too.
-
-How the critic is asked in a run: kept with its terms, so that a replay asks as the run did.
-
-Runs from before this was kept were asked after their last round too, and were shown exemplars by
-speed alone.
-
-Where a run is evaluated: by which executor, chosen by name, here or elsewhere.
-
-What was chosen is a term of the run, so that a resume knows it without being told.
-
-What a search decides by the clock or by a person's wishes: once, and kept for a replay.
-
-Everything else follows from what the archive holds. A step that is taken again after a crash finds
-what it had decided, so a resumed run asks the same questions in the same words.
+- The person's own kernel.
+- How the critic is asked. Runs from before this was kept were asked after their last round too, and
+  were shown exemplars by speed alone.
+- Where it is evaluated: by which executor, chosen by name, here or elsewhere.
+- What the search decided by the clock or by a person's steering: once, and kept for a replay.
+  Everything else follows from what the archive holds. A step that is taken again after a crash
+  finds what it had decided, so a resumed run asks the same questions in the same words.
 """
 
 import tempfile
@@ -69,13 +61,13 @@ def start_of(archive: Archive) -> Start | None:
     return Start.model_validate_json(kept) if kept else None
 
 
-def starting_from(archive: Archive, minds: AgentSet) -> AgentSet:
-    """Minds that begin with the person's kernel, where the run has one."""
+def starting_from(archive: Archive, agents: AgentSet) -> AgentSet:
+    """Agents that begin with the person's kernel, where the run has one."""
     start = start_of(archive)
     if start is None:
-        return minds
-    begun = minds.replaced(PLANNER, StartingPlanner(minds.planner, start))
-    return begun.replaced(CODER, StartingCoder(minds.coder, start))
+        return agents
+    begun = agents.replaced(PLANNER, StartingPlanner(agents.planner, start))
+    return begun.replaced(CODER, StartingCoder(agents.coder, start))
 
 
 _CRITIC_TERM = "critic"

@@ -1,12 +1,11 @@
-"""What a search imports when it first needs it, imported beforehand, where nobody waits.
-
-Not here: torch's compilers and whatever else only workers import (`tools.evaluate.worker`).
-
-One session of a run: the graph from where it stands to its end, or to whoever ends it.
+"""One session of a run: the graph from where it stands to its end, or to whoever ends it.
 
 Whatever ends a session, the archive holds the best so far and the checkpoints beside it say where
 to go on: a stop and a crash differ only in that a stop also writes a summary. A session that has
 to wait longer for somebody outside than its patience lasts ends too, with the status "waiting".
+
+What a search imports when it first needs it can be imported beforehand, where nobody waits. Not
+here: torch's compilers and whatever else only workers import (`tools.evaluate.worker`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """What travels between the nodes and into checkpoints: ids and small values, nothing else.
 
-Sources, measurements and thoughts live in the archive; a node that needs them looks them up.
-
-Which candidates wait for the judge, in which order, and what their tuner knows.
+Sources, measurements and thoughts live in the archive; a node that needs them looks them up. The
+queue is a part of it: which candidates wait for the judge, in which order, and what their tuner
+knows.
 """
 
 from collections import Counter, defaultdict

@@ -1,6 +1,6 @@
-"""What an export is made of, gathered from a run's archive.
+"""What a search amounts to: from its archive, with the judge's account of where time went.
 
-What a search amounts to: from its archive, with the judge's account of where time went.
+What an export is made of is gathered from the archive here as well.
 """
 
 from collections.abc import Sequence

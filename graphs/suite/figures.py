@@ -1,17 +1,15 @@
-"""Where a suite's seconds went: by part of the work and by step, the median over its tasks.
-
-A step that a task did not need counts as 0 there, so that the medians are of whole tasks; what the
-judge's account does not have (minds, archive, waiting) is its own part. What was done beside other
-work is in the account and not in the tasks' seconds.
-
-What a suite amounts to: shares, means and medians over its outcomes.
+"""What a suite amounts to: shares, means and medians over its outcomes, and where its seconds went.
 
 fast_p is KernelBench's measure (Ouyang et al., 2025): the share of *all* tasks whose result is
 correct and more than p times as fast. Geometric means are over the tasks that have a correct
 candidate of ours, and stand beside their number; what is left to the library is not a ratio of 1.
-Tasks that a badge of the audit says prove little are summed up apart.
+Tasks that a badge of the audit says prove little are summed up apart. Two result files can be held
+against each other, task by task.
 
-Two result files held against each other, task by task.
+Seconds are told by part of the work and by step, as the median over the tasks. A step that a task
+did not need counts as 0 there, so that the medians are of whole tasks; what the judge's account
+does not have (agents, archive, waiting) is its own part. What was done beside other work is in the
+account and not in the tasks' seconds.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,6 @@
-"""One file of a suite on its way to an outcome: whatever becomes of it, there is one.
+"""Searches one file of a suite, and always ends with an outcome.
 
-What a task does to its worker costs that worker; what it does to us ends as an outcome too.
+What a task does to its worker costs that worker; what it does to us becomes an outcome too.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Ground:
         target: Which kind of device.
         home: Where the runs are kept.
         models: Who thinks; the playbook by default.
-        make_minds: Who thinks, instead of `models`.
+        make_agents: Who thinks, instead of `models`.
         executor: Who judges; worker processes on this machine by default.
         besides_s: What a task may take besides its search.
         rules: The judge's figures where the executor is of our own; the defaults if None.
@@ -53,7 +53,7 @@ class Ground:
     target: Target
     home: Path
     models: Models | None = None
-    make_minds: MakeAgents | None = None
+    make_agents: MakeAgents | None = None
     executor: Executor | None = None
     besides_s: float = BESIDES_S
     rules: Rules | None = None
@@ -119,7 +119,7 @@ class OneFile:
             listener=listener,
             executor=self._judge,
             models=self._ground.models,
-            make_minds=self._ground.make_minds,
+            make_agents=self._ground.make_agents,
             task=read,
         )
         if isinstance(summary, Refusal):

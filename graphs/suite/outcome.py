@@ -1,8 +1,7 @@
-"""Which files of a folder are a suite's tasks, and in which order.
+"""What became of one file of a suite: every figure with its conditions and its evidence.
 
-What became of one file of a suite: every figure with its conditions and its evidence.
-
-Result files: one outcome a line, kept as soon as it is known.
+Which files of a folder are a suite's tasks, and in which order, is decided here, and result files
+are read and written: one outcome a line, kept as soon as it is known.
 """
 
 import os

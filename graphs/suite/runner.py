@@ -1,15 +1,12 @@
-"""Whose turn a file of a suite is, where one process does them all and where several share them.
-
-Processes that share a suite mark what they take by files that are created exclusively, which is
-atomic among processes and needs nobody who answers: a process that ends at any moment keeps the
-others from nothing but the file that it had begun.
-
-Runs a suite: one task after another on one device, each at its own risk.
+"""Runs a suite: one task after another on one device, each at its own risk.
 
 All tasks share one executor, so that a worker is started, and the device measured, once. While a
 task is searched on a GPU the next file is read beside it, since reading needs only the CPU. What
 takes seconds once, the judge's worker and a search's imports, is begun while the first is read.
-Several processes may share the files of one suite, see `turns`.
+
+Several processes may share the files of one suite. They mark what they take by files that are
+created exclusively, which is atomic among processes and needs nobody who answers: a process that
+ends at any moment keeps the others from nothing but the file that it had begun.
 """
 
 import asyncio
@@ -158,15 +155,15 @@ async def _ready(
 
 
 async def _import(ground: Ground, *, wanted: bool) -> None:
-    """Import what searches need where they are wanted, and not made of others' minds."""
-    if wanted and ground.make_minds is None:
+    """Import what searches need where they are wanted, and not made of other agents."""
+    if wanted and ground.make_agents is None:
         await asyncio.to_thread(import_beforehand, ground.target, ground.models)
 
 
-async def _ahead(judge: Executor, files: int, wished: bool | None) -> bool:
+async def _ahead(judge: Executor, files: int, wanted: bool | None) -> bool:
     """Whether work for the next files is done beside the present one; begins with it if so."""
     # On a CPU it would disturb the times.
-    ahead = (await judge.hardware()).kind == "cuda" if wished is None else wished
+    ahead = (await judge.hardware()).kind == "cuda" if wanted is None else wanted
     if ahead and judge.capabilities.stands_ready:
         # One reads the next file, one is the finalist's, and one may be lost.
         judge.stand_by(min(3, files + 1))

@@ -195,7 +195,7 @@ async def test_an_ablation_switches_it_off_by_its_name(editor: ModuleType, searc
 @pytest.mark.parametrize(
     "place", ["before_plan", "after_profile", "after_critique", "after_select"]
 )
-async def test_it_may_stand_at_any_place(
+async def test_it_may_stand_at_any_step(
     place: Place, editor: ModuleType, search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ROLES.remove(editor.EDITOR)
@@ -208,7 +208,7 @@ async def test_it_may_stand_at_any_place(
 
     role = editor.step_role(
         "counter", place, question=lambda view: view.round,
-        by_rules=lambda setting: Counting(), by_model=lambda voice, setting: Counting(),
+        by_rules=lambda setting: Counting(), by_model=lambda client, setting: Counting(),
         shown=editor.Appearance("Counter"),
     )  # fmt: skip
     ROLES.add(role)
@@ -233,7 +233,7 @@ def test_a_name_is_taken_once(editor: ModuleType) -> None:
         ROLES.add(editor.EDITOR)
 
 
-def test_its_prompt_is_checked_when_its_mind_is_made(
+def test_its_prompt_is_checked_when_its_agent_is_made(
     editor: ModuleType, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = editor.PromptTemplate
@@ -242,7 +242,7 @@ def test_its_prompt_is_checked_when_its_mind_is_made(
         editor.ModelEditor(None, editor.PlainEditor())
 
 
-def test_every_role_of_a_search_has_a_name_a_look_and_only_steps_have_a_place() -> None:
+def test_every_role_of_a_search_has_a_name_a_look_and_only_steps_have_a_position() -> None:
     roles: list[Role[object]] = list(ROLES)
     assert [role.name for role in roles] == [
         "planner", "coder", "profiler", "critic", "strategist",

@@ -60,7 +60,7 @@ def search(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]
             listener=told,
             control=control,
             executor=executor or toy.ToyExecutor(),
-            make_minds=lambda around: toy.toy_minds(known),
+            make_agents=lambda around: toy.toy_agents(known),
         )
         assert isinstance(summary, Summary)
         return summary
@@ -85,7 +85,7 @@ def resume(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]
             rounds=rounds,
             listener=events.append if events is not None else None,
             executor=executor or toy.ToyExecutor(),
-            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+            make_agents=lambda around: toy.toy_agents(toy.LOOPS),
         )
         assert isinstance(summary, Summary)
         return summary

@@ -125,7 +125,7 @@ async def begun(toy: ModuleType, home: Path, control: Control | None = None) -> 
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=home, control=control,
         choice=wished("team", None, None, "cpu"),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )  # fmt: skip
     assert isinstance(summary, Summary)
     return summary
@@ -151,7 +151,7 @@ async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
     control.stop()
     stopped = await begun(toy, tmp_path, control)
     summary = await resume_search(
-        stopped.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+        stopped.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert isinstance(summary, Summary)
     assert len(team.made) == 2
@@ -164,12 +164,13 @@ async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
     with pytest.raises(RunError, match="needs the executor 'team', which is not here"):
         await resume_search(summary.run, home=tmp_path, rounds=9)
     again = await replay(
-        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert again.difference is None
     assert again.same
 
 
+@pytest.mark.exhaustive
 async def test_two_judges_of_this_machine_take_turns(
     team: TeamKind, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

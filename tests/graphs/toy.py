@@ -103,7 +103,7 @@ def _strategy(name: str, memory: str) -> Strategy:
     )  # fmt: skip
 
 
-def toy_minds(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> AgentSet:
+def toy_agents(loops: Mapping[str, Mapping[str, tuple[str, float, float]]]) -> AgentSet:
     repertoire = ToyRepertoire(loops)
     return AgentSet.of_search(
         planner=PlaybookPlanner(repertoire),
@@ -241,12 +241,12 @@ async def main(home: Path, log: Path, run: str | None) -> None:
     if run is None:
         await start_search(
             Path("toy.py"), TracePolicy(), "cpu", PROFILE, home=home, executor=executor,
-            make_minds=lambda around: toy_minds(LOOPS),
+            make_agents=lambda around: toy_agents(LOOPS),
         )  # fmt: skip
     else:
         await resume_search(
             run, home=home, executor=executor,
-            make_minds=lambda around: toy_minds(LOOPS),
+            make_agents=lambda around: toy_agents(LOOPS),
         )  # fmt: skip
 
 

@@ -1,11 +1,9 @@
-"""Finds shapes, element types and precisions in plain words.
+"""Understands changes of the loaded task: shapes, element types, precision, entry point, device.
 
 `(4096, 1024) fp16` and `64 x 128 bf16` are inputs; `allow tf32` is a precision that results may
 have. Sizes of one dimension alone (`with 4096 columns`, `batch size 64`, `8k rows`) become
 `columns=4096` or `rows=64`: the last or the first dimension of the inputs. Not covered: dimensions
 between them, such as channels.
-
-Understands changes of the task on the table: shapes, element types, precision, entry, device.
 """
 
 import re

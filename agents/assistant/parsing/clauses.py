@@ -30,12 +30,12 @@ _SHOWING = re.compile(
 
 
 def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Command, ...]:
-    """The wishes of one clause; none when it is not understood.
+    """The commands of one clause; none when it is not understood.
 
     Args:
         part: Its words as written.
         turn: What they may be about.
-        alone: Whether the clause is its whole sentence; a name without a verb is a wish only then.
+        alone: Whether the clause is its whole sentence; only then may a name lack a verb.
     """
     said = translated(plain(part[:LONGEST_CLAUSE]))
     words = bare(said)
@@ -127,8 +127,8 @@ def sentences(text: str) -> list[str]:
     return [part for part in found if re.search(r"\w|\?", part)][:_SENTENCES]
 
 
-def wishes_in(sentence: str, understand: Understand) -> tuple[Command, ...]:
-    """The wishes of one sentence: of as many parts as can be told apart, in their order."""
+def commands_in(sentence: str, understand: Understand) -> tuple[Command, ...]:
+    """The commands of one sentence: of as many parts as can be told apart, in their order."""
     parts, joints = _parted(sentence)
     if len(parts) > _MOST:
         return understand(sentence)
@@ -166,54 +166,54 @@ def _parted(sentence: str) -> tuple[list[str], list[str]]:
 
 def _joined(parts: list[str], joints: list[str], begin: int, end: int) -> str:
     text = parts[begin]
-    for place in range(begin + 1, end):
-        text += joints[place - 1] + parts[place]
+    for context in range(begin + 1, end):
+        text += joints[context - 1] + parts[context]
     return text.strip(" ,")
 
 
 _ALLOWED = re.compile(r"\b(?:allow\w*|permit\w*|fine|ok|okay|may|can|accept\w*|precision)\b")
 
 
-def merged(wishes: Sequence[Command]) -> tuple[Command, ...]:
-    """The wishes with neighbours of one kind joined, and nothing twice in a row."""
+def merged(commands: Sequence[Command]) -> tuple[Command, ...]:
+    """The commands with neighbours of one kind joined, and nothing twice in a row."""
     found: list[Command] = []
-    for wish in wishes:
+    for command in commands:
         last = found[-1] if found else None
-        joined = _as_one(last, wish)
+        joined = _as_one(last, command)
         if joined is not None:
             found[-1] = joined
-        elif wish != last:
-            found.append(wish)
+        elif command != last:
+            found.append(command)
     return tuple(found)
 
 
-def with_types(wishes: tuple[Command, ...], sentence: str, turn: Turn) -> tuple[Command, ...]:
+def with_types(commands: tuple[Command, ...], sentence: str, turn: Turn) -> tuple[Command, ...]:
     """In `fp16, shapes (8, 128) and (128,)` the type is that of the shapes, wherever it stands."""
     words = translated(plain(sentence))
-    shaped = [item for item in wishes if isinstance(item, ChangeTask) and item.inputs]
+    shaped = [item for item in commands if isinstance(item, ChangeTask) and item.inputs]
     if not shaped or _ALLOWED.search(words):
-        return wishes
+        return commands
     whole = change_in(words, sentence, turn)
     if not isinstance(whole, ChangeTask):
-        return wishes
-    others = [item for item in wishes if not isinstance(item, ChangeTask)]
+        return commands
+    others = [item for item in commands if not isinstance(item, ChangeTask)]
     return (whole, *others)
 
 
-def _as_one(last: Command | None, wish: Command) -> Command | None:
-    if isinstance(wish, Steer) and isinstance(last, Steer):
+def _as_one(last: Command | None, command: Command) -> Command | None:
+    if isinstance(command, Steer) and isinstance(last, Steer):
         return Steer(
-            hints=(*last.hints, *wish.hints),
-            pins=(*last.pins, *wish.pins),
-            bans=(*last.bans, *wish.bans),
-            forget=(*last.forget, *wish.forget),
+            hints=(*last.hints, *command.hints),
+            pins=(*last.pins, *command.pins),
+            bans=(*last.bans, *command.bans),
+            forget=(*last.forget, *command.forget),
         )
-    if isinstance(wish, ChangeTask) and isinstance(last, ChangeTask):
+    if isinstance(command, ChangeTask) and isinstance(last, ChangeTask):
         return ChangeTask(
-            inputs=(*last.inputs, *wish.inputs),
-            sizes=(*last.sizes, *wish.sizes),
-            entry=wish.entry or last.entry,
-            precisions=(*last.precisions, *wish.precisions),
-            gpu=wish.gpu or last.gpu,
+            inputs=(*last.inputs, *command.inputs),
+            sizes=(*last.sizes, *command.sizes),
+            entry=command.entry or last.entry,
+            precisions=(*last.precisions, *command.precisions),
+            gpu=command.gpu or last.gpu,
         )
     return None

@@ -1,8 +1,7 @@
-"""Finds what a person points at, and how much may be spent.
+"""Finds what a person refers to, and limits: how much a search may spend.
 
-Finds what a person points at: candidates, rounds, ideas and runs, by number, rank or id.
-
-Finds how much may be spent: rounds, time, and how thorough a search is to be.
+References are to candidates, rounds, ideas and runs, by number, rank or id. Limits are rounds,
+time, and how thorough a search is to be.
 """
 
 import re

@@ -120,7 +120,7 @@ _HINTS: tuple[tuple[str, Command], ...] = (
     (r"run|earlier|yesterday|history|list", ListRuns()),
     (r"floor|limit|worth|audit|baseline", AuditTask()),
 )
-# Wishes that make no sense outside a search.
+# Commands that make no sense outside a search.
 _LIVE = (StopSearch, PauseSearch)
 _OF_RUN = (
     ContinueSearch,
@@ -134,9 +134,9 @@ _OF_RUN = (
 
 
 def guesses(words: str, turn: Turn) -> tuple[Command, ...]:
-    """A few wishes that make sense now, those that the words remind of first."""
-    hinted = [wish for pattern, wish in _HINTS if re.search(rf"\b(?:{pattern})", words)]
-    found = [wish for wish in (*hinted, *_usual(words, turn)) if _possible(wish, turn)]
+    """A few commands that make sense now, those that the words remind of first."""
+    hinted = [command for pattern, command in _HINTS if re.search(rf"\b(?:{pattern})", words)]
+    found = [command for command in (*hinted, *_usual(words, turn)) if _possible(command, turn)]
     return tuple(dict.fromkeys(found))[:MOST]
 
 
@@ -151,13 +151,13 @@ def _usual(words: str, turn: Turn) -> tuple[Command, ...]:
     return (AskForHelp(), ListRuns(), AskDoctor())
 
 
-def _possible(wish: Command, turn: Turn) -> bool:
-    if isinstance(wish, _LIVE):
+def _possible(command: Command, turn: Turn) -> bool:
+    if isinstance(command, _LIVE):
         return turn.running
-    if isinstance(wish, ContinueSearch):
+    if isinstance(command, ContinueSearch):
         return bool(turn.run) and not turn.running
-    if isinstance(wish, _OF_RUN):
+    if isinstance(command, _OF_RUN):
         return bool(turn.run)
-    if isinstance(wish, AuditTask):
+    if isinstance(command, AuditTask):
         return bool(turn.task or turn.run)
     return True

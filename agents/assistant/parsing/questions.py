@@ -1,9 +1,7 @@
-"""What people call the things they ask about, as patterns over plain words.
-
-Understands what a person wants to see or know: code, reasons, profiles, progress, runs, help.
+"""Understands what a person wants to see or know: code, reasons, profiles, progress, runs, help.
 
 The first kind that fits is taken; the order is from what can only mean one thing to what could
-mean several.
+mean several. What people call the things they ask about is kept as patterns over plain words.
 """
 
 import re
@@ -277,8 +275,8 @@ def _about_ideas(words: str, turn: Turn) -> tuple[Command, ...]:
     return (ShowLedger(),)
 
 
-def _one(wish: Command) -> Act:
-    return lambda words, turn: (wish,)
+def _one(command: Command) -> Act:
+    return lambda words, turn: (command,)
 
 
 _ACTS: tuple[tuple[str, Act], ...] = (

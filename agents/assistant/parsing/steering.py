@@ -1,12 +1,8 @@
-"""What people's words for techniques mean in the playbook's own words.
+"""Understands where a person wants a search to look: hints, pins, bans, and taking them back.
 
-A wish works where its words occur in an idea; the playbook says `vectors` where people say
-vectorised loads, SIMD or float4. Models read the person's words and need none of this.
-
-Understands where a person wants a search to look: hints, pins, bans, and taking them back.
-
-What is named stays in the person's words, ideas apart (`idea 3`). What those words mean to the
-playbook stands in `agents.assistant.parsing.steering`.
+What is named stays in the person's words, ideas apart (`idea 3`). A hint works where its words
+occur in an idea, and the playbook says `vectors` where people say vectorised loads, SIMD or float4:
+synonyms translate one into the other. Language models read the person's words and need none.
 """
 
 import re
@@ -38,22 +34,22 @@ _TOPICS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _AROUND = r"(?:\w+ ){0,4}?(?:%s)(?: \w+){0,2}"
 
 
-def in_playbook_words(wish: str) -> tuple[str, ...]:
-    """The wish, and what else says the same in the playbook's ideas."""
-    said = wish.strip().lower()
+def in_playbook_words(command: str) -> tuple[str, ...]:
+    """The hint, and what else says the same in the playbook's ideas."""
+    said = command.strip().lower()
     for pattern, words in _TOPICS:
         if re.fullmatch(_AROUND % pattern, said):
-            return tuple(dict.fromkeys((wish, *words)))
-    return (wish,)
+            return tuple(dict.fromkeys((command, *words)))
+    return (command,)
 
 
 def widened(steering: Steering) -> Steering:
-    """The same wishes in the person's words and in the playbook's."""
+    """The same steering in the person's words and in the playbook's."""
     return Steering(hints=_all(steering.hints), pins=_all(steering.pins), bans=_all(steering.bans))
 
 
-def _all(wishes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for wish in wishes for word in in_playbook_words(wish)))
+def _all(commands: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for command in commands for word in in_playbook_words(command)))
 
 
 # Stands for all hints, pins and bans when they are taken back.
@@ -163,9 +159,9 @@ def steering_in(words: str) -> Steer | ShowSteering | None:
     forget = _forgotten(words)
     if forget:
         return Steer(forget=forget)
-    for wish, openings in _KINDS:
+    for command, openings in _KINDS:
         if what := _behind(openings, words):
-            return wish(what)
+            return command(what)
     if (given := _BUDGET.fullmatch(words)) and given["what"] != words.split(" ", 1)[-1]:
         return Steer(pins=_listed(given["what"])) if _listed(given["what"]) else None
     return _said_after(words)

@@ -1,12 +1,10 @@
-"""A person's words made comparable: one spelling, no contractions, no courtesy.
+"""Prepares a person's text for parsing: code apart, one spelling, no contractions, no courtesy.
 
-The usual German for short orders and questions goes word by word into English; longer German is for
-a model. Typing errors are mended towards words that mean something here, only where a clause was
-not understood as it stands, so a right word is never made a wrong one.
-
-Tells code from words in a message: fenced blocks, and code that was pasted bare.
-
-Not covered: code in other languages than Python.
+Code is found in fenced blocks, or pasted bare if it is Python. The usual German for short orders
+and questions goes word by word into English; longer German is for a model. Typing errors are
+corrected towards words that mean something here, only where a clause was not understood as it
+stands, so a right word is never made a wrong one. Not covered: bare code in other languages than
+Python.
 """
 
 import ast

@@ -1,15 +1,12 @@
-"""What the assistant speaks in: what it hears, commands, and answers made of pieces.
+"""The assistant's types: a message and its context, commands, replies, and its Protocol.
 
-What a person may want of Kernelwright in a conversation, as typed values.
+Commands are what a person may want in a conversation. The same commands come from the rules, from a
+model's tool calls (where a class's docstring is what the model reads of it) and from buttons. How
+they are carried out stands in `graphs.conversation`. Candidates are named by id, by the beginning
+of one, as `v17` for the seventeenth that was written, as `best`, or as `best 2` for the second
+best.
 
-The same wishes come from the rules, from a model's tool calls (where a class's docstring is what
-the model reads of it) and from buttons. What is done about them stands in `graphs.conversation`.
-Candidates are named by id, by the beginning of one, as `v17` for the seventeenth that was
-written, as `best`, or as `best 2` for the second best.
-
-The assistant: what it hears, what is answered to a person, and the Protocol of its minds.
-
-An answer is made of pieces (words, code, tables, pictures, downloads) and offers, which become
+A reply is made of pieces (words, code, tables, pictures, downloads) and offers, which become
 buttons; how they look is the UI's business.
 """
 
@@ -301,7 +298,7 @@ Piece = Annotated[Words | Code | Table | Picture | Download, Field(discriminator
 
 
 class Offer(Value):
-    """A button: what it says, and the wish behind it."""
+    """A button: what it says, and the command behind it, which is stored as `wish`."""
 
     label: str
     wish: Command
@@ -355,22 +352,22 @@ class Turn(Value):
 class Understanding(Value):
     """What the person wants, in order; `words` are said before anything is done."""
 
-    wishes: tuple[Command, ...]
+    commands: tuple[Command, ...]
     words: str = ""
 
 
 class CommandResult(Value):
-    """A wish with what was answered."""
+    """A command with what was answered."""
 
-    wish: Command
-    saying: ChatReply
+    command: Command
+    reply: ChatReply
 
 
 class Assistant(Protocol):
     """Understands a person."""
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
-        """Say what is to be done next for this turn; no wishes means that it is answered.
+        """Say what is to be done next for this turn; no commands means that it is answered.
 
         `done` is what was done for the same turn already: rules ask once, a model may look at
         the answers and go on.

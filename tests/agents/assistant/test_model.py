@@ -14,11 +14,11 @@ from kernelwright.agents.assistant.model import (
     ModelAssistant,
     as_call,
     as_functions,
+    commands_of,
     offered,
     result,
     sanitize_markdown,
     situation,
-    wishes_of,
 )
 from kernelwright.agents.assistant.rules import NEEDS_A_FILE
 from kernelwright.agents.assistant.types import (
@@ -76,14 +76,14 @@ def live(situations: dict[str, Turn]) -> Turn:
     return situations["running"].model_copy(update={"text": HARD})
 
 
-async def test_native_calls_become_wishes_in_their_order(live: Turn) -> None:
+async def test_native_calls_become_commands_in_their_order(live: Turn) -> None:
     reply = calls(
         ("compare_candidates", {"one": "v3", "other": "v5"}),
         ("show_code", {"candidate": "v3"}),
         text="Let me look.",
     )
     found = await ModelAssistant(Parrot(reply)).understand(live)
-    assert found.wishes == (CompareCandidates(one="v3", other="v5"), ShowCode(candidate="v3"))
+    assert found.commands == (CompareCandidates(one="v3", other="v5"), ShowCode(candidate="v3"))
     assert found.words == "Let me look."
 
 
@@ -99,13 +99,13 @@ async def test_native_calls_become_wishes_in_their_order(live: Turn) -> None:
 )
 async def test_calls_written_as_text_are_read_too(live: Turn, text: str) -> None:
     found = await ModelAssistant(Parrot(text)).understand(live)
-    assert found.wishes == (ShowLedger(),)
+    assert found.commands == (ShowLedger(),)
     assert found.words == ""
 
 
 async def test_plain_words_are_the_answer(live: Turn) -> None:
     found = await ModelAssistant(Parrot("Both read rows once.")).understand(live)
-    assert (found.wishes, found.words) == ((), "Both read rows once.")
+    assert (found.commands, found.words) == ((), "Both read rows once.")
 
 
 async def test_arguments_that_do_not_fit_are_left_out() -> None:
@@ -119,18 +119,18 @@ async def test_arguments_that_do_not_fit_are_left_out() -> None:
             Call(tool="load_task", arguments={"source": "x"}),
         )
     )
-    assert wishes_of(answer) == (Steer(hints=("tiles",)), ShowCode(), ExportResult())
+    assert commands_of(answer) == (Steer(hints=("tiles",)), ShowCode(), ExportResult())
 
 
-def test_every_wish_but_two_is_a_tool_that_can_be_called_back() -> None:
+def test_every_command_but_two_is_a_tool_that_can_be_called_back() -> None:
     functions = json.loads(as_functions())
     assert [item["function"]["name"] for item in functions] == list(offered())
     assert not {"load_task", "unclear"} & set(offered())
     for name, kind in offered().items():
         needed = {"run": "r"} if name == "reopen_run" else {}
-        wish = COMMAND.validate_python({"kind": name, **needed})
-        call = Call.model_validate_json(as_call(wish))
-        assert wishes_of(Answer(calls=(call,))) == (wish,)
+        command = COMMAND.validate_python({"kind": name, **needed})
+        call = Call.model_validate_json(as_call(command))
+        assert commands_of(Answer(calls=(call,))) == (command,)
         assert kind.__doc__
     assert "approved" not in as_functions()
 
@@ -139,8 +139,8 @@ async def test_what_spends_time_is_only_proposed(situations: dict[str, Turn]) ->
     turn = situations["task"].model_copy(update={"text": HARD})
     reply = calls(("start_search", {"rounds": 50}), ("audit_task", {}))
     found = await ModelAssistant(Parrot(reply)).understand(turn)
-    assert [wish.kind for wish in found.wishes] == ["audit_task", "unclear"]
-    assert found.wishes[-1] == Unclear(guesses=(StartSearch(rounds=50),))
+    assert [command.kind for command in found.commands] == ["audit_task", "unclear"]
+    assert found.commands[-1] == Unclear(guesses=(StartSearch(rounds=50),))
 
 
 @pytest.mark.parametrize("text", ["pause", "no half precision, focus on vectorised loads", "stop"])
@@ -148,9 +148,11 @@ async def test_orders_that_rules_are_sure_of_are_not_asked_about(live: Turn, tex
     parrot = Parrot()
     turn = live.model_copy(update={"text": text})
     found = await ModelAssistant(parrot).understand(turn)
-    assert found.wishes
-    done = tuple(CommandResult(wish=wish, saying=ChatReply.of("done")) for wish in found.wishes)
-    assert (await ModelAssistant(parrot).understand(turn, done)).wishes == ()
+    assert found.commands
+    done = tuple(
+        CommandResult(command=command, reply=ChatReply.of("done")) for command in found.commands
+    )
+    assert (await ModelAssistant(parrot).understand(turn, done)).commands == ()
     assert parrot.asked == []
 
 
@@ -158,17 +160,17 @@ async def test_files_and_open_questions_are_not_asked_about(situations: dict[str
     parrot = Parrot()
     file = Attachment(name="a.py", text="import torch\n\ndef f(x):\n    return x\n")
     turn = situations["nothing"].model_copy(update={"text": HARD, "attachments": (file,)})
-    assert (await ModelAssistant(parrot).understand(turn)).wishes[0].kind == "load_task"
+    assert (await ModelAssistant(parrot).understand(turn)).commands[0].kind == "load_task"
     go = Offer(label="Go", wish=StartSearch())
     turn = situations["task"].model_copy(update={"text": "yes", "offers": (go,)})
-    assert (await ModelAssistant(parrot).understand(turn)).wishes == (StartSearch(),)
+    assert (await ModelAssistant(parrot).understand(turn)).commands == (StartSearch(),)
     turn = situations["nothing"].model_copy(update={"text": "make my softmax faster"})
     assert (await ModelAssistant(parrot).understand(turn)).words == NEEDS_A_FILE
     assert parrot.asked == []
 
 
 async def test_a_model_sees_what_was_done_and_does_not_do_it_twice(live: Turn) -> None:
-    saying = ChatReply(
+    reply = ChatReply(
         pieces=(
             Words(text="v3 leads."),
             Table(title="Leaders", columns=("id", "time"), rows=(("v3", "1.2 ms"),)),
@@ -178,10 +180,10 @@ async def test_a_model_sees_what_was_done_and_does_not_do_it_twice(live: Turn) -
     )
     parrot = Parrot(calls(("show_progress", {}), ("list_runs", {})), "It leads by little.")
     assistant = ModelAssistant(parrot)
-    done = (CommandResult(wish=ShowProgress(), saying=saying),)
-    assert (await assistant.understand(live, done)).wishes == (ListRuns(),)
+    done = (CommandResult(command=ShowProgress(), reply=reply),)
+    assert (await assistant.understand(live, done)).commands == (ListRuns(),)
     found = await assistant.understand(live, done)
-    assert (found.wishes, found.words) == ((), "It leads by little.")
+    assert (found.commands, found.words) == ((), "It leads by little.")
     told = parrot.asked[0].messages[-1].text
     assert all(part in told for part in ("v3 leads.", "1.2 ms", "y = x;", "Buttons: Export"))
     assert parrot.asked[0].messages[-2].author == "model"
@@ -206,17 +208,17 @@ def test_a_long_result_is_cut_for_the_model() -> None:
 async def test_without_an_answer_rules_understand_and_say_so(live: Turn) -> None:
     turn = live.model_copy(update={"text": "why is v17 faster than v12?"})
     found = await ModelAssistant(Parrot(LLMError("it is gone"))).understand(turn)
-    assert found.wishes == (CompareCandidates(one="v17", other="v12"),)
+    assert found.commands == (CompareCandidates(one="v17", other="v12"),)
     assert "it is gone" in found.words
-    done = (CommandResult(wish=found.wishes[0], saying=ChatReply.of("it reads once")),)
+    done = (CommandResult(command=found.commands[0], reply=ChatReply.of("it reads once")),)
     again = await ModelAssistant(Parrot(LLMError("it is gone"))).understand(turn, done)
-    assert (again.wishes, again.words) == ((), "")
+    assert (again.commands, again.words) == ((), "")
 
 
 async def test_an_empty_answer_falls_back_to_rules(live: Turn) -> None:
     turn = live.model_copy(update={"text": "explain v3"})
     assistant = ModelAssistant(Parrot('{"words": "", "calls": []}'))
-    assert (await assistant.understand(turn)).wishes == (ExplainCandidate(candidate="v3"),)
+    assert (await assistant.understand(turn)).commands == (ExplainCandidate(candidate="v3"),)
 
 
 @pytest.mark.parametrize(
@@ -280,10 +282,12 @@ async def test_a_real_server_is_offered_tools_and_calls_them(
     )
     assistant = ModelAssistant(endpoint_client(_profile(server, stream=stream)))
     found = await assistant.understand(live)
-    assert found.wishes == (CompareCandidates(one="v3", other="v5"), ShowLedger())
-    done = tuple(CommandResult(wish=wish, saying=ChatReply.of("shown")) for wish in found.wishes)
+    assert found.commands == (CompareCandidates(one="v3", other="v5"), ShowLedger())
+    done = tuple(
+        CommandResult(command=command, reply=ChatReply.of("shown")) for command in found.commands
+    )
     found = await assistant.understand(live, done)
-    assert (found.wishes, found.words) == ((), "They differ in the second read.")
+    assert (found.commands, found.words) == ((), "They differ in the second read.")
     offered_there = [item["function"]["name"] for item in server.requests[0]["tools"]]
     assert offered_there == list(offered())
 
@@ -301,7 +305,7 @@ async def test_a_server_without_tools_is_asked_in_words(
     server = serve('{"calls": [{"tool": "show_ledger"}]}', refusal=refusal)
     assistant = ModelAssistant(endpoint_client(_profile(server)))
     for _ in range(2):
-        assert (await assistant.understand(live)).wishes == (ShowLedger(),)
+        assert (await assistant.understand(live)).commands == (ShowLedger(),)
     assert ["tools" in request for request in server.requests] == [True, False, False]
 
 
@@ -314,4 +318,4 @@ async def test_every_kind_of_fault_leaves_an_understanding(live: Turn) -> None:
         with server:
             profile = _profile(server, timeout_s=0.7 if "stops" in fault else 5.0)
             found = await ModelAssistant(endpoint_client(profile)).understand(turn)
-            assert found.wishes or found.words, fault
+            assert found.commands or found.words, fault

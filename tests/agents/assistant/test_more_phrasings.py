@@ -199,9 +199,11 @@ TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("situation", "text", "wishes"), TABLE, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(
+    ("situation", "text", "commands"), TABLE, ids=lambda value: str(value)[:50]
+)
 def test_a_phrasing_is_understood(
-    situations: dict[str, Turn], situation: str, text: str, wishes: tuple[Command, ...]
+    situations: dict[str, Turn], situation: str, text: str, commands: tuple[Command, ...]
 ) -> None:
     turn = situations[situation].model_copy(update={"text": text})
-    assert read(turn).understanding.wishes == wishes
+    assert read(turn).understanding.commands == commands

@@ -166,26 +166,26 @@ TABLE: tuple[tuple[str, str, Command], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("situation", "text", "wish"), TABLE, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("situation", "text", "command"), TABLE, ids=lambda value: str(value)[:50])
 def test_a_question_is_understood(
-    situations: dict[str, Turn], situation: str, text: str, wish: Command
+    situations: dict[str, Turn], situation: str, text: str, command: Command
 ) -> None:
     turn = situations[situation].model_copy(update={"text": text})
-    assert read(turn).understanding.wishes == (wish,)
+    assert read(turn).understanding.commands == (command,)
 
 
 def test_several_questions_are_answered_in_their_order(situations: dict[str, Turn]) -> None:
     text = "How is it going? And why is v17 faster than v12? Show me its code."
     turn = situations["running"].model_copy(update={"text": text})
-    assert read(turn).understanding.wishes == (ShowProgress(), V17_V12, ShowCode())
+    assert read(turn).understanding.commands == (ShowProgress(), V17_V12, ShowCode())
 
 
 def test_it_is_the_candidate_that_was_spoken_of(situations: dict[str, Turn]) -> None:
     earlier = (("why is v9 slow?", "Its rows are read twice."),)
-    for text, wish in (
+    for text, command in (
         ("show me its code", ShowCode()),
         ("show me the code of that one", ShowCode(candidate="v9")),
         ("explain it", ExplainCandidate(candidate="v9")),
     ):
         turn = situations["running"].model_copy(update={"text": text, "earlier": earlier})
-        assert read(turn).understanding.wishes == (wish,)
+        assert read(turn).understanding.commands == (command,)

@@ -55,27 +55,27 @@ SITUATIONS = ("nothing", "task", "running", "ended")
 
 def understood(text: str, turn: Turn | None = None, **fields: object) -> tuple[Command, ...]:
     start = turn or Turn(text="")
-    return read(start.model_copy(update={"text": text, **fields})).understanding.wishes
+    return read(start.model_copy(update={"text": text, **fields})).understanding.commands
 
 
 def words(text: str, turn: Turn, **fields: object) -> str:
     reading = read(turn.model_copy(update={"text": text, **fields}))
-    assert reading.understanding.wishes == ()
+    assert reading.understanding.commands == ()
     return reading.understanding.words
 
 
 def test_an_attached_file_is_a_task_and_the_device_is_kept() -> None:
     file = Attachment(name="softmax.py", text=MODULE)
-    wishes = understood("make this softmax faster on my L40S", attachments=(file,))
-    assert wishes == (LoadTask(source=MODULE, name="softmax.py", gpu="L40S"),)
+    commands = understood("make this softmax faster on my L40S", attachments=(file,))
+    assert commands == (LoadTask(source=MODULE, name="softmax.py", gpu="L40S"),)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_pasted_bare_arrives_whole(path: Path) -> None:
     source = path.read_text()
-    (wish,) = understood(f"Can you make this faster?\n\n{source}")
-    assert isinstance(wish, LoadTask)
-    assert wish.source.strip() == source.strip()
+    (command,) = understood(f"Can you make this faster?\n\n{source}")
+    assert isinstance(command, LoadTask)
+    assert command.source.strip() == source.strip()
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_every_example_pasted_bare_arrives_whole(path: Path) -> None:
     ],
 )
 def test_pasted_code_is_a_task_whatever_stands_around_it(before: str, after: str) -> None:
-    (wish,) = understood(f"{before}{MODULE}{after}")
-    assert isinstance(wish, LoadTask)
-    assert wish.name == "pasted.py"
-    compile(wish.source, "pasted.py", "exec")
-    assert "class Model" in wish.source
-    assert "get_inputs" in wish.source
+    (command,) = understood(f"{before}{MODULE}{after}")
+    assert isinstance(command, LoadTask)
+    assert command.name == "pasted.py"
+    compile(command.source, "pasted.py", "exec")
+    assert "class Model" in command.source
+    assert "get_inputs" in command.source
 
 
 def test_what_is_said_of_shapes_and_precision_goes_with_the_code() -> None:
@@ -110,8 +110,8 @@ def test_what_is_said_of_shapes_and_precision_goes_with_the_code() -> None:
 
 
 def test_code_that_does_not_parse_still_reaches_who_can_say_why() -> None:
-    (wish,) = understood("import torch\n\nclass Model(nn.Module)\n    def forward(self, x):\n")
-    assert isinstance(wish, LoadTask)
+    (command,) = understood("import torch\n\nclass Model(nn.Module)\n    def forward(self, x):\n")
+    assert isinstance(command, LoadTask)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_named_device_is_kept_as_it_is_usually_written(named: str, gpu: str) -
 def test_of_several_files_the_first_is_taken_and_that_is_said() -> None:
     files = (Attachment(name="a.py", text=MODULE), Attachment(name="b.py", text=MODULE))
     found = read(Turn(text="", attachments=files)).understanding
-    assert [wish.kind for wish in found.wishes] == ["load_task"]
+    assert [command.kind for command in found.commands] == ["load_task"]
     assert "a.py" in found.words
 
 
@@ -152,41 +152,41 @@ def test_a_file_that_is_no_python_is_refused_in_words(situations: dict[str, Turn
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "command"),
     [
-        ("go", GO.wish),
-        ("Yes, please!", GO.wish),
-        ("ok", GO.wish),
-        ("jawohl", GO.wish),
-        ("sure, go ahead", GO.wish),
-        ("no", CANCEL.wish),
-        ("No thanks.", CANCEL.wish),
-        ("cancel", CANCEL.wish),
-        ("2", SHAPES.wish),
-        ("the second one", SHAPES.wish),
-        ("option 2", SHAPES.wish),
-        ("use 64x1024:float32", SHAPES.wish),
-        ("the last one", CANCEL.wish),
+        ("go", GO.command),
+        ("Yes, please!", GO.command),
+        ("ok", GO.command),
+        ("jawohl", GO.command),
+        ("sure, go ahead", GO.command),
+        ("no", CANCEL.command),
+        ("No thanks.", CANCEL.command),
+        ("cancel", CANCEL.command),
+        ("2", SHAPES.command),
+        ("the second one", SHAPES.command),
+        ("option 2", SHAPES.command),
+        ("use 64x1024:float32", SHAPES.command),
+        ("the last one", CANCEL.command),
     ],
 )
 def test_an_open_question_is_answered_in_words(
-    situations: dict[str, Turn], text: str, wish: Command
+    situations: dict[str, Turn], text: str, command: Command
 ) -> None:
-    assert understood(text, situations["task"], offers=(GO, SHAPES, CANCEL)) == (wish,)
+    assert understood(text, situations["task"], offers=(GO, SHAPES, CANCEL)) == (command,)
 
 
 def test_an_open_question_does_not_hold_the_conversation_up(situations: dict[str, Turn]) -> None:
     approve = Offer(label="Export it", wish=ExportResult(approved=True))
     ended = situations["ended"]
-    assert understood("yes", ended, offers=(approve,)) == (approve.wish,)
+    assert understood("yes", ended, offers=(approve,)) == (approve.command,)
     assert understood("how fast is it?", ended, offers=(approve,)) == (ShowProgress(),)
     assert words("no", ended, offers=(approve,)) == AS_IT_IS
 
 
 def test_no_approval_is_ever_read_into_an_order(situations: dict[str, Turn]) -> None:
     for text in ("export", "export it, approved", "yes export it now, I approve"):
-        for wish in understood(text, situations["ended"]):
-            assert not (isinstance(wish, ExportResult) and wish.approved)
+        for command in understood(text, situations["ended"]):
+            assert not (isinstance(command, ExportResult) and command.approved)
 
 
 def test_thanks_and_greetings_are_answered(situations: dict[str, Turn]) -> None:
@@ -214,7 +214,9 @@ def test_thanks_and_greetings_are_answered(situations: dict[str, Turn]) -> None:
 def test_what_may_stop_later_or_something_else_does_not_stop_the_search(
     situations: dict[str, Turn], text: str
 ) -> None:
-    assert not any(isinstance(wish, StopSearch) for wish in understood(text, situations["running"]))
+    assert not any(
+        isinstance(command, StopSearch) for command in understood(text, situations["running"])
+    )
 
 
 def test_a_nod_is_nothing_more_where_nothing_was_asked(situations: dict[str, Turn]) -> None:
@@ -224,7 +226,7 @@ def test_a_nod_is_nothing_more_where_nothing_was_asked(situations: dict[str, Tur
     assert understood("no", situations["task"]) == (CancelTask(),)
 
 
-def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
+def test_a_command_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]) -> None:
     for text in (
         "make this softmax faster on my L40S",
         "optimize my layer norm",
@@ -234,7 +236,7 @@ def test_a_wish_without_a_file_is_told_what_it_needs(situations: dict[str, Turn]
         assert words(text, situations["nothing"]) == NEEDS_A_FILE
 
 
-def test_a_change_of_shapes_without_shapes_is_for_the_desk_to_ask(
+def test_a_change_of_shapes_without_shapes_is_for_the_controller_to_ask(
     situations: dict[str, Turn],
 ) -> None:
     for text in ("change shapes", "use a larger batch size", "other inputs please"):
@@ -250,11 +252,11 @@ def test_another_task_needs_another_file(situations: dict[str, Turn]) -> None:
 def test_what_is_not_understood_is_offered_guesses(
     situations: dict[str, Turn], situation: str
 ) -> None:
-    (wish,) = understood("flurb the wozzle gently", situations[situation])
-    assert isinstance(wish, Unclear)
-    assert wish.words == "flurb the wozzle gently"
-    assert 2 <= len(wish.guesses) <= 4
-    assert not any(isinstance(guess, Unclear) for guess in wish.guesses)
+    (command,) = understood("flurb the wozzle gently", situations[situation])
+    assert isinstance(command, Unclear)
+    assert command.words == "flurb the wozzle gently"
+    assert 2 <= len(command.guesses) <= 4
+    assert not any(isinstance(guess, Unclear) for guess in command.guesses)
 
 
 def test_half_a_message_that_is_understood_is_done_but_not_sure(
@@ -262,7 +264,7 @@ def test_half_a_message_that_is_understood_is_done_but_not_sure(
 ) -> None:
     turn = situations["running"].model_copy(update={"text": "Status. Flurb the wozzle."})
     reading = read(turn)
-    assert reading.understanding.wishes == (ShowProgress(),)
+    assert reading.understanding.commands == (ShowProgress(),)
     assert not reading.sure
     assert read(turn.model_copy(update={"text": "Status, thanks."})).sure
 
@@ -271,8 +273,8 @@ async def test_rules_ask_once() -> None:
     turn = Turn(text="status", run="r")
     assistant = RulesAssistant()
     first = await assistant.understand(turn)
-    deed = CommandResult(wish=first.wishes[0], saying=ChatReply.of("fine"))
-    assert (await assistant.understand(turn, (deed,))).wishes == ()
+    outcome = CommandResult(command=first.commands[0], reply=ChatReply.of("fine"))
+    assert (await assistant.understand(turn, (outcome,))).commands == ()
 
 
 _BITS = """
@@ -297,5 +299,5 @@ _TEXTS = st.one_of(st.text(), st.lists(_PIECES, max_size=30).map(" ".join))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_breaks_the_rules(situations: dict[str, Turn], text: str, situation: str) -> None:
     found = read(situations[situation].model_copy(update={"text": text})).understanding
-    assert found.wishes or found.words
+    assert found.commands or found.words
     assert Turn.model_validate_json(Turn(text="").model_dump_json()) == Turn(text="")

@@ -20,8 +20,8 @@ TASK = Turn(text="", task="softmax")
 RUN = Turn(text="", task="softmax", run="softmax-1121-ab3f", candidates=("a1", "b2", "c3"))
 
 
-def wishes(words: str, turn: Turn) -> tuple[Command, ...]:
-    return read(turn.model_copy(update={"text": words})).understanding.wishes
+def commands(words: str, turn: Turn) -> tuple[Command, ...]:
+    return read(turn.model_copy(update={"text": words})).understanding.commands
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def wishes(words: str, turn: Turn) -> tuple[Command, ...]:
     ],
 )
 def test_one_size_changes_one_dimension(words: str, sizes: tuple[str, ...]) -> None:
-    assert wishes(words, TASK) == (ChangeTask(sizes=sizes),)
+    assert commands(words, TASK) == (ChangeTask(sizes=sizes),)
 
 
 def test_a_size_beside_a_file_is_the_files() -> None:
     code = "make this faster with 4096 columns\n```python\nimport torch\n\nx = 1\n```"
-    load, change = wishes(code, Turn(text=""))
+    load, change = commands(code, Turn(text=""))
     assert isinstance(load, LoadTask)
     assert change == ChangeTask(sizes=("columns=4096",))
 
@@ -51,11 +51,11 @@ def test_a_size_beside_a_file_is_the_files() -> None:
 def test_what_a_kernel_does_with_columns_changes_no_task(words: str) -> None:
     running = RUN.model_copy(update={"running": True})
     for turn in (TASK, running):
-        assert not any(isinstance(wish, ChangeTask) for wish in wishes(words, turn))
+        assert not any(isinstance(command, ChangeTask) for command in commands(words, turn))
 
 
 @pytest.mark.parametrize(
-    ("words", "wish"),
+    ("words", "command"),
     [
         ("explain the second-best candidate", ExplainCandidate(candidate="best 2")),
         ("show me the code of the runner-up", ShowCode(candidate="best 2")),
@@ -68,12 +68,12 @@ def test_what_a_kernel_does_with_columns_changes_no_task(words: str) -> None:
         ("show me the code of the best", ShowCode(candidate="best")),
     ],
 )
-def test_a_place_on_the_leaderboard_is_a_candidate(words: str, wish: Command) -> None:
-    assert wishes(words, RUN) == (wish,)
+def test_a_place_on_the_leaderboard_is_a_candidate(words: str, command: Command) -> None:
+    assert commands(words, RUN) == (command,)
 
 
 @pytest.mark.parametrize(
-    ("words", "wish"),
+    ("words", "command"),
     [
         ("delete this run", DeleteRun()),
         ("delete run softmax-1121-ab3f", DeleteRun(run="softmax-1121-ab3f")),
@@ -85,12 +85,12 @@ def test_a_place_on_the_leaderboard_is_a_candidate(words: str, wish: Command) ->
         ),
     ],
 )
-def test_a_run_is_named_and_deleted(words: str, wish: Command) -> None:
-    assert wishes(words, RUN) == (wish,)
+def test_a_run_is_named_and_deleted(words: str, command: Command) -> None:
+    assert commands(words, RUN) == (command,)
 
 
 @pytest.mark.parametrize(
     "words", ["delete idea 3", "delete the hint", "remove shared memory", "delete everything"]
 )
 def test_nothing_else_that_is_deleted_is_a_run(words: str) -> None:
-    assert not any(isinstance(wish, DeleteRun) for wish in wishes(words, RUN))
+    assert not any(isinstance(command, DeleteRun) for command in commands(words, RUN))

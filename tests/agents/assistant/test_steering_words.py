@@ -95,8 +95,8 @@ TABLE: tuple[tuple[str, Steer], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "wish"), TABLE, ids=lambda value: str(value)[:50])
-def test_steering_is_understood(situations: dict[str, Turn], text: str, wish: Steer) -> None:
+@pytest.mark.parametrize(("text", "command"), TABLE, ids=lambda value: str(value)[:50])
+def test_steering_is_understood(situations: dict[str, Turn], text: str, command: Steer) -> None:
     turn = situations["running"].model_copy(update={"text": text})
     reading = read(turn)
-    assert reading.understanding.wishes == (wish,)
+    assert reading.understanding.commands == (command,)

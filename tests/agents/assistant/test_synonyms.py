@@ -37,7 +37,7 @@ def texts() -> dict[str, list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(
-    ("device", "wish"),
+    ("device", "command"),
     [
         ("gpu", "vectorized loads"),
         ("cpu", "vectorized loads"),
@@ -56,10 +56,10 @@ def texts() -> dict[str, list[tuple[str, ...]]]:
         ("gpu", "streaming"),
     ],
 )
-def test_a_wish_reaches_the_ideas_that_it_means(
-    texts: dict[str, list[tuple[str, ...]]], device: str, wish: str
+def test_a_hint_reaches_the_ideas_that_it_means(
+    texts: dict[str, list[tuple[str, ...]]], device: str, command: str
 ) -> None:
-    words = in_playbook_words(wish)
+    words = in_playbook_words(command)
     assert any(speaks_of(word, option) for word in words for option in texts[device])
 
 

@@ -1,4 +1,4 @@
-"""A tiny task, a voice that reads from a script, and kernels that are really compiled."""
+"""A tiny task, a client that reads from a script, and kernels that are really compiled."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ def make_task() -> Task:
 
 
 @dataclass
-class ScriptedVoice:
+class ScriptedClient:
     """Answers by its script; an exception in it is raised."""
 
     script: list[str | Exception]
@@ -98,7 +98,7 @@ def order() -> CoderRequest:
     return CoderRequest(idea=IDEA, count=1, round=1)
 
 
-MakeCoder = Callable[..., tuple[ModelCoder, ScriptedVoice]]
+MakeCoder = Callable[..., tuple[ModelCoder, ScriptedClient]]
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def make_coder(cpu: Hardware) -> MakeCoder:
 
     def make(
         *script: str | Exception, task: Task | None = None, start: Start | None = None
-    ) -> tuple[ModelCoder, ScriptedVoice]:
-        voice, known = ScriptedVoice(list(script)), task or make_task()
+    ) -> tuple[ModelCoder, ScriptedClient]:
+        client, known = ScriptedClient(list(script)), task or make_task()
         repertoire = repertoire_for(known, cpu)
         fallback = PlaybookCoder(repertoire)
-        return ModelCoder(voice, known, cpu, fallback, repertoire, start), voice
+        return ModelCoder(client, known, cpu, fallback, repertoire, start), client
 
     return make

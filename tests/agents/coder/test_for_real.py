@@ -44,6 +44,7 @@ def here() -> Hardware:
     return detect("cpu").model_copy(update=update)
 
 
+@pytest.mark.exhaustive
 async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_judge_said(
     make_coder: MakeCoder, order: CoderRequest, answer: str, here: Hardware, tmp_path: Path
 ) -> None:
@@ -53,23 +54,23 @@ async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_jud
         task = await executor.trace(tmp_path / "shift.py", TracePolicy())
         assert isinstance(task, Task)
         broken = answer.replace("i < n;", "i < n - 1;").replace("1.0f", "one")
-        coder, voice = make_coder(broken, task=task)
+        coder, client = make_coder(broken, task=task)
         (first,) = (await coder.write(order)).candidates
         judged = await executor.evaluate(task, first, "screen")
         assert judged.verdict is Verdict.COMPILE_ERROR
 
-        voice.script = [answer.replace("i < n;", "i < n - 1;")]
+        client.script = [answer.replace("i < n;", "i < n - 1;")]
         (second,) = (
             await coder.repair(order, Failure(candidate=first, evaluation=judged))
         ).candidates
-        assert "was not declared" in voice.asked[-1].messages[-1].text
+        assert "was not declared" in client.asked[-1].messages[-1].text
         judged = await executor.evaluate(task, second, "screen")
         assert judged.verdict in (Verdict.WRONG_RESULT, Verdict.NOT_WRITTEN)
 
-        voice.script = [FIX.format(base=second.id)]
+        client.script = [FIX.format(base=second.id)]
         failure = Failure(candidate=second, evaluation=judged)
         (third,) = (await coder.repair(order, failure)).candidates
-        assert "the last element" in voice.asked[-1].messages[-1].text
+        assert "the last element" in client.asked[-1].messages[-1].text
         judged = await executor.evaluate(task, third, "screen")
         assert judged.verdict is Verdict.CORRECT
         assert third.parents == (second.id,)

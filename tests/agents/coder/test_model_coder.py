@@ -36,7 +36,7 @@ def texts(prompt: object) -> str:
 async def test_an_answer_becomes_a_candidate_with_labels_and_note(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, voice = make_coder(answer)
+    coder, client = make_coder(answer)
     version = StrategyVersion(id="coder:3", role="coder", text="Prefer wide loads.")
     written = await coder.write(order.model_copy(update={"strategy": version}))
     (candidate,) = written.candidates
@@ -44,17 +44,17 @@ async def test_an_answer_becomes_a_candidate_with_labels_and_note(
     assert (candidate.origin, candidate.idea, candidate.strategy) == ("model", "r1i1", "coder:3")
     assert candidate.note == "I add one in a single pass."
     assert written.notes == ()
-    (prompt,) = voice.asked
+    (prompt,) = client.asked
     assert (prompt.key, prompt.role, prompt.round) == ("coder:r1i1:0", "coder", 1)
     assert "Prefer wide loads." in texts(prompt)
 
 
-async def test_the_prompt_shows_idea_task_device_contract_and_wishes(
+async def test_the_prompt_shows_idea_task_device_contract_and_steering(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, voice = make_coder(answer)
+    coder, client = make_coder(answer)
     await coder.write(order.model_copy(update={"steering": Steering(hints=("try tiles",))}))
-    said = texts(voice.asked[0])
+    said = texts(client.asked[0])
     for words in ("add in one pass", "float32[64, 33]", "generic CPU", "try tiles", "aten.",
                   "`playbook`", "memory="):  # fmt: skip
         assert words in said
@@ -74,11 +74,11 @@ async def test_a_breach_of_the_contract_is_corrected_before_it_is_handed_out(
 ) -> None:
     broken = answer.replace("empty_like(x)", "empty_like(x)\n    import os")
     fix = "```edit\nbase: draft-1\n<<<<<<< SEARCH\n    import os\n=======\n>>>>>>> REPLACE\n```"
-    coder, voice = make_coder(broken, fix)
+    coder, client = make_coder(broken, fix)
     written = await coder.write(order)
     (candidate,) = written.candidates
     assert "import" not in candidate.plan
-    again = voice.asked[1]
+    again = client.asked[1]
     assert again.key == "coder:r1i1:0:again"
     assert again.messages[-2].author == "model"
     assert "`draft-1`: plan, line 3" in again.messages[-1].text
@@ -89,19 +89,19 @@ async def test_good_candidates_stay_while_bad_ones_are_corrected(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     other = answer.replace("1.0f", "2.0f")
-    coder, voice = make_coder(answer + other.replace("def forward", "def backward"), other)
+    coder, client = make_coder(answer + other.replace("def forward", "def backward"), other)
     written = await coder.write(order.model_copy(update={"count": 2}))
     assert len({candidate.kernel for candidate in written.candidates}) == 2
-    assert len(voice.asked) == 2
+    assert len(client.asked) == 2
 
 
 async def test_an_answer_without_code_is_asked_for_once_more_and_then_noted(
     make_coder: MakeCoder, order: CoderRequest
 ) -> None:
-    coder, voice = make_coder("I would use tiles.", "Really, tiles.")
+    coder, client = make_coder("I would use tiles.", "Really, tiles.")
     written = await coder.write(order)
     assert written.candidates == ()
-    assert len(voice.asked) == 2
+    assert len(client.asked) == 2
     assert any("nothing that can be judged" in note for note in written.notes)
 
 
@@ -110,14 +110,14 @@ async def test_an_elite_is_edited_and_becomes_the_parent(
 ) -> None:
     coder, _ = make_coder(answer)
     (elite,) = (await coder.write(order)).candidates
-    coder, voice = make_coder(EDIT.format(base=elite.id))
+    coder, client = make_coder(EDIT.format(base=elite.id))
     idea = order.idea.model_copy(update={"id": "r2i1", "parent": elite.id})
     later = order.model_copy(update={"idea": idea, "written": (elite,), "round": 2})
     (child,) = (await coder.write(later)).candidates
     assert "1.0f + x[i]" in child.kernel
     assert child.parents == (elite.id,)
     assert child.strategies == elite.strategies
-    assert f"Start from candidate `{elite.id}`" in texts(voice.asked[0])
+    assert f"Start from candidate `{elite.id}`" in texts(client.asked[0])
 
 
 async def test_the_same_candidate_is_not_written_twice(
@@ -132,13 +132,13 @@ async def test_the_same_candidate_is_not_written_twice(
 async def test_ideas_with_a_recipe_are_the_playbooks(
     make_coder: MakeCoder, order: CoderRequest
 ) -> None:
-    coder, voice = make_coder()
+    coder, client = make_coder()
     recipe = coder._unwritten(order).model_dump_json()
     idea = order.idea.model_copy(update={"recipe": recipe})
     written = await coder.write(order.model_copy(update={"idea": idea}))
     assert written.candidates[0].origin == "playbook"
     assert written.candidates[0].idea == "r1i1"
-    assert voice.asked == []
+    assert client.asked == []
 
 
 async def test_a_model_that_does_not_answer_is_stood_in_for(
@@ -154,9 +154,9 @@ async def test_a_model_that_does_not_answer_is_stood_in_for(
 async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, voice = make_coder(answer)
+    coder, client = make_coder(answer)
     (broken,) = (await coder.write(order)).candidates
-    voice.script = [EDIT.format(base=broken.id)]
+    client.script = [EDIT.format(base=broken.id)]
     log = "kernel.cpp:7:9: error: 'z' was not declared"
     failed = failure(broken, Verdict.COMPILE_ERROR, "it does not compile", log)
     repaired = await coder.repair(order.model_copy(update={"attempt": 1}), failed)
@@ -164,7 +164,7 @@ async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
     assert candidate.parents == (broken.id,)
     assert candidate.strategies == broken.strategies
     assert candidate.note.startswith(f"after {broken.id} (compile error): The bound was wrong.")
-    prompt = voice.asked[1]
+    prompt = client.asked[1]
     assert prompt.key == "coder:r1i1:1"
     assert log in texts(prompt)
     assert ">    7" in texts(prompt)
@@ -173,16 +173,16 @@ async def test_a_repair_shows_the_real_message_and_answers_by_an_edit(
 async def test_a_second_repair_knows_what_was_said_before_the_first(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, voice = make_coder(answer)
+    coder, client = make_coder(answer)
     (first,) = (await coder.write(order)).candidates
-    voice.script = [EDIT.format(base=first.id), EDIT.format(base=first.id)]
+    client.script = [EDIT.format(base=first.id), EDIT.format(base=first.id)]
     failed = failure(first, Verdict.WRONG_RESULT, "off by one")
     once = order.model_copy(update={"attempt": 1, "written": (first,)})
     (second,) = (await coder.repair(once, failed)).candidates
     failed = failure(second, Verdict.WRONG_RESULT, "off by two")
     twice = order.model_copy(update={"attempt": 2, "written": (first, second)})
     again = await coder.repair(twice, failed)
-    assert f"- after {first.id} (wrong result): The bound was wrong." in texts(voice.asked[-1])
+    assert f"- after {first.id} (wrong result): The bound was wrong." in texts(client.asked[-1])
     assert again.candidates == ()
     assert "written already" in again.notes[0]
 
@@ -190,14 +190,14 @@ async def test_a_second_repair_knows_what_was_said_before_the_first(
 async def test_a_model_may_give_up_and_says_why(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
-    coder, voice = make_coder(answer)
+    coder, client = make_coder(answer)
     (broken,) = (await coder.write(order)).candidates
-    voice.script = ["GIVE UP: rows do not fit on chip."]
+    client.script = ["GIVE UP: rows do not fit on chip."]
     failed = failure(broken, Verdict.OUT_OF_MEMORY, "it ran out of memory")
     repaired = await coder.repair(order, failed)
     assert repaired.candidates == ()
     assert "gave up: rows do not fit on chip." in repaired.notes[0]
-    assert len(voice.asked) == 2
+    assert len(client.asked) == 2
 
 
 async def test_a_failed_repair_call_is_stood_in_for_as_a_child_of_what_failed(
@@ -217,23 +217,23 @@ async def test_a_persons_candidate_is_judged_as_it_is(
     kernel = 'extern "C" void f(const float* x, float* y) {}\n'
     plan = 'def forward(x):\n    y = empty_like(x)\n    launch("f", args=(x, y))\n    return y\n'
     start = Start(language="cpp", kernel=kernel, plan=plan, name="mine.cpp")
-    coder, voice = make_coder(start=start)
+    coder, client = make_coder(start=start)
     mine = order.model_copy(update={"idea": start.idea})
     (candidate,) = (await StartingCoder(coder, start).write(mine)).candidates
     assert candidate == new_candidate("cpp", kernel, plan, idea="r1i0", origin="person")
-    assert voice.asked == []
+    assert client.asked == []
 
 
 async def test_a_bare_kernel_of_a_persons_is_wrapped_by_the_model(
     make_coder: MakeCoder, order: CoderRequest, answer: str
 ) -> None:
     start = Start(language="cpp", kernel="void mine(float* x) {}\n", name="mine.cpp")
-    coder, voice = make_coder(answer, start=start)
+    coder, client = make_coder(answer, start=start)
     mine = order.model_copy(update={"idea": start.idea})
     written = await StartingCoder(coder, start).write(mine)
     assert written.candidates[0].idea == "r1i0"
-    assert "void mine(float* x) {}" in texts(voice.asked[0])
-    assert "has no plan yet" in texts(voice.asked[0])
+    assert "void mine(float* x) {}" in texts(client.asked[0])
+    assert "has no plan yet" in texts(client.asked[0])
 
 
 JUNK = (

@@ -77,8 +77,8 @@ async def test_an_attribute_whose_predictions_failed_is_no_longer_believed(
         for _ in range(3)
     )
     earlier = Analysis(round=0, claims=(), implies="", predictions=failed)
-    hearing = CriticInput(round=1, standings=standings, analyses=(earlier,))
-    analysis = await PlaybookCritic().critique(hearing)
+    critic_input = CriticInput(round=1, standings=standings, analyses=(earlier,))
+    analysis = await PlaybookCritic().critique(critic_input)
     assert not [word for word in analysis.prefer if word.startswith(("memory", "rows"))]
     assert analysis.predictions_checked == 6
     assert analysis.predictions_held == 0
@@ -95,10 +95,10 @@ async def test_what_failed_every_time_is_advised_against(standing: MakeStanding)
     assert "rows=twice failed every time: it is off" in analysis.implies
 
 
-async def test_the_same_hearing_gives_the_same_analysis(standing: MakeStanding) -> None:
-    hearing = CriticInput(round=3, standings=fast_and_slow(standing), seed=7)
+async def test_the_same_input_gives_the_same_analysis(standing: MakeStanding) -> None:
+    critic_input = CriticInput(round=3, standings=fast_and_slow(standing), seed=7)
     critic = PlaybookCritic()
-    assert await critic.critique(hearing) == await critic.critique(hearing)
+    assert await critic.critique(critic_input) == await critic.critique(critic_input)
 
 
 async def test_with_nothing_to_contrast_it_says_so() -> None:

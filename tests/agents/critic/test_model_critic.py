@@ -15,7 +15,7 @@ MakeStanding = Callable[..., Standing]
 
 
 class Said:
-    """A voice with one answer; what a model would say is the test's to choose."""
+    """A client with one answer; what a model would say is the test's to choose."""
 
     def __init__(self, answer: object, raises: Exception | None = None) -> None:
         self.answer, self.raises = answer, raises
@@ -59,8 +59,8 @@ async def test_a_claim_with_right_numbers_stays_with_ids_and_measured_values(
     standings: tuple[Standing, ...],
 ) -> None:
     said = answer()
-    hearing = CriticInput(round=1, standings=standings)
-    analysis = await ModelCritic(Said(said), PlaybookCritic()).critique(hearing)
+    critic_input = CriticInput(round=1, standings=standings)
+    analysis = await ModelCritic(Said(said), PlaybookCritic()).critique(critic_input)
     fast, slow = (item.candidate.id for item in standings)
     (claim,) = analysis.claims
     assert (claim.faster, claim.slower) == (fast, slow)
@@ -84,10 +84,10 @@ async def test_a_claim_with_right_numbers_stays_with_ids_and_measured_values(
 async def test_a_claim_that_the_numbers_do_not_bear_out_is_left_out_and_told(
     standings: tuple[Standing, ...], change: dict[str, object]
 ) -> None:
-    hearing = CriticInput(round=1, standings=standings)
-    playbook = await PlaybookCritic().critique(hearing)
-    voice = Said(answer(explains=[CLAIM | change]))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    critic_input = CriticInput(round=1, standings=standings)
+    playbook = await PlaybookCritic().critique(critic_input)
+    client = Said(answer(explains=[CLAIM | change]))
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(critic_input)
     assert analysis.claims == playbook.claims
     assert "left out" in analysis.notes[0]
 
@@ -107,30 +107,30 @@ async def test_a_right_claim_in_another_form_stays(
     standings: tuple[Standing, ...], change: dict[str, object]
 ) -> None:
     more = {"prefer": None, "next": [TRY | {"below_ms": "0.9 ms"}]}
-    voice = Said(answer(explains=[CLAIM | change], **more))
-    hearing = CriticInput(round=1, standings=standings, baseline_ms=4.4)
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    client = Said(answer(explains=[CLAIM | change], **more))
+    critic_input = CriticInput(round=1, standings=standings, baseline_ms=4.4)
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(critic_input)
     assert analysis.notes == ()
     assert "3.2x as fast" in analysis.claims[0].words
     assert [item.below_ms for item in analysis.predictions] == [0.9]
-    assert len(voice.asked) == 1
+    assert len(client.asked) == 1
 
 
 async def test_what_was_left_out_is_in_the_next_prompt(
     standings: tuple[Standing, ...], standing: MakeStanding
 ) -> None:
-    voice = Said(answer(explains=[CLAIM | {"numbers": ["K2.screen_ms=5.0"]}]))
-    critic = ModelCritic(voice, PlaybookCritic())
+    client = Said(answer(explains=[CLAIM | {"numbers": ["K2.screen_ms=5.0"]}]))
+    critic = ModelCritic(client, PlaybookCritic())
     first = await critic.critique(CriticInput(round=1, standings=standings))
     later = (*standings, standing(("parallel=two warps a row, vectorised",), 0.8, round=2))
     second = await critic.critique(CriticInput(round=2, standings=later, analyses=(first,)))
-    words = voice.asked[1].messages[-1].text
+    words = client.asked[1].messages[-1].text
     assert "K2.screen_ms is 3.2, not 5" not in words
     assert f"{standings[1].candidate.id}.screen_ms is 3.2, not 5" in words
     assert "1 of 1 predictions that could be checked held" in words
     scored = next(item for item in second.predictions if item.made_in_round == 1)
     assert (scored.held, scored.measured_ms) == (True, 0.8)
-    assert [item.key for item in voice.asked] == ["critic:1", "critic:2"]
+    assert [item.key for item in client.asked] == ["critic:1", "critic:2"]
 
 
 async def test_a_prediction_that_no_candidate_could_answer_becomes_words(
@@ -142,8 +142,8 @@ async def test_a_prediction_that_no_candidate_could_answer_becomes_words(
         TRY | {"attribute": "registers", "value": "few"},
         TRY | {"attribute": "STAGES", "value": "many"},
     ]
-    voice = Said(answer(explains=[], next=wrong))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(
+    client = Said(answer(explains=[], next=wrong))
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(
         CriticInput(round=1, standings=standings)
     )
     assert analysis.predictions == ()
@@ -154,8 +154,8 @@ async def test_a_prediction_that_no_candidate_could_answer_becomes_words(
 async def test_words_about_attributes_are_spelled_as_candidates_spell_them(
     standings: tuple[Standing, ...],
 ) -> None:
-    voice = Said(answer(prefer=["memory=On_Chip", "registers=<= 32", "nonsense"], avoid=[]))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(
+    client = Said(answer(prefer=["memory=On_Chip", "registers=<= 32", "nonsense"], avoid=[]))
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(
         CriticInput(round=1, standings=standings)
     )
     assert analysis.prefer == ("memory=on chip",)
@@ -166,10 +166,10 @@ async def test_words_about_attributes_are_spelled_as_candidates_spell_them(
 async def test_without_an_answer_the_playbook_contrasts_and_says_so(
     standings: tuple[Standing, ...], raises: Exception | None
 ) -> None:
-    hearing = CriticInput(round=1, standings=standings)
-    voice = Said("I would rather not.", raises)
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
-    playbook = await PlaybookCritic().critique(hearing)
+    critic_input = CriticInput(round=1, standings=standings)
+    client = Said("I would rather not.", raises)
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(critic_input)
+    playbook = await PlaybookCritic().critique(critic_input)
     assert analysis.model_copy(update={"notes": ()}) == playbook
     assert "the playbook contrasts alone in round 1" in analysis.notes[0]
 
@@ -183,12 +183,12 @@ async def test_whoever_waits_for_a_person_lets_the_run_pause(
 
 
 async def test_with_nothing_to_contrast_nobody_is_asked(standing: MakeStanding) -> None:
-    voice = Said(answer())
+    client = Said(answer())
     one = (standing(("rows=once",), 1.0), standing(("rows=twice",), None))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(
         CriticInput(round=1, standings=one)
     )
-    assert voice.asked == []
+    assert client.asked == []
     assert analysis.origin == "playbook"
 
 
@@ -199,13 +199,13 @@ async def test_the_prompt_shows_sources_numbers_ideas_and_failures(
         id="r1i1", title="Keep it", mechanism="one read", reason="", category="memory", metric="ms"
     )
     failed = standing(("rows=tiled",), None)
-    hearing = CriticInput(
+    critic_input = CriticInput(
         round=1, standings=(*standings, failed), ideas=(idea,),
         explained=((standings[0].candidate.id, "it waits for memory"),),
     )  # fmt: skip
-    voice = Said(answer())
-    await ModelCritic(voice, PlaybookCritic()).critique(hearing)
-    system, person = voice.asked[0].messages
+    client = Said(answer())
+    await ModelCritic(client, PlaybookCritic()).critique(critic_input)
+    system, person = client.asked[0].messages
     assert system.author == "system"
     for words in (
         'extern "C" void run', "K1.screen_ms | 1 |", "Keep it: one read", "it waits for memory",
@@ -236,18 +236,18 @@ async def test_an_attribute_whose_predictions_kept_failing_is_not_listened_to(
         for _ in range(2)
     )
     earlier = Analysis(round=0, claims=(), implies="", predictions=failed)
-    voice = Said(answer(prefer=["memory=on chip", "rows=once"]))
-    hearing = CriticInput(round=1, standings=standings, analyses=(earlier,))
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
+    client = Said(answer(prefer=["memory=on chip", "rows=once"]))
+    critic_input = CriticInput(round=1, standings=standings, analyses=(earlier,))
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(critic_input)
     assert analysis.prefer == ("rows=once",)
 
 
 async def test_after_the_last_round_no_model_is_asked(standings: tuple[Standing, ...]) -> None:
-    voice = Said(answer())
-    hearing = CriticInput(round=1, standings=standings, last=True)
-    analysis = await ModelCritic(voice, PlaybookCritic()).critique(hearing)
-    assert voice.asked == []
-    assert analysis == await PlaybookCritic().critique(hearing)
+    client = Said(answer())
+    critic_input = CriticInput(round=1, standings=standings, last=True)
+    analysis = await ModelCritic(client, PlaybookCritic()).critique(critic_input)
+    assert client.asked == []
+    assert analysis == await PlaybookCritic().critique(critic_input)
 
 
 def test_exhibits_show_the_closest_relative_and_no_implementation_twice(
@@ -265,10 +265,10 @@ def test_exhibits_show_the_closest_relative_and_no_implementation_twice(
         })
         for n in range(6)
     ]  # fmt: skip
-    hearing = CriticInput(
+    critic_input = CriticInput(
         round=1, standings=(best, *settings, *others, relative), manner=Manner(relatives=True)
     )
-    shown = [item.candidate for item in contrast(hearing).exhibits]
+    shown = [item.candidate for item in contrast(critic_input).exhibits]
     assert shown[0] == best.candidate.id
     assert relative.candidate.id in shown
     assert not {item.candidate.id for item in settings} & set(shown)

@@ -12,8 +12,8 @@ from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import (
     Appearance,
+    RoleAgent,
     RoleAnswer,
-    RoleMind,
     RoleSetting,
     RoundView,
     step_role,
@@ -45,8 +45,8 @@ class PlainEditor:
 class ModelEditor:
     """Asks a model, and repeats the critic where nobody answers."""
 
-    def __init__(self, voice: LLMClient, behind: RoleMind[Draft]) -> None:
-        self._voice, self._behind = voice, behind
+    def __init__(self, client: LLMClient, behind: RoleAgent[Draft]) -> None:
+        self._voice, self._behind = client, behind
         file = Path(__file__).with_name("editor.md")
         self._words = PromptTemplate(file, "round", "best", "implies")
 
@@ -70,8 +70,8 @@ def _by_rules(setting: RoleSetting) -> PlainEditor:
     return PlainEditor()
 
 
-def _by_model(voice: LLMClient, setting: RoleSetting) -> ModelEditor:
-    return ModelEditor(voice, PlainEditor())
+def _by_model(client: LLMClient, setting: RoleSetting) -> ModelEditor:
+    return ModelEditor(client, PlainEditor())
 
 
 EDITOR = step_role(

@@ -1,4 +1,4 @@
-"""A server on the loopback that misbehaves as a test wishes, and profiles that reach it."""
+"""A server on the loopback that misbehaves as a test asks it to, and profiles that reach it."""
 
 import importlib.util
 import sys

@@ -104,10 +104,10 @@ async def test_what_the_schema_does_not_know_is_left_out_and_said() -> None:
 
 async def test_a_model_sees_its_own_text_and_the_error_once() -> None:
     wrong = TEXT.replace("1.5", '"about 1.5 ms"')
-    voice = Parrot(wrong, TEXT)
-    found = await answer(voice, PROMPT, Thoughts)
+    client = Parrot(wrong, TEXT)
+    found = await answer(client, PROMPT, Thoughts)
     assert found.value.why == "so"
-    first, again = voice.asked
+    first, again = client.asked
     assert again.key == "planner:1:again"
     assert again.messages[: len(first.messages)] == first.messages
     assert again.messages[-2].author == "model"
@@ -118,9 +118,9 @@ async def test_a_model_sees_its_own_text_and_the_error_once() -> None:
 
 
 async def test_a_model_is_told_that_it_was_cut_off() -> None:
-    voice = Parrot("I would say that", TEXT, finish="length")
-    await answer(voice, PROMPT, Thoughts)
-    assert "shorter" in voice.asked[1].messages[-1].text
+    client = Parrot("I would say that", TEXT, finish="length")
+    await answer(client, PROMPT, Thoughts)
+    assert "shorter" in client.asked[1].messages[-1].text
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_a_model_is_told_that_it_was_cut_off() -> None:
         ("{'a': " * 50, "\x00\ufffd"),
     ],
 )
-async def test_two_unreadable_answers_are_a_voice_error(texts: tuple[str, str]) -> None:
+async def test_two_unreadable_answers_are_a_llm_error(texts: tuple[str, str]) -> None:
     with pytest.raises(LLMError, match=r"parrot did not answer planner:1 in the form"):
         await ask(*texts)
 
@@ -150,7 +150,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=8), max_size=14).map("".join))
-def test_whatever_a_model_writes_is_an_answer_or_a_voice_error(text: str) -> None:
+def test_whatever_a_model_writes_is_an_answer_or_a_llm_error(text: str) -> None:
     try:
         found = asyncio.run(ask(text, text))
     except LLMError:
@@ -165,9 +165,9 @@ async def test_deep_nesting_is_unreadable_and_nothing_worse(text: str) -> None:
 
 
 async def test_the_shape_is_in_the_prompt_and_the_schema_beside_it() -> None:
-    voice = Parrot(TEXT)
-    await answer(voice, PROMPT, Thoughts)
-    (asked,) = voice.asked
+    client = Parrot(TEXT)
+    await answer(client, PROMPT, Thoughts)
+    (asked,) = client.asked
     words = asked.messages[-1].text
     assert words.startswith("Which ideas?")
     assert '"title": string,  // a few words' in words

@@ -45,10 +45,10 @@ class Spender:
         return Reply(text="x", tokens=tokens, usd=float(100 + said))
 
 
-async def ask(voice: BudgetedClient, count: int) -> int:
+async def ask(client: BudgetedClient, count: int) -> int:
     """How many of that many questions asked at once were answered."""
     given = await asyncio.gather(
-        *(voice.say(question(n)) for n in range(count)), return_exceptions=True
+        *(client.say(question(n)) for n in range(count)), return_exceptions=True
     )
     assert all(isinstance(item, Reply | LLMError) for item in given)
     return sum(isinstance(item, Reply) for item in given)
@@ -57,8 +57,8 @@ async def ask(voice: BudgetedClient, count: int) -> int:
 @pytest.mark.parametrize("cap", [150, 1000, 1050, 1099, 1125])
 async def test_questions_in_flight_never_exceed_the_cap(cap: int) -> None:
     spender = Spender()
-    purse = TokenBudget(tokens=cap)
-    await ask(BudgetedClient(spender, purse, PROFILE), 12)
+    budget = TokenBudget(tokens=cap)
+    await ask(BudgetedClient(spender, budget, PROFILE), 12)
     assert spender.total <= cap
     assert spender.total >= cap - 125  # less than what a question is worth asking for
 
@@ -71,11 +71,11 @@ async def test_dollars_are_a_cap_too() -> None:
 
 async def test_the_last_answer_may_be_shorter_but_not_worthless() -> None:
     spender = Spender()
-    voice = BudgetedClient(spender, TokenBudget(tokens=350), PROFILE)
-    assert await ask(voice, 3) == 2
+    client = BudgetedClient(spender, TokenBudget(tokens=350), PROFILE)
+    assert await ask(client, 3) == 2
     assert [prompt.reply_tokens for prompt in spender.asked] == [100, 50]
     with pytest.raises(BudgetSpentError, match="the budget of 350 tokens for models is used up"):
-        await voice.say(question())
+        await client.say(question())
 
 
 async def test_questions_wait_for_what_others_do_not_use() -> None:
@@ -91,8 +91,8 @@ async def test_what_failed_answers_cost_counts() -> None:
 
 
 async def test_a_question_that_was_cut_off_counts_as_all_it_could_cost() -> None:
-    spender, purse = Spender(share=0.1), TokenBudget(tokens=300)
-    task = asyncio.create_task(BudgetedClient(spender, purse, PROFILE).say(question()))
+    spender, budget = Spender(share=0.1), TokenBudget(tokens=300)
+    task = asyncio.create_task(BudgetedClient(spender, budget, PROFILE).say(question()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert spender.asked
@@ -100,7 +100,7 @@ async def test_a_question_that_was_cut_off_counts_as_all_it_could_cost() -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(BudgetSpentError):
-        await BudgetedClient(spender, purse, PROFILE).say(question())
+        await BudgetedClient(spender, budget, PROFILE).say(question())
 
 
 async def test_earlier_sessions_count() -> None:
@@ -113,9 +113,9 @@ async def test_earlier_sessions_count() -> None:
     )
     assert spent_by(calls) == (TokenCounts(input=210, output=105), 2.5)
     assert spent_by(calls[2:])[1] is None
-    voice = BudgetedClient(Spender(), TokenBudget(tokens=415, calls=calls), PROFILE)
+    client = BudgetedClient(Spender(), TokenBudget(tokens=415, calls=calls), PROFILE)
     with pytest.raises(BudgetSpentError):
-        await voice.say(question())
+        await client.say(question())
 
 
 async def test_without_caps_nothing_is_refused() -> None:
@@ -136,9 +136,9 @@ async def test_every_attempt_at_a_server_is_paid(
     profile_for: Callable[..., ModelProfile],
 ) -> None:
     server = serve("x" * 9000, *[misbehaving.Fault.RESET] * 9)
-    purse = TokenBudget(tokens=6000)
-    voice = endpoint_client(profile_for(server, reply_tokens=3000, retries=8), purse)
+    budget = TokenBudget(tokens=6000)
+    client = endpoint_client(profile_for(server, reply_tokens=3000, retries=8), budget)
     with pytest.raises(BudgetSpentError) as raised:
-        await voice.say(question())
+        await client.say(question())
     assert 2 <= len(server.requests) <= 4
     assert raised.value.lost.output >= 1500

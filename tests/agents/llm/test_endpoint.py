@@ -100,17 +100,17 @@ async def test_a_server_that_is_gone_is_asked_once_only_until_it_is_back(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT, *[misbehaving.Fault.SERVER_ERROR] * 7)
-    voice = endpoint_client(profile_for(server, retries=2))
+    client = endpoint_client(profile_for(server, retries=2))
     asked = []
     for _ in range(4):
         before = len(server.requests)
         with suppress(LLMError):
-            await voice.say(PROMPT)
+            await client.say(PROMPT)
         asked.append(len(server.requests) - before)
     assert asked == [3, 3, 1, 1]
 
 
-async def test_nobody_listening_is_a_voice_error(profile_for: ProfileFor, serve: Serve) -> None:
+async def test_nobody_listening_is_a_llm_error(profile_for: ProfileFor, serve: Serve) -> None:
     server = serve(TEXT)
     profile = profile_for(server, retries=1)
     server.close()
@@ -151,10 +151,10 @@ async def test_pieces_are_shown_as_they_come_and_add_up(
 ) -> None:
     text = "word " * 50
     pieces: list[str] = []
-    voice = endpoint_client(
+    client = endpoint_client(
         profile_for(serve(text)), on_piece=lambda prompt, piece: pieces.append(piece)
     )
-    await voice.say(PROMPT)
+    await client.say(PROMPT)
     assert len(pieces) > 3
     assert "".join(pieces) == text
 
@@ -164,10 +164,10 @@ async def test_an_answer_that_begins_anew_says_so(
 ) -> None:
     pieces: list[str] = []
     server = serve(TEXT, misbehaving.Fault.RESET)
-    voice = endpoint_client(
+    client = endpoint_client(
         profile_for(server), on_piece=lambda prompt, piece: pieces.append(piece)
     )
-    await voice.say(PROMPT)
+    await client.say(PROMPT)
     begun = [place for place, piece in enumerate(pieces) if not piece]
     assert len(begun) == 2
     assert begun[0] == 0
@@ -248,11 +248,11 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
             server, stream=False, temperature=0.3, reasoning_effort="low",
             schema_mode="json_object", retries=0,
         )  # fmt: skip
-        voice = endpoint_client(profile)
+        client = endpoint_client(profile)
         prompt = PROMPT.model_copy(update={"answer_schema": "{}"})
-        assert (await voice.say(prompt)).text == "fine"
+        assert (await client.say(prompt)).text == "fine"
         assert len(server.requests) == 5
-        await voice.say(prompt)
+        await client.say(prompt)
         assert len(server.requests) == 6
         assert "max_completion_tokens" in server.requests[-1]
 
@@ -260,9 +260,9 @@ async def test_parameters_that_a_server_refuses_are_left_out_from_then_on(
 async def test_a_refusal_may_come_as_a_fault_of_the_server(profile_for: ProfileFor) -> None:
     """So does llama.cpp's Python server with a `response_format` that it does not know."""
     async with Picky("response_format", status="500 Internal Server Error") as server:
-        voice = endpoint_client(profile_for(server, stream=False, schema_mode="json_schema"))
+        client = endpoint_client(profile_for(server, stream=False, schema_mode="json_schema"))
         prompt = PROMPT.model_copy(update={"answer_schema": "{}"})
-        assert (await voice.say(prompt)).text == "fine"
+        assert (await client.say(prompt)).text == "fine"
         assert len(server.requests) == 2
 
 
@@ -270,10 +270,10 @@ async def test_an_answer_gets_shorter_where_the_context_is_tight(
     serve: Serve, profile_for: ProfileFor
 ) -> None:
     server = serve(TEXT)
-    voice = endpoint_client(profile_for(server, context_tokens=4000, reply_tokens=2000))
+    client = endpoint_client(profile_for(server, context_tokens=4000, reply_tokens=2000))
     for characters in (100, 8000, 30_000):
         words = Message(author="person", text="x" * characters)
-        await voice.say(PROMPT.model_copy(update={"messages": (words,)}))
+        await client.say(PROMPT.model_copy(update={"messages": (words,)}))
     allowed = [request["max_completion_tokens"] for request in server.requests]
     assert allowed[0] == 2000
     assert 1000 < allowed[1] < 2000
@@ -334,9 +334,9 @@ async def test_a_profile_without_an_address_reaches_nobody(lacking: str) -> None
 
 
 async def test_a_rate_limit_spreads_requests(serve: Serve, profile_for: ProfileFor) -> None:
-    voice = endpoint_client(profile_for(serve(TEXT), requests_per_second=10))
+    client = endpoint_client(profile_for(serve(TEXT), requests_per_second=10))
     began = time.monotonic()
-    await asyncio.gather(*(voice.say(PROMPT) for _ in range(4)))
+    await asyncio.gather(*(client.say(PROMPT) for _ in range(4)))
     assert time.monotonic() - began >= 0.25
 
 
@@ -345,8 +345,8 @@ async def test_a_question_that_is_cancelled_ends_at_once(
 ) -> None:
     """Not when the server goes on or its time is over, which would both be minutes."""
     server = serve(TEXT, misbehaving.Fault.STALLED, stall_s=600.0)
-    voice = endpoint_client(profile_for(server, timeout_s=600.0))
-    task = asyncio.create_task(voice.say(PROMPT))
+    client = endpoint_client(profile_for(server, timeout_s=600.0))
+    task = asyncio.create_task(client.say(PROMPT))
     while not server.requests:  # noqa: ASYNC110 - the server's threads announce nothing
         await asyncio.sleep(0.01)
     task.cancel()

@@ -44,25 +44,25 @@ def answer_of(asked: Path) -> Path:
 async def test_a_prompt_says_where_its_answer_goes_and_the_answer_is_the_reply(
     tmp_path: Path,
 ) -> None:
-    voice = ManualClient(tmp_path / "asked", **QUICK)
-    saying = asyncio.ensure_future(voice.say(prompt()))
+    client = ManualClient(tmp_path / "asked", **QUICK)
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path / "asked", 1)
     assert asked.name == "001-coder-r1i2-0.prompt.md"
     text = asked.read_text()
     assert "001-coder-r1i2-0.answer.md" in text.partition("=====")[0]
     assert text.index("You write kernels.") < text.index("Write a kernel.")
     answer_of(asked).write_text("```cuda\n```\n")
-    reply = await saying
+    reply = await pending
     assert isinstance(reply, Reply)
     assert reply.text == "```cuda\n```\n"
     assert reply.model == "manual"
 
 
 async def test_prompts_are_numbered_in_the_order_they_were_asked(tmp_path: Path) -> None:
-    voice, other = (ManualClient(tmp_path, patience_s=0, **QUICK) for _ in range(2))
+    client, other = (ManualClient(tmp_path, patience_s=0, **QUICK) for _ in range(2))
     for key in ("planner:1", "coder:r1i1:0", "coder:r1i1:0:again"):
         with pytest.raises(AwaitingError):
-            await voice.say(prompt(key, role=key.partition(":")[0]))
+            await client.say(prompt(key, role=key.partition(":")[0]))
     with pytest.raises(AwaitingError):
         await other.say(prompt("1", role="critic"))
     assert [path.name for path in lying(tmp_path, "*")] == [
@@ -75,8 +75,8 @@ async def test_prompts_are_numbered_in_the_order_they_were_asked(tmp_path: Path)
 
 async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
     """Between two looks there was always another word, however slow the machine is."""
-    voice = ManualClient(tmp_path, poll_s=0.3, grace_s=0.1)
-    saying = asyncio.ensure_future(voice.say(prompt()))
+    client = ManualClient(tmp_path, poll_s=0.3, grace_s=0.1)
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     with answer_of(asked).open("w") as file:
         written, until = 0, time.monotonic() + 1.0
@@ -85,29 +85,29 @@ async def test_a_half_written_answer_is_not_read(tmp_path: Path) -> None:
             file.flush()
             written += 1
             await asyncio.sleep(0.01)
-            assert not saying.done()
-    assert (await saying).text.split() == [str(word) for word in range(written)]
+            assert not pending.done()
+    assert (await pending).text.split() == [str(word) for word in range(written)]
 
 
 async def test_an_answer_that_is_renamed_into_place_is_read_whole(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
+    pending = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     draft = tmp_path / "draft"
     draft.write_text("all of it")
     os.replace(draft, answer_of(asked))
-    assert (await saying).text == "all of it"
+    assert (await pending).text == "all of it"
 
 
 async def test_an_empty_answer_is_none_yet(tmp_path: Path) -> None:
-    voice = ManualClient(tmp_path, patience_s=0.3, **QUICK)
+    client = ManualClient(tmp_path, patience_s=0.3, **QUICK)
     (tmp_path / "001-coder-r1i2-0.answer.md").write_text(" \n")
     with pytest.raises(AwaitingError):
-        await voice.say(prompt())
+        await client.say(prompt())
 
 
 async def test_patience_that_runs_out_names_every_open_question(tmp_path: Path) -> None:
-    voice = ManualClient(tmp_path, patience_s=0, **QUICK)
-    said = [voice.say(prompt(f"coder:r1i{n}:0")) for n in range(1, 5)]
+    client = ManualClient(tmp_path, patience_s=0, **QUICK)
+    said = [client.say(prompt(f"coder:r1i{n}:0")) for n in range(1, 5)]
     raised = await asyncio.gather(*said, return_exceptions=True)
     assert all(isinstance(error, AwaitingError) for error in raised)
     for error in raised:
@@ -119,11 +119,11 @@ async def test_patience_that_runs_out_names_every_open_question(tmp_path: Path) 
 
 
 async def test_the_first_one_out_of_patience_lets_its_siblings_ask(tmp_path: Path) -> None:
-    voice = ManualClient(tmp_path, patience_s=0, poll_s=0.02, grace_s=1.0)
+    client = ManualClient(tmp_path, patience_s=0, poll_s=0.02, grace_s=1.0)
 
     async def slow_to_ask(number: int) -> None:
         await asyncio.sleep(0.05 * number)
-        await voice.say(prompt(f"coder:r1i{number}:0"))
+        await client.say(prompt(f"coder:r1i{number}:0"))
 
     async def ask_all() -> None:
         async with asyncio.TaskGroup() as group:
@@ -148,16 +148,16 @@ async def test_a_question_asked_again_keeps_its_file_and_finds_its_answer(tmp_pa
 async def test_a_question_in_other_words_is_a_new_one_and_points_to_the_old_answer(
     tmp_path: Path,
 ) -> None:
-    voice = ManualClient(tmp_path, patience_s=0, **QUICK)
+    client = ManualClient(tmp_path, patience_s=0, **QUICK)
     with pytest.raises(AwaitingError):
-        await voice.say(prompt(text="first words"))
+        await client.say(prompt(text="first words"))
     with pytest.raises(AwaitingError):
-        await voice.say(prompt(text="second words"))
+        await client.say(prompt(text="second words"))
     (asked,) = lying(tmp_path)
     assert asked.name.startswith("002-")
     answer_of(asked).write_text("an answer")
     with pytest.raises(AwaitingError):
-        await voice.say(prompt(text="third words"))
+        await client.say(prompt(text="third words"))
     newest = lying(tmp_path)[-1]
     assert "002-coder-r1i2-0.answer.md" in newest.read_text()
 
@@ -184,20 +184,22 @@ async def test_waiting_happens_away_from_the_clock_and_is_told_once(tmp_path: Pa
         yield
         entered.append("out")
 
-    voice = ManualClient(tmp_path, away=away, tell=lambda words, paths: told.append(words), **QUICK)
-    saying = asyncio.ensure_future(voice.say(prompt()))
+    client = ManualClient(
+        tmp_path, away=away, tell=lambda words, paths: told.append(words), **QUICK
+    )
+    pending = asyncio.ensure_future(client.say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     await asyncio.sleep(0.1)
     assert entered == ["in"]
     answer_of(asked).write_text("yes")
-    await saying
+    await pending
     assert entered == ["in", "out"]
     assert len(told) == 1
     assert str(answer_of(asked)) in told[0]
 
 
 async def test_bytes_that_are_no_utf8_are_an_answer_all_the_same(tmp_path: Path) -> None:
-    saying = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
+    pending = asyncio.ensure_future(ManualClient(tmp_path, **QUICK).say(prompt()))
     (asked,) = await prompts(tmp_path, 1)
     answer_of(asked).write_bytes(b"\xef\xbb\xbfvalue \xff")
-    assert (await saying).text == "value \ufffd"
+    assert (await pending).text == "value \ufffd"

@@ -59,11 +59,11 @@ async def test_other_words_under_the_same_key_are_another_question() -> None:
 
 async def test_a_failure_is_kept_and_asked_again() -> None:
     book, lost = Notebook(), TokenCounts(input=3, output=4)
-    voice = RecordingClient(Answers(LLMError("it is gone", lost, 0.5), "back"), book)
+    client = RecordingClient(Answers(LLMError("it is gone", lost, 0.5), "back"), book)
     with pytest.raises(LLMError, match="it is gone"):
-        await voice.say(PROMPT)
+        await client.say(PROMPT)
     assert book.kept == [Call(prompt=PROMPT, failure="it is gone", lost=lost, lost_usd=0.5)]
-    assert (await voice.say(PROMPT)).text == "back"
+    assert (await client.say(PROMPT)).text == "back"
 
 
 async def test_who_is_awaited_has_not_failed() -> None:
@@ -73,7 +73,7 @@ async def test_who_is_awaited_has_not_failed() -> None:
     assert book.kept == []
 
 
-async def test_one_model_is_one_voice_and_a_person_is_another() -> None:
+async def test_one_model_is_one_client_and_a_person_is_another() -> None:
     asked: list[ModelProfile] = []
 
     def manual(profile: ModelProfile) -> Answers:
@@ -84,11 +84,11 @@ async def test_one_model_is_one_voice_and_a_person_is_another() -> None:
     person = ModelProfile(name="manual", kind="manual")
     models = Models.same(model).model_copy(update={"critic": person})
     book = Notebook()
-    voices = clients_for(
+    clients = clients_for(
         models, ROLES.names, ClientContext(book=book, budget=TokenBudget(), manual=manual)
     )
-    assert voices["planner"] is voices["coder"] is voices["profiler"] is voices["strategist"]
-    assert voices["critic"] is not voices["planner"]
+    assert clients["planner"] is clients["coder"] is clients["profiler"] is clients["strategist"]
+    assert clients["critic"] is not clients["planner"]
     assert asked == [person]
-    assert (await voices["critic"].say(PROMPT)).text == "by hand"
+    assert (await clients["critic"].say(PROMPT)).text == "by hand"
     assert len(book.kept) == 1

@@ -20,22 +20,22 @@ def call(key: str, answer: str, text: str = "words") -> Call:
 async def test_the_last_answer_to_the_same_words_is_the_one_the_run_went_on_with() -> None:
     lost = Call(prompt=prompt("planner:2"), failure="the server is away")
     other = call("planner:2", "to other words", text="other words")
-    voice = ReplayingClient([lost, call("planner:2", "at last"), other])
-    assert (await voice.say(prompt("planner:2"))).text == "at last"
-    assert (await voice.say(prompt("planner:2", "other words"))).text == "to other words"
-    assert voice.reworded == []
+    client = ReplayingClient([lost, call("planner:2", "at last"), other])
+    assert (await client.say(prompt("planner:2"))).text == "at last"
+    assert (await client.say(prompt("planner:2", "other words"))).text == "to other words"
+    assert client.reworded == []
 
 
 async def test_what_failed_then_fails_again_in_the_same_words() -> None:
-    voice = ReplayingClient([Call(prompt=prompt("planner:2"), failure="the server is away")])
+    client = ReplayingClient([Call(prompt=prompt("planner:2"), failure="the server is away")])
     with pytest.raises(LLMError, match="the server is away"):
-        await voice.say(prompt("planner:2"))
+        await client.say(prompt("planner:2"))
 
 
 async def test_a_reworded_question_is_answered_by_its_key_and_remembered() -> None:
-    voice = ReplayingClient([call("planner:2", "an answer")])
-    assert (await voice.say(prompt("planner:2", "better words"))).text == "an answer"
-    assert voice.reworded == ["planner:2"]
+    client = ReplayingClient([call("planner:2", "an answer")])
+    assert (await client.say(prompt("planner:2", "better words"))).text == "an answer"
+    assert client.reworded == ["planner:2"]
 
 
 async def test_what_the_run_never_asked_has_no_answer() -> None:

@@ -1,4 +1,4 @@
-"""A task that nothing had to trace, and a voice that says what a test lets it say."""
+"""A task that nothing had to trace, and a client that says what a test lets it say."""
 
 from collections.abc import Callable
 
@@ -77,12 +77,12 @@ def hardware() -> Hardware:
 
 @pytest.fixture
 def planner_of(task, hardware, repertoire) -> Callable[[Scripted], ModelPlanner]:
-    def make(voice: Scripted) -> ModelPlanner:
-        return ModelPlanner(voice, task, hardware, PlaybookPlanner(repertoire), repertoire)
+    def make(client: Scripted) -> ModelPlanner:
+        return ModelPlanner(client, task, hardware, PlaybookPlanner(repertoire), repertoire)
 
     return make
 
 
 @pytest.fixture
-def situation() -> PlannerInput:
+def planner_input() -> PlannerInput:
     return PlannerInput(round=2, wanted=2, floor_ms=0.01, baseline_ms=0.05)

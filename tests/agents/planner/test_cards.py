@@ -157,7 +157,7 @@ def test_the_critics_words_come_with_how_its_predictions_fared() -> None:
     assert "1 of 3 held" in text
 
 
-def test_wishes_are_told_apart() -> None:
+def test_steerings_are_told_apart() -> None:
     text = steering_card(Steering(pins=("a",), bans=("b",), hints=("c",)))
     assert text == "- must be tried first: a\n- must not be tried: b\n- hint: c"
     assert steering_card(Steering()) == "The person has said nothing."

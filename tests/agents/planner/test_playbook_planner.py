@@ -48,9 +48,9 @@ async def test_what_an_idea_really_brought_corrects_its_kind(repertoire: Reperto
     planner = PlaybookPlanner(repertoire)
     first = await planner.plan(PlannerInput(round=1, wanted=1, floor_ms=0.5))
     ledger = (entry(first.ideas[0], 12.0),)
-    situation = PlannerInput(round=2, wanted=9, floor_ms=0.5, tried=first.ideas, ledger=ledger)
-    second = await planner.plan(situation)
-    plain = await planner.plan(situation.model_copy(update={"ledger": ()}))
+    planner_input = PlannerInput(round=2, wanted=9, floor_ms=0.5, tried=first.ideas, ledger=ledger)
+    second = await planner.plan(planner_input)
+    plain = await planner.plan(planner_input.model_copy(update={"ledger": ()}))
     assert min(i.predicted_ms or 0 for i in second.ideas) > min(
         i.predicted_ms or 0 for i in plain.ideas
     )
@@ -108,10 +108,10 @@ async def test_an_elite_is_tried_again_with_other_settings(
     planner = PlaybookPlanner(one_loop)
     first = await planner.plan(PlannerInput(round=1, wanted=9, floor_ms=0.5))
     elite = standing(("rows=once",), 0.9, idea=first.ideas[0].id)
-    situation = PlannerInput(
+    planner_input = PlannerInput(
         round=2, wanted=9, floor_ms=0.5, tried=first.ideas, parents=(elite,), best=elite
     )
-    second = await planner.plan(situation)
+    second = await planner.plan(planner_input)
     recipe = Recipe.from_idea(second.ideas[0])
     assert recipe is not None
     assert recipe.variant == 1
@@ -121,6 +121,6 @@ async def test_an_elite_is_tried_again_with_other_settings(
 async def test_an_allowed_precision_is_answered_with_what_the_playbook_can_do(
     one_loop: Repertoire,
 ) -> None:
-    situation = PlannerInput(round=1, wanted=1, floor_ms=0.5, allow=("tf32",))
-    told = (await PlaybookPlanner(one_loop).plan(situation)).reasoning
+    planner_input = PlannerInput(round=1, wanted=1, floor_ms=0.5, allow=("tf32",))
+    told = (await PlaybookPlanner(one_loop).plan(planner_input)).reasoning
     assert "Computing in tf32 is allowed, but the playbook writes no kernels in it" in told

@@ -11,7 +11,7 @@ from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
 from kernelwright.tools.types import Idea
 
 
-def situation(
+def planner_input(
     round: int = 1, tried: tuple[Idea, ...] = (), bans: tuple[str, ...] = ()
 ) -> PlannerInput:
     return PlannerInput(
@@ -22,7 +22,7 @@ def situation(
 async def test_what_is_drawn_differs_has_no_prediction_and_can_be_written(
     repertoire: Repertoire,
 ) -> None:
-    proposal = await DrawingPlanner(repertoire, seed=3).plan(situation())
+    proposal = await DrawingPlanner(repertoire, seed=3).plan(planner_input())
     recipes = [Recipe.from_idea(idea) for idea in proposal.ideas]
     assert len({recipe.picks for recipe in recipes if recipe}) == len(proposal.ideas) == 4
     assert all(idea.predicted_ms is None for idea in proposal.ideas)
@@ -33,7 +33,7 @@ async def test_what_is_drawn_differs_has_no_prediction_and_can_be_written(
 async def test_the_same_seed_draws_the_same_and_another_one_does_not(
     repertoire: Repertoire,
 ) -> None:
-    drawn = [await DrawingPlanner(repertoire, seed).plan(situation()) for seed in (1, 1, 2)]
+    drawn = [await DrawingPlanner(repertoire, seed).plan(planner_input()) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -41,24 +41,24 @@ async def test_when_everything_was_drawn_it_goes_on_with_other_settings(
     one_loop: Repertoire,
 ) -> None:
     planner = DrawingPlanner(one_loop, seed=0)
-    first = await planner.plan(situation())
-    second = await planner.plan(situation(2, first.ideas))
+    first = await planner.plan(planner_input())
+    second = await planner.plan(planner_input(2, first.ideas))
     assert len(second.ideas) == 4
     assert all("other settings" in idea.title for idea in second.ideas)
 
 
 async def test_what_a_person_rules_out_is_never_drawn(repertoire: Repertoire) -> None:
     planner = DrawingPlanner(repertoire, seed=0)
-    ideas = (await planner.plan(situation(bans=("twice",)))).ideas
+    ideas = (await planner.plan(planner_input(bans=("twice",)))).ideas
     assert ideas
     assert not [idea for idea in ideas if "rows=twice" in idea.recipe or '"twice"' in idea.recipe]
-    nothing = await planner.plan(situation(bans=("memory",)))
+    nothing = await planner.plan(planner_input(bans=("memory",)))
     assert nothing.ideas == ()
 
 
 async def test_a_model_without_planning_has_a_free_hand(repertoire: Repertoire) -> None:
     planner = unplanned(FreeHand(), seed=0)
-    ideas = (await planner.plan(situation(round=2))).ideas
+    ideas = (await planner.plan(planner_input(round=2))).ideas
     assert [idea.id for idea in ideas] == ["r2i1", "r2i2", "r2i3", "r2i4"]
     assert {(idea.origin, idea.recipe, idea.predicted_ms) for idea in ideas} == {
         ("model", "", None)

@@ -39,15 +39,15 @@ def judged(standing: Callable[..., Standing]) -> Standing:
 
 
 async def test_an_explanation_carries_the_readings_that_it_cited(judged: Standing) -> None:
-    voice = Said(words="K1 waits for memory.", numbers=["K1.bandwidth_fraction=0.5", "K1.ipc=2"])
-    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(
+    client = Said(words="K1 waits for memory.", numbers=["K1.bandwidth_fraction=0.5", "K1.ipc=2"])
+    reading = await ModelProfiler(client, PlaybookProfiler()).profile(
         judged.candidate, judged.evaluation, TASK, HARDWARE, closely=True, round=2
     )
     assert reading.explanation == (
         f"{judged.candidate.id} waits for memory. (bandwidth_fraction 0.5)"
     )
     assert "K1 has no reading ipc" in reading.notes[0]
-    (prompt,) = voice.asked
+    (prompt,) = client.asked
     assert (prompt.key, prompt.role, prompt.round) == (
         f"profiler:{judged.candidate.id}", "profiler", 2,
     )  # fmt: skip
@@ -56,8 +56,8 @@ async def test_an_explanation_carries_the_readings_that_it_cited(judged: Standin
 
 
 async def test_an_explanation_without_a_number_that_holds_is_left_out(judged: Standing) -> None:
-    voice = Said(words="It is slow.", numbers=["K1.bandwidth_fraction=0.9"])
-    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(
+    client = Said(words="It is slow.", numbers=["K1.bandwidth_fraction=0.9"])
+    reading = await ModelProfiler(client, PlaybookProfiler()).profile(
         judged.candidate, judged.evaluation, TASK, HARDWARE, closely=True
     )
     assert reading.explanation == ""
@@ -66,9 +66,9 @@ async def test_an_explanation_without_a_number_that_holds_is_left_out(judged: St
 
 @pytest.mark.parametrize("closely", [True, False])
 async def test_readings_are_the_playbooks_whoever_answers(judged: Standing, closely: bool) -> None:
-    voice = Said()
+    client = Said()
     subject = (judged.candidate, judged.evaluation, TASK, HARDWARE)
     plain = await PlaybookProfiler().profile(*subject)
-    reading = await ModelProfiler(voice, PlaybookProfiler()).profile(*subject, closely=closely)
+    reading = await ModelProfiler(client, PlaybookProfiler()).profile(*subject, closely=closely)
     assert reading.model_copy(update={"notes": ()}) == plain
-    assert len(voice.asked) == len(reading.notes) == closely
+    assert len(client.asked) == len(reading.notes) == closely

@@ -50,8 +50,8 @@ class Scripted:
 
 
 def strategist(*answers: str | Exception) -> tuple[ModelStrategist, Scripted]:
-    voice = Scripted(*answers)
-    return ModelStrategist(voice, TASK, HARDWARE), voice
+    client = Scripted(*answers)
+    return ModelStrategist(client, TASK, HARDWARE), client
 
 
 def rewritten(*points: str) -> str:
@@ -80,19 +80,19 @@ RETROSPECT = StrategistInput(
 
 
 async def test_a_version_is_the_points_of_the_answer_and_names_where_it_came_from() -> None:
-    mind, voice = strategist(rewritten("- Load 16 bytes a thread.", "Keep rows\n on chip."))
-    answered = await mind.rewrite(RETROSPECT)
+    agent, client = strategist(rewritten("- Load 16 bytes a thread.", "Keep rows\n on chip."))
+    answered = await agent.rewrite(RETROSPECT)
     assert answered.version is not None
     assert answered.version.text == "- Load 16 bytes a thread.\n- Keep rows on chip."
     assert (answered.version.id, answered.version.parent) == ("planner:2", "planner:0")
     assert answered.version.why == "16-byte loads brought 1.4 times"
-    assert [prompt.key for prompt in voice.asked] == ["strategist:planner:2"]
-    assert voice.asked[0].role == "strategist"
+    assert [prompt.key for prompt in client.asked] == ["strategist:planner:2"]
+    assert client.asked[0].role == "strategist"
 
 
 async def test_the_question_shows_what_every_version_brought() -> None:
-    mind, _ = strategist()
-    words = "\n".join(message.text for message in mind.ask(RETROSPECT).messages)
+    agent, _ = strategist()
+    words = "\n".join(message.text for message in agent.ask(RETROSPECT).messages)
     assert BEGINNING.text in words
     assert "3 of 4 candidates correct, the best abc with 0.5 ms (the best of the run)" in words
     assert "planner:1, rewritten from planner:0: 0 of 2 candidates correct" in words
@@ -105,16 +105,16 @@ async def test_the_question_shows_what_every_version_brought() -> None:
 
 @pytest.mark.parametrize("role", ["planner", "coder"])
 def test_each_role_is_told_what_its_advice_is_for(role: str) -> None:
-    mind, _ = strategist()
+    agent, _ = strategist()
     update = {"role": role, "outcomes": (), "moves": ()}
-    words = mind.ask(RETROSPECT.model_copy(update=update)).messages[0].text
+    words = agent.ask(RETROSPECT.model_copy(update=update)).messages[0].text
     assert f"advice of the {role}" in words
     assert ("not about writing code" in words) == (role == "planner")
 
 
 async def test_no_answer_is_a_note_and_no_version() -> None:
-    mind, _ = strategist(LLMError("the server is away"))
-    answered = await mind.rewrite(RETROSPECT)
+    agent, _ = strategist(LLMError("the server is away"))
+    answered = await agent.rewrite(RETROSPECT)
     assert answered.version is None
     assert answered.notes == (
         "the planner's strategy stays as it is after round 2: the server is away",
@@ -122,22 +122,22 @@ async def test_no_answer_is_a_note_and_no_version() -> None:
 
 
 async def test_a_version_that_was_there_before_is_not_tried_again() -> None:
-    mind, _ = strategist(
+    agent, _ = strategist(
         json.dumps({"why": "", "points": [line[2:] for line in BEGINNING.text.split("\n")]})
     )
-    answered = await mind.rewrite(RETROSPECT)
+    answered = await agent.rewrite(RETROSPECT)
     assert answered.version is None
     assert "nothing new" in answered.notes[0]
 
 
 async def test_points_that_are_too_long_or_too_few_go_back_to_the_model_once() -> None:
-    mind, voice = strategist(rewritten("a" * (LONGEST + 1), "b"), rewritten("a", "b"))
-    answered = await mind.rewrite(RETROSPECT)
+    agent, client = strategist(rewritten("a" * (LONGEST + 1), "b"), rewritten("a", "b"))
+    answered = await agent.rewrite(RETROSPECT)
     assert answered.version is not None
-    assert str(LONGEST + 1) in voice.asked[1].messages[-1].text
-    mind, voice = strategist(rewritten("same", "same"), rewritten("one"))
-    assert (await mind.rewrite(RETROSPECT)).version is None
-    assert len(voice.asked) == 2
+    assert str(LONGEST + 1) in client.asked[1].messages[-1].text
+    agent, client = strategist(rewritten("same", "same"), rewritten("one"))
+    assert (await agent.rewrite(RETROSPECT)).version is None
+    assert len(client.asked) == 2
 
 
 @pytest.mark.parametrize("role", ["planner", "coder"])

@@ -13,7 +13,7 @@ MODULE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
 
 
 @pytest.fixture
-def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
+def make_search_manager(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
     """A server's searches over the toy; a new one over the same home is the server restarted."""
 
     def make(pause_s: float = 0.0, idle_s: float = 60.0, **executor: object) -> SearchManager:
@@ -23,7 +23,7 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
             make_executor=lambda target, scratch, lease: toy.ToyExecutor(
                 pause_s=pause_s, **executor
             ),
-            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+            make_agents=lambda around: toy.toy_agents(toy.LOOPS),
             idle_s=idle_s,
         )
 
@@ -32,33 +32,39 @@ def make_lives(toy: ModuleType, tmp_path: Path) -> Callable[..., SearchManager]:
 
 @pytest.fixture
 def held(
-    toy: ModuleType, make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
+    toy: ModuleType,
+    make_search_manager: Callable[..., SearchManager],
+    begin: Callable[..., Awaitable[None]],
 ) -> Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]:
     """A search that is held in its middle until the event is set."""
 
     async def make(**executor: object) -> tuple[SearchManager, ChatController, threading.Event]:
         hold = toy.Hold(at=10)
-        lives = make_lives(hold=hold, **executor)
-        desk = ChatController(lives.home, lives, "ann", "one")
-        await begin(desk)
+        search_manager = make_search_manager(hold=hold, **executor)
+        controller = ChatController(search_manager.home, search_manager, "ann", "one")
+        await begin(controller)
         assert await asyncio.to_thread(hold.reached.wait, 240)
-        return lives, desk, hold.free
+        return search_manager, controller, hold.free
 
     return make
 
 
 @pytest.fixture
-async def lives(make_lives: Callable[..., SearchManager]) -> AsyncIterator[SearchManager]:
+async def search_manager(
+    make_search_manager: Callable[..., SearchManager],
+) -> AsyncIterator[SearchManager]:
     """Searches that take no time."""
-    made = make_lives()
+    made = make_search_manager()
     yield made
     await made.aclose()
 
 
 @pytest.fixture
-def desk(lives: SearchManager) -> ChatController:
-    """Ann's desk."""
-    return ChatController(lives.home, lives, "ann", "one", Settings(target="cpu", search="quick"))
+def controller(search_manager: SearchManager) -> ChatController:
+    """Ann's controller."""
+    return ChatController(
+        search_manager.home, search_manager, "ann", "one", Settings(target="cpu", search="quick")
+    )
 
 
 class Ear:
@@ -76,19 +82,19 @@ class Ear:
 
 
 @pytest.fixture
-def ear() -> Ear:
+def subscriber() -> Ear:
     """A listener."""
     return Ear()
 
 
 @pytest.fixture
 def begin() -> Callable[..., Awaitable[None]]:
-    """Put the toy on a desk and begin the search; on a busy machine it has the time it needs."""
+    """Load the toy and begin its search; on a busy machine it has the time it needs."""
 
-    async def run(desk: ChatController, **limits: object) -> None:
-        await desk.do(LoadTask(source=MODULE, name="toy.py"))
-        saying = await desk.do(StartSearch.model_validate({"seconds": 600, **limits}))
-        assert desk.run, saying.text
+    async def run(controller: ChatController, **limits: object) -> None:
+        await controller.do(LoadTask(source=MODULE, name="toy.py"))
+        reply = await controller.do(StartSearch.model_validate({"seconds": 600, **limits}))
+        assert controller.run, reply.text
 
     return run
 
@@ -107,5 +113,5 @@ def until() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def rest(until: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Wait until nobody works on a desk's run."""
-    return lambda desk: until(lambda: not desk.running)
+    """Wait until nobody works on a controller's run."""
+    return lambda controller: until(lambda: not controller.running)

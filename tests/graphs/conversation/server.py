@@ -18,16 +18,16 @@ async def main(home: Path) -> None:
     toy = module_from_spec(spec)
     sys.modules["toy_search"] = toy
     spec.loader.exec_module(toy)
-    lives = SearchManager(
+    search_manager = SearchManager(
         home,
         target="cpu",
         make_executor=lambda target, scratch, lease: toy.ToyExecutor(pause_s=0.1),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )
     for person in ("ann", "bob"):
-        desk = ChatController(home, lives, person, "one")
-        await desk.do(LoadTask(source="x = 1", name="toy.py"))
-        await desk.do(StartSearch(rounds=3, seconds=600))
+        controller = ChatController(home, search_manager, person, "one")
+        await controller.do(LoadTask(source="x = 1", name="toy.py"))
+        await controller.do(StartSearch(rounds=3, seconds=600))
     sys.stdout.write("two searches run\n")
     sys.stdout.flush()
     await asyncio.sleep(60)

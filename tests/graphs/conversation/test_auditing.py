@@ -14,7 +14,7 @@ KERNEL = Dispatched(name="softmax_warp_forward", calls=2, time_ms=0.25)
 
 
 async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
-    toy: ModuleType, lives: SearchManager
+    toy: ModuleType, search_manager: SearchManager
 ) -> None:
     class Watching(toy.ToyExecutor):  # type: ignore[misc, name-defined]
         capabilities = Capabilities(watches=True)
@@ -23,23 +23,27 @@ async def test_kernels_that_pytorch_ran_are_listed_not_what_was_traced(
             return DispatchSeen(kernels=(KERNEL,))
 
     told = SearchManager(
-        lives.home,
+        search_manager.home,
         target="cpu",
         make_executor=lambda target, scratch, lease: Watching(),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )
-    desk = ChatController(lives.home, told, "bea", "one", Settings(target="cpu", search="quick"))
+    controller = ChatController(
+        search_manager.home, told, "bea", "one", Settings(target="cpu", search="quick")
+    )
     try:
-        await desk.do(LoadTask(source=SOURCE, name="toy.py"))
-        said = str((await desk.do(AuditTask())).pieces)
+        await controller.do(LoadTask(source=SOURCE, name="toy.py"))
+        said = str((await controller.do(AuditTask())).pieces)
     finally:
         await told.aclose()
     assert "250 µs in softmax_warp_forward, 2 times" in said
 
 
-async def test_a_device_that_is_elsewhere_is_said(desk: ChatController) -> None:
-    await desk.do(LoadTask(source=SOURCE, name="toy.py"))
-    assert "not seen: this device is somewhere else" in str((await desk.do(AuditTask())).pieces)
+async def test_a_device_that_is_elsewhere_is_said(controller: ChatController) -> None:
+    await controller.do(LoadTask(source=SOURCE, name="toy.py"))
+    assert "not seen: this device is somewhere else" in str(
+        (await controller.do(AuditTask())).pieces
+    )
 
 
 def test_badges_stand_by_name_and_once(toy: ModuleType) -> None:

@@ -135,6 +135,7 @@ async def test_who_finds_no_spare_waits_for_a_turn_to_start_one(tmp_path: Path) 
     await spares.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_where_a_worker_was_lost_the_next_one_stands_ready(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares", Rules(), asyncio.Lock(), wanted=0, after_s=0.0)
     keeper = Keeper(tmp_path / "work", Rules(), spares=spares)

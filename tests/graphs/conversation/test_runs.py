@@ -19,23 +19,23 @@ from kernelwright.graphs.conversation.loading import resized
 
 @pytest.fixture
 async def done(
-    desk: ChatController, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]
+    controller: ChatController, begin: Callable[..., Awaitable[None]], rest: Callable[..., object]
 ):
-    """Ann's desk with a finished run."""
-    await begin(desk, rounds=1)
-    await rest(desk)
-    return desk
+    """Ann's controller with a finished run."""
+    await begin(controller, rounds=1)
+    await rest(controller)
+    return controller
 
 
-def listed(saying: ChatReply) -> str:
-    return str([piece.rows for piece in saying.pieces if isinstance(piece, Table)])
+def listed(reply: ChatReply) -> str:
+    return str([piece.rows for piece in reply.pieces if isinstance(piece, Table)])
 
 
 async def test_a_run_is_called_what_its_person_calls_it(done: ChatController) -> None:
     await done.do(RenameRun(name="Attention <b>at last</b>"))
     assert "Attention <b>at last</b>" in listed(await done.do(ListRuns()))  # a cell is plain text
-    saying = await done.do(ReopenRun(run="attention <b>at last</b>"))
-    assert done.run in saying.text
+    reply = await done.do(ReopenRun(run="attention <b>at last</b>"))
+    assert done.run in reply.text
 
 
 async def test_a_run_is_deleted_only_after_a_question(done: ChatController) -> None:
@@ -45,33 +45,37 @@ async def test_a_run_is_deleted_only_after_a_question(done: ChatController) -> N
     assert run in asked.text
     assert folder.is_dir()
     yes = next(offer for offer in asked.offers if offer.label.startswith("Yes"))
-    await done.do(yes.wish)
+    await done.do(yes.command)
     assert not folder.exists()
     assert done.run == ""
     assert "no runs" in (await done.do(ListRuns())).text
 
 
-async def test_anothers_runs_are_out_of_reach(done: ChatController, lives: SearchManager) -> None:
-    eve = ChatController(lives.home, lives, "eve", "one", Settings(target="cpu"))
-    for wish in (
+async def test_anothers_runs_are_out_of_reach(
+    done: ChatController, search_manager: SearchManager
+) -> None:
+    eve = ChatController(search_manager.home, search_manager, "eve", "one", Settings(target="cpu"))
+    for command in (
         DeleteRun(run=done.run, approved=True),
         DeleteRun(run=f"../../ann/runs/{done.run}", approved=True),
         RenameRun(run=done.run, name="mine"),
     ):
-        assert "no such run" in (await eve.do(wish)).text
+        assert "no such run" in (await eve.do(command)).text
     assert (done.home / "runs" / done.run / "run.db").is_file()
 
 
 async def test_a_running_search_is_not_deleted(
-    make_lives: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
+    make_search_manager: Callable[..., SearchManager], begin: Callable[..., Awaitable[None]]
 ) -> None:
-    lives = make_lives(pause_s=0.2)
-    desk = ChatController(lives.home, lives, "ann", "one", Settings(target="cpu"))
-    await begin(desk, rounds=20)
-    saying = await desk.do(DeleteRun(run=desk.run, approved=True))
-    assert "stop it first" in saying.text
-    assert (desk.home / "runs" / desk.run / "run.db").is_file()
-    await lives.aclose()
+    search_manager = make_search_manager(pause_s=0.2)
+    controller = ChatController(
+        search_manager.home, search_manager, "ann", "one", Settings(target="cpu")
+    )
+    await begin(controller, rounds=20)
+    reply = await controller.do(DeleteRun(run=controller.run, approved=True))
+    assert "stop it first" in reply.text
+    assert (controller.home / "runs" / controller.run / "run.db").is_file()
+    await search_manager.aclose()
 
 
 async def test_the_second_best_is_the_second_of_the_leaders(done: ChatController) -> None:

@@ -1,4 +1,4 @@
-"""What a person wishes: confirmed, kept with the run, told to the planner, taken back."""
+"""Steering by a person: confirmed, kept with the run, told to the planner, taken back."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,41 +15,41 @@ from kernelwright.tools.types import Idea
 Begin = Callable[..., Awaitable[None]]
 
 
-def cells(saying: ChatReply) -> list[str]:
-    tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
+def cells(reply: ChatReply) -> list[str]:
+    tables = [piece for piece in reply.pieces if isinstance(piece, Table)]
     return [cell for table in tables for row in table.rows for cell in row]
 
 
-async def test_wishes_are_confirmed_with_what_changed_and_when(
-    make_lives: Callable[..., SearchManager], begin: Begin
+async def test_steering_is_confirmed_with_what_changed_and_when(
+    make_search_manager: Callable[..., SearchManager], begin: Begin
 ) -> None:
-    lives = make_lives(pause_s=0.05)
-    desk = ChatController(lives.home, lives, "ann", "one")
-    await begin(desk)
-    saying = await desk.do(Steer(hints=("wide",), bans=("half precision",)))
-    assert "half precision" in cells(saying)
-    assert "round" in saying.text
-    assert kept_steering(desk.home / "runs" / desk.run).bans == ("half precision",)
-    taking = [offer.wish for offer in saying.offers if offer.label.startswith("Take back")]
+    search_manager = make_search_manager(pause_s=0.05)
+    controller = ChatController(search_manager.home, search_manager, "ann", "one")
+    await begin(controller)
+    reply = await controller.do(Steer(hints=("wide",), bans=("half precision",)))
+    assert "half precision" in cells(reply)
+    assert "round" in reply.text
+    assert kept_steering(controller.home / "runs" / controller.run).bans == ("half precision",)
+    taking = [offer.wish for offer in reply.offers if offer.label.startswith("Take back")]
     assert Steer(forget=("half precision",)) in taking
-    await lives.aclose()
+    await search_manager.aclose()
 
 
-async def test_wishes_survive_a_pause_and_a_restart(
-    make_lives: Callable[..., SearchManager], begin: Begin, rest: Begin
+async def test_steering_survives_a_pause_and_a_restart(
+    make_search_manager: Callable[..., SearchManager], begin: Begin, rest: Begin
 ) -> None:
-    lives = make_lives(pause_s=0.05)
-    desk = ChatController(lives.home, lives, "ann", "one")
-    await begin(desk)
-    await desk.do(PauseSearch())
-    await rest(desk)
-    await desk.do(Steer(bans=("wide",)))
-    await lives.aclose()
-    after = make_lives(pause_s=0.05)
+    search_manager = make_search_manager(pause_s=0.05)
+    controller = ChatController(search_manager.home, search_manager, "ann", "one")
+    await begin(controller)
+    await controller.do(PauseSearch())
+    await rest(controller)
+    await controller.do(Steer(bans=("wide",)))
+    await search_manager.aclose()
+    after = make_search_manager(pause_s=0.05)
     again = ChatController(after.home, after, "ann", "one")
     assert "wide" in cells(await again.do(ShowSteering()))
-    life = await after.go_on(again.home / "runs" / again.run)
-    assert life.control.steering.bans == ("wide",)
+    search_session = await after.go_on(again.home / "runs" / again.run)
+    assert search_session.control.steering.bans == ("wide",)
     await rest(again)
     archive = Archive.open(again.run, again.home)
     later = [idea for idea in archive.ideas() if idea.round > 1]
@@ -58,36 +58,36 @@ async def test_wishes_survive_a_pause_and_a_restart(
     await after.aclose()
 
 
-async def test_wishes_before_a_search_hold_for_it(
-    desk: ChatController, begin: Begin, rest: Begin
+async def test_steering_before_a_search_holds_for_it(
+    controller: ChatController, begin: Begin, rest: Begin
 ) -> None:
     from kernelwright.agents.assistant.types import LoadTask, StartSearch
 
-    await desk.do(LoadTask(source="x = 1"))
-    await desk.do(Steer(bans=("tiled",)))
-    await desk.do(StartSearch(seconds=600))
-    await rest(desk)
-    assert kept_steering(desk.home / "runs" / desk.run).bans == ("tiled",)
-    assert not any("tiled" in idea.lower() for idea in desk.turn("").ideas)
+    await controller.do(LoadTask(source="x = 1"))
+    await controller.do(Steer(bans=("tiled",)))
+    await controller.do(StartSearch(seconds=600))
+    await rest(controller)
+    assert kept_steering(controller.home / "runs" / controller.run).bans == ("tiled",)
+    assert not any("tiled" in idea.lower() for idea in controller.turn("").ideas)
 
 
 async def test_everything_can_be_taken_back(
-    desk: ChatController, begin: Begin, rest: Begin
+    controller: ChatController, begin: Begin, rest: Begin
 ) -> None:
-    await begin(desk)
-    await rest(desk)
-    await desk.do(Steer(hints=("a",), pins=("b",), bans=("c",)))
-    await desk.do(Steer(forget=("everything",)))
-    assert "No hint" in (await desk.do(ShowSteering())).text
+    await begin(controller)
+    await rest(controller)
+    await controller.do(Steer(hints=("a",), pins=("b",), bans=("c",)))
+    await controller.do(Steer(forget=("everything",)))
+    assert "No hint" in (await controller.do(ShowSteering())).text
 
 
 async def test_an_idea_that_does_not_exist_changes_nothing(
-    desk: ChatController, begin: Begin, rest: Begin
+    controller: ChatController, begin: Begin, rest: Begin
 ) -> None:
-    await begin(desk)
-    await rest(desk)
-    assert "no idea 99" in (await desk.do(Steer(pins=("idea 99",)))).text
-    assert kept_steering(desk.home / "runs" / desk.run) == Steering()
+    await begin(controller)
+    await rest(controller)
+    assert "no idea 99" in (await controller.do(Steer(pins=("idea 99",)))).text
+    assert kept_steering(controller.home / "runs" / controller.run) == Steering()
 
 
 IDEA = Idea(
@@ -108,7 +108,7 @@ def test_what_is_said_last_overrules_what_was_said_before(kind: str) -> None:
     assert after == Steering.model_validate({kind: ("X",)})
 
 
-def test_thousands_of_wishes_do_not_fill_the_archive() -> None:
+def test_thousands_of_hints_do_not_fill_the_archive() -> None:
     steering = Steering()
     for number in range(100):
         steering = changed(steering, Steer(hints=(f"{number} " + "x" * 1000,)), ())

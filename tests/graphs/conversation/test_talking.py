@@ -1,4 +1,4 @@
-"""Whole conversations by rules over a real desk; the search is the toy's."""
+"""Whole conversations by rules over a real controller; the search is the toy's."""
 
 import asyncio
 import importlib.util
@@ -24,30 +24,32 @@ Talk = Callable[..., object]
 
 
 @pytest.fixture
-async def lives(toy: ModuleType, tmp_path: Path) -> AsyncIterator[SearchManager]:
-    def minds(around: Circumstances) -> AgentSet:
-        return toy.toy_minds(toy.LOOPS)
+async def search_manager(toy: ModuleType, tmp_path: Path) -> AsyncIterator[SearchManager]:
+    def agents(around: Circumstances) -> AgentSet:
+        return toy.toy_agents(toy.LOOPS)
 
     found = SearchManager(
-        tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor(), make_minds=minds
+        tmp_path, target="cpu", make_executor=lambda *_: toy.ToyExecutor(), make_agents=agents
     )
     yield found
     await found.aclose()
 
 
 @pytest.fixture
-def desk(lives: SearchManager, tmp_path: Path) -> ChatController:
-    return ChatController(tmp_path, lives, "ada", "t", Settings(target="cpu", search="quick"))
+def controller(search_manager: SearchManager, tmp_path: Path) -> ChatController:
+    return ChatController(
+        tmp_path, search_manager, "ada", "t", Settings(target="cpu", search="quick")
+    )
 
 
 @pytest.fixture
-def talk(desk: ChatController) -> Talk:
+def talk(controller: ChatController) -> Talk:
     """Say something and get the answers."""
     conversation = Conversation()
 
     async def said(text: str, *files: Attachment) -> list[ChatReply]:
-        visit = MessageContext(desk, RulesAssistant(), text, files)
-        return [saying async for saying in conversation.hear("t", visit)]
+        message = MessageContext(controller, RulesAssistant(), text, files)
+        return [reply async for reply in conversation.hear("t", message)]
 
     return said
 
@@ -72,33 +74,35 @@ def calling() -> Iterator[Callable[..., object]]:
         server.close()
 
 
-async def ended(lives: SearchManager) -> None:
+async def ended(search_manager: SearchManager) -> None:
     async with asyncio.timeout(240):
-        await asyncio.gather(*(asyncio.wrap_future(life.done) for life in lives.going))
+        await asyncio.gather(
+            *(asyncio.wrap_future(search_session.done) for search_session in search_manager.going)
+        )
 
 
 async def test_the_story_from_a_file_to_a_download(
-    desk: ChatController, lives: SearchManager, talk: Talk
+    controller: ChatController, search_manager: SearchManager, talk: Talk
 ) -> None:
     (card,) = await talk("make this faster please", FILE)
     assert card.question
-    assert desk.task is not None
+    assert controller.task is not None
     await talk("no half precision")
     (begun,) = await talk("yes, two rounds")
-    assert desk.run, begun.text
-    await ended(lives)
+    assert controller.run, begun.text
+    await ended(search_manager)
     for text in ("status", "explain the best", "show me the code", "why is v2 faster than v1?"):
-        for saying in await talk(text):
-            assert saying.pieces, text
-            assert "cannot do that yet" not in saying.text, text
+        for reply in await talk(text):
+            assert reply.pieces, text
+            assert "cannot do that yet" not in reply.text, text
     (asked,) = await talk("can I take it home?")
     assert asked.question
     answers = await talk("yes")
-    assert any(isinstance(piece, Download) for saying in answers for piece in saying.pieces)
+    assert any(isinstance(piece, Download) for reply in answers for piece in reply.pieces)
 
 
-async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
-    desk: ChatController, lives: SearchManager, talk: Talk
+async def test_every_kind_of_command_has_an_answer_before_during_and_after(
+    controller: ChatController, search_manager: SearchManager, talk: Talk
 ) -> None:
     questions = (
         "hi", "status", "what is the floor?", "show the code", "show the profile",
@@ -112,32 +116,37 @@ async def test_every_kind_of_wish_has_an_answer_before_during_and_after(
     for text in questions[:12]:
         assert await talk(text), text
     await talk("go")
-    await ended(lives)
+    await ended(search_manager)
     for text in questions:
         assert await talk(text), text
-    await ended(lives)
+    await ended(search_manager)
 
 
 async def test_steering_said_before_the_search_holds_in_it(
-    desk: ChatController, lives: SearchManager, talk: Talk
+    controller: ChatController, search_manager: SearchManager, talk: Talk
 ) -> None:
     await talk("faster, but avoid shared memory", FILE)
     await talk("go")
     (shown,) = await talk("what is banned?")
     assert "shared memory" in str(shown)
-    await ended(lives)
+    await ended(search_manager)
 
 
-async def test_a_model_talks_over_the_same_desk(
-    desk: ChatController, lives: SearchManager, talk: Talk, calling: Callable[..., object]
+async def test_a_model_talks_over_the_same_controller(
+    controller: ChatController,
+    search_manager: SearchManager,
+    talk: Talk,
+    calling: Callable[..., object],
 ) -> None:
     await talk("", FILE)
     await talk("go")
-    await ended(lives)
+    await ended(search_manager)
     server = calling([("show_progress", "{}")], "It is done: [see](http://nowhere.example).")
     profile = ModelProfile(name="loopback", model="tiny", base_url=server.base_url)
-    visit = MessageContext(desk, assistant_for(profile), "and what do you make of all that?")
-    answers = [saying async for saying in Conversation().hear("t", visit)]
+    message = MessageContext(
+        controller, assistant_for(profile), "and what do you make of all that?"
+    )
+    answers = [reply async for reply in Conversation().hear("t", message)]
     assert len(answers) == 2
     assert answers[0].pieces
     assert answers[1].text == "It is done: see."

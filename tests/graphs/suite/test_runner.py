@@ -24,7 +24,7 @@ from kernelwright.tools.types import (
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
     return Ground(
-        "cpu", home, make_minds=lambda around: toy.toy_minds(toy.LOOPS), executor=executor,
+        "cpu", home, make_agents=lambda around: toy.toy_agents(toy.LOOPS), executor=executor,
         besides_s=besides_s,
     )  # fmt: skip
 

@@ -39,15 +39,15 @@ PLAN = "def forward(x):\n    y = empty_like(x)\n    launch('run', args=(x, y))\n
 
 
 class OneIdea:
-    async def plan(self, situation: PlannerInput) -> Proposal:
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
         idea = Idea(
-            id=f"r{situation.round}i1", title="Mine", mechanism="words", reason="words",
-            category="memory", metric="ms", round=situation.round, origin="model",
+            id=f"r{planner_input.round}i1", title="Mine", mechanism="words", reason="words",
+            category="memory", metric="ms", round=planner_input.round, origin="model",
         )  # fmt: skip
         return Proposal(ideas=(idea,), reasoning="")
 
 
-class CountingVoice:
+class CountingClient:
     """Writes another kernel each time it is asked."""
 
     def __init__(self) -> None:
@@ -60,19 +60,19 @@ class CountingVoice:
 
 
 @pytest.fixture
-def voice() -> CountingVoice:
-    return CountingVoice()
+def client() -> CountingClient:
+    return CountingClient()
 
 
 @pytest.fixture
-def model_minds(toy: ModuleType, voice: CountingVoice) -> MakeAgents:
+def model_agents(toy: ModuleType, client: CountingClient) -> MakeAgents:
     def make(around: Circumstances) -> AgentSet:
         repertoire = toy.ToyRepertoire(toy.LOOPS)
         coder = ModelCoder(
-            voice, around.task, around.hardware, PlaybookCoder(repertoire), repertoire,
+            client, around.task, around.hardware, PlaybookCoder(repertoire), repertoire,
             start_of(around.archive),
         )  # fmt: skip
-        agents: AgentSet = toy.toy_minds(toy.LOOPS)
+        agents: AgentSet = toy.toy_agents(toy.LOOPS)
         return agents.replaced(PLANNER, OneIdea()).replaced(CODER, coder)
 
     return make
@@ -83,7 +83,7 @@ def always(verdict: Verdict) -> Callable[[Candidate, str], Verdict]:
 
 
 async def test_a_models_repairs_are_bounded_and_each_is_another_question(
-    toy: ModuleType, voice: CountingVoice, model_minds: MakeAgents, tmp_path: Path
+    toy: ModuleType, client: CountingClient, model_agents: MakeAgents, tmp_path: Path
 ) -> None:
     profile = toy.PROFILE.model_copy(
         update={"rounds": 1, "repairs": 2, "candidates_per_idea": 1, "patience": 9}
@@ -91,10 +91,10 @@ async def test_a_models_repairs_are_bounded_and_each_is_another_question(
     executor = toy.ToyExecutor(wrong=always(Verdict.WRONG_RESULT))
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
-        make_minds=model_minds,
+        make_agents=model_agents,
     )  # fmt: skip
     assert isinstance(summary, Summary)
-    assert voice.keys == ["coder:r1i1:0", "coder:r1i1:1", "coder:r1i1:2"]
+    assert client.keys == ["coder:r1i1:0", "coder:r1i1:1", "coder:r1i1:2"]
     archive = Archive.open(summary.run, tmp_path)
     written = [item.candidate for item in archive.candidates()]
     archive.close()
@@ -113,7 +113,7 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
 
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=Executor(),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS), start=start,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS), start=start,
     )  # fmt: skip
     assert isinstance(summary, Summary)
     archive = Archive.open(summary.run, tmp_path)
@@ -127,27 +127,27 @@ async def test_a_persons_kernel_is_the_first_idea_and_is_known_after_a_resume(
     archive.close()
     again = await resume_search(
         summary.run, home=tmp_path, rounds=2, executor=Executor(),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )  # fmt: skip
     assert isinstance(again, Summary)
     assert again.rounds == 2
     replayed = await replay(
-        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert replayed.difference is None
 
 
 async def test_a_bare_kernel_is_wrapped_by_the_model(
-    toy: ModuleType, voice: CountingVoice, model_minds: MakeAgents, tmp_path: Path
+    toy: ModuleType, client: CountingClient, model_agents: MakeAgents, tmp_path: Path
 ) -> None:
     start = Start(language="cpp", kernel="void mine() {}\n", name="mine.cpp")
     profile = toy.PROFILE.model_copy(update={"rounds": 1, "repairs": 0, "candidates_per_idea": 1})
     executor = toy.ToyExecutor(wrong=always(Verdict.WRONG_RESULT))
     await start_search(
         Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
-        make_minds=model_minds, start=start,
+        make_agents=model_agents, start=start,
     )  # fmt: skip
-    assert sorted(voice.keys) == ["coder:r1i0:0", "coder:r1i1:0"]
+    assert sorted(client.keys) == ["coder:r1i0:0", "coder:r1i1:0"]
 
 
 @pytest.mark.parametrize(

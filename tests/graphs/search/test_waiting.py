@@ -25,9 +25,9 @@ Search = Callable[..., Awaitable[Summary]]
 class AskingCoder:
     """The toy's coder, which asks a person's leave for every idea before it writes."""
 
-    def __init__(self, inner: object, voice: ManualClient) -> None:
+    def __init__(self, inner: object, client: ManualClient) -> None:
         self._inner = inner
-        self._voice = voice
+        self._voice = client
 
     async def write(self, order: CoderRequest) -> CoderAnswer:
         said = Message(author="person", text=f"May {order.idea.title} be tried?")
@@ -43,20 +43,20 @@ class AskingCoder:
 def by_files(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]:
     """A toy search, or its resume, whose coder asks through files in `asked`."""
 
-    def minds(around: Circumstances) -> AgentSet:
-        voice = ManualClient(
+    def agents(around: Circumstances) -> AgentSet:
+        client = ManualClient(
             tmp_path / "asked",
             patience_s=around.patience_s,
             poll_s=0.02,
             grace_s=0.5,
             away=around.archive.waiting,
         )
-        of = toy.toy_minds(toy.LOOPS)
-        return AgentSet.of_search(of.planner, AskingCoder(of.coder, voice), of.profiler, of.critic)
+        of = toy.toy_agents(toy.LOOPS)
+        return AgentSet.of_search(of.planner, AskingCoder(of.coder, client), of.profiler, of.critic)
 
     async def run(resumed: str = "", *, patience_s: float = 0.0, **told: object) -> Summary:
         terms = {
-            "home": tmp_path, "executor": toy.ToyExecutor(), "make_minds": minds,
+            "home": tmp_path, "executor": toy.ToyExecutor(), "make_agents": agents,
             "patience_s": patience_s, **told,
         }  # fmt: skip
         if resumed:

@@ -45,10 +45,10 @@ class Reader:
         return Reply(text=json.dumps({"explains": claims, "implies": "So.", "next": [tried]}))
 
 
-def minds(toy: ModuleType, voice: Reader) -> AgentSet:
-    plain: AgentSet = toy.toy_minds(toy.LOOPS)
-    critic = ModelCritic(voice, plain.critic)
-    profiler = ModelProfiler(voice, plain.profiler)
+def agents(toy: ModuleType, client: Reader) -> AgentSet:
+    plain: AgentSet = toy.toy_agents(toy.LOOPS)
+    critic = ModelCritic(client, plain.critic)
+    profiler = ModelProfiler(client, plain.profiler)
     return plain.replaced(CRITIC, critic).replaced(PROFILER, profiler)
 
 
@@ -56,10 +56,10 @@ async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(
     toy: ModuleType, tmp_path: Path
 ) -> None:
     events: list[Event] = []
-    voice = Reader()
+    client = Reader()
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
-        executor=toy.ToyExecutor(), make_minds=lambda around: minds(toy, voice),
+        executor=toy.ToyExecutor(), make_agents=lambda around: agents(toy, client),
         listener=events.append,
     )  # fmt: skip
     assert isinstance(summary, Summary)
@@ -72,12 +72,12 @@ async def test_a_search_keeps_words_that_hold_and_scores_what_was_predicted(
     assert sum("It is magic." in words for words in noted) == len(analyses)
     told = [event for event in events if isinstance(event, Profiled)]
     assert any("is what it is. (screen_ms" in event.explanation for event in told)
-    looked = [prompt for prompt in voice.asked if prompt.role == "profiler"]
+    looked = [prompt for prompt in client.asked if prompt.role == "profiler"]
     assert len(looked) == sum(bool(event.explanation) for event in told) <= summary.rounds
     scored = [p for p in analyses[1].predictions if p.made_in_round == 1]
     assert [(p.attribute, p.held) for p in scored] == [("VECTOR", True)]
     assert analyses[-1].predictions_held == analyses[-1].predictions_checked > 0
-    critic = [prompt for prompt in voice.asked if prompt.role == "critic"]
+    critic = [prompt for prompt in client.asked if prompt.role == "critic"]
     assert len(critic) == len(analyses)
     assert "is what it is" in critic[-1].messages[1].text
 
@@ -88,12 +88,12 @@ async def test_a_resumed_search_does_not_ask_again_what_is_known(
     first, second = Reader(), Reader()
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE.model_copy(update={"rounds": 2}),
-        home=tmp_path, executor=toy.ToyExecutor(), make_minds=lambda around: minds(toy, first),
+        home=tmp_path, executor=toy.ToyExecutor(), make_agents=lambda around: agents(toy, first),
     )  # fmt: skip
     assert isinstance(summary, Summary)
     await resume_search(
         summary.run, home=tmp_path, rounds=3, executor=toy.ToyExecutor(),
-        make_minds=lambda around: minds(toy, second),
+        make_agents=lambda around: agents(toy, second),
     )  # fmt: skip
     assert not {item.key for item in first.asked} & {item.key for item in second.asked}
     archive = Archive.open(summary.run, tmp_path)

@@ -26,10 +26,12 @@ Search = Callable[..., Awaitable[Summary]]
 
 @pytest.fixture
 def replayed(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Replay]]:
-    """Replay a toy search; only the toy's minds think."""
+    """Replay a toy search; only the toy's agents think."""
 
     async def run(name: str | Path) -> Replay:
-        return await replay(name, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS))
+        return await replay(
+            name, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+        )
 
     return run
 
@@ -148,13 +150,13 @@ class SlowerFirst:
 async def test_writers_take_the_turns_that_they_took(
     replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
-    def minds(around: Circumstances) -> AgentSet:
-        of: AgentSet = toy.toy_minds(toy.LOOPS)
+    def agents(around: Circumstances) -> AgentSet:
+        of: AgentSet = toy.toy_agents(toy.LOOPS)
         return of.replaced(CODER, SlowerFirst(of.coder))
 
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE,
-        home=tmp_path, executor=toy.ToyExecutor(), make_minds=minds,
+        home=tmp_path, executor=toy.ToyExecutor(), make_agents=agents,
     )  # fmt: skip
     assert isinstance(summary, Summary)
     archive = Archive.open(summary.run, tmp_path)

@@ -63,7 +63,7 @@ async def test_a_replay_reads_what_was_measured_then(
 ) -> None:
     summary = await search(executor=toy.ToyExecutor(profiling_s=5.0), profiling_seconds=12.0)
     told = await replay(
-        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert told.difference is None
     assert told.ended == ""
@@ -78,6 +78,6 @@ async def test_a_run_that_is_older_than_profiling_replays_without(
     with sqlite3.connect(tmp_path / "runs" / summary.run / "run.db") as database:
         database.execute("drop table measured")
     told = await replay(
-        summary.run, home=tmp_path, make_minds=lambda around: toy.toy_minds(toy.LOOPS)
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert told.difference is None

@@ -67,7 +67,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
             return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
 
         device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
-        minds = AgentSet.of_search(
+        agents = AgentSet.of_search(
             planner=PlaybookPlanner(repertoire),
             coder=PlaybookCoder(repertoire),
             profiler=PlaybookProfiler(),
@@ -78,7 +78,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
         )
         summary = await start_search(
             Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=device,
-            make_minds=lambda around: minds,
+            make_agents=lambda around: agents,
         )  # fmt: skip
         assert isinstance(summary, Summary)
         archive = Archive.open(summary.run, tmp_path)
@@ -114,8 +114,8 @@ async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
     """The weight's few kilobytes are turned in microseconds beside milliseconds of the rest."""
     ways = [option for option in repertoire.options() if option.loop == "CL1"]
     assert len(ways) > 1
-    situation = PlannerInput(round=1, wanted=40, floor_ms=0.001)
-    ideas = (await PlaybookPlanner(repertoire).plan(situation)).ideas
+    planner_input = PlannerInput(round=1, wanted=40, floor_ms=0.001)
+    ideas = (await PlaybookPlanner(repertoire).plan(planner_input)).ideas
     recipes = [recipe for idea in ideas if (recipe := Recipe.from_idea(idea))]
     assert {recipe.changed for recipe in recipes} >= {"CL0", "CL2"}
     assert "CL1" not in {recipe.changed for recipe in recipes}

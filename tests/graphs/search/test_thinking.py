@@ -1,4 +1,4 @@
-"""What planner and coder are told in a whole search, by minds that keep what they were given."""
+"""What planner and coder are told in a whole search, by agents that keep what they were given."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from kernelwright.tools.types.run import Summary
 
 
 class Silent:
-    """A strategist that never rewrites: with it the minds have evolving sections to read."""
+    """A strategist that never rewrites: with it the agents have evolving sections to read."""
 
     async def rewrite(self, retrospect: StrategistInput) -> StrategistAnswer:
         return StrategistAnswer()
@@ -34,9 +34,9 @@ class Listening:
         self.situations: list[PlannerInput] = []
         self.orders: list[CoderRequest] = []
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
-        self.situations.append(situation)
-        proposal = await self._planner.plan(situation)
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
+        self.situations.append(planner_input)
+        proposal = await self._planner.plan(planner_input)
         return proposal.model_copy(update={"notes": ("the first said no", "the second too")})
 
     async def write(self, order: CoderRequest) -> CoderAnswer:
@@ -61,10 +61,12 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
         heard: list[Listening] = []
 
         def make(around: Circumstances) -> AgentSet:
-            behind = toy.toy_minds(toy.LOOPS)
-            ears = Listening(behind.planner, behind.coder)
-            heard.append(ears)
-            return AgentSet.of_search(ears, ears, behind.profiler, behind.critic, strategist)
+            behind = toy.toy_agents(toy.LOOPS)
+            listening = Listening(behind.planner, behind.coder)
+            heard.append(listening)
+            return AgentSet.of_search(
+                listening, listening, behind.profiler, behind.critic, strategist
+            )
 
         summary = await start_search(
             Path("toy.py"),
@@ -73,7 +75,7 @@ def listen(toy: ModuleType, tmp_path: Path) -> Callable[..., object]:
             SearchProfile.model_validate(toy.PROFILE.model_dump() | profile),
             home=tmp_path,
             executor=toy.ToyExecutor(wrong=wrong),
-            make_minds=make,
+            make_agents=make,
             control=control,
             listener=events.append if events is not None else None,
         )
@@ -131,7 +133,7 @@ async def test_evolving_sections_and_moves_are_for_models_only(listen) -> None:
     assert any("from" in line for line in heard.situations[2].moves)
 
 
-async def test_what_the_person_wishes_reaches_the_coder_too(listen) -> None:
+async def test_steering_reaches_the_coder_too(listen) -> None:
     control = Control()
     control.steering = Steering(hints=("keep it simple",))
     heard = await listen(rounds=1, control=control)

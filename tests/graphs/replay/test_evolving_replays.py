@@ -18,7 +18,7 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
 WAYS = (
     ("Warp shuffles", "Lanes hold a row in registers and reduce by shuffles."),
     ("Shared tiles", "Blocks copy squares of 64 columns through memory, double buffered."),

@@ -32,7 +32,7 @@ from kernelwright.graphs.run_view.story import Story
 from kernelwright.graphs.run_view.wording import milliseconds, ratio
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import RunRecord
-from kernelwright.tools.candidates import new_candidate
+from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import (
     Baseline,
     Baselines,

@@ -92,7 +92,7 @@ def models(patience: Patience) -> Iterator[Models]:
 
 
 @pytest.fixture
-async def lives(
+async def search_manager(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SearchManager]:
     repertoire = toy.ToyRepertoire(toy.LOOPS)
@@ -105,10 +105,14 @@ async def lives(
 
 
 async def test_a_page_hears_a_model_grow_and_end(
-    lives: SearchManager, models: Models, patience: Patience, tmp_path: Path
+    search_manager: SearchManager, models: Models, patience: Patience, tmp_path: Path
 ) -> None:
-    desk = ChatController(tmp_path, lives, "ada", "t", Settings(target="cpu", models=models))
-    other = ChatController(tmp_path, lives, "eve", "t", Settings(target="cpu", models=models))
+    controller = ChatController(
+        tmp_path, search_manager, "ada", "t", Settings(target="cpu", models=models)
+    )
+    other = ChatController(
+        tmp_path, search_manager, "eve", "t", Settings(target="cpu", models=models)
+    )
     heard: list[Speech] = []
     strange: list[Speech] = []
     ended = asyncio.Event()
@@ -123,12 +127,12 @@ async def test_a_page_hears_a_model_grow_and_end(
     async def never(speech: Speech) -> None:
         strange.append(speech)
 
-    await desk.do(LoadTask(source="import torch"))
-    desk.overhear(hear)
+    await controller.do(LoadTask(source="import torch"))
+    controller.overhear(hear)
     other.overhear(never)
-    await desk.do(StartSearch(rounds=1))
+    await controller.do(StartSearch(rounds=1))
     await asyncio.wait_for(ended.wait(), 60)
-    desk.turn_away()
+    controller.turn_away()
     other.turn_away()
     first = [item.text for item in heard if item.key == heard[0].key]
     assert len(set(first)) > 2
@@ -168,13 +172,13 @@ async def test_a_fast_model_is_shown_a_few_times_a_second(until: Until) -> None:
         heard.append(speech.text)
 
     began = time.monotonic()
-    ear = StreamSubscriber(lambda: speeches, hear, every_s=0.05)
+    subscriber = StreamSubscriber(lambda: speeches, hear, every_s=0.05)
     for _ in range(200):
         speeches.hear(PROMPT, "x")
-        ear.wake()
+        subscriber.wake()
         await asyncio.sleep(0)
     await until(lambda: bool(heard) and heard[-1] == "x" * 200)
-    ear.close()
+    subscriber.close()
     assert len(heard) <= 1 + (time.monotonic() - began) / 0.05
 
 
@@ -187,9 +191,9 @@ async def test_a_listener_that_fails_ends_alone(
     async def fail(speech: Speech) -> None:
         raise RuntimeError("the page is gone")
 
-    ear = StreamSubscriber(lambda: speeches, fail, every_s=0.0)
+    subscriber = StreamSubscriber(lambda: speeches, fail, every_s=0.0)
     await until(lambda: "a listener failed" in caplog.text)
-    ear.wake()  # nobody is there any more
+    subscriber.wake()  # nobody is there any more
     await asyncio.sleep(0.05)
     assert caplog.text.count("a listener failed") == 1
-    ear.close()
+    subscriber.close()

@@ -43,7 +43,7 @@ if run:
 else:
     answer = asyncio.run(start_search(home / "tiny.py", TracePolicy(), "cpu", profile, home=home))
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def wait_for(home: Path, kind: str, process: subprocess.Popen[bytes]) -> None:

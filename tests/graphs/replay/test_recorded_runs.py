@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.graphs.replay.replay import replay
 
-RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "model_runs"
+RUNS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "model_runs"
 
 
 def unpacked(name: str, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Prompts that evolve in whole searches, by real minds but for the words that a model would say."""
+"""Prompts that evolve in whole searches: real agents, only a model's words are made up."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -27,16 +27,16 @@ Evolving = Callable[..., Awaitable[Summary]]
 
 
 class Under:
-    """The playbook's planner and coder, labelling what they write as a model's minds do."""
+    """The playbook's planner and coder, labelling what they write as a model's agents do."""
 
     def __init__(self, planner: Planner, coder: Coder, heard: dict[str, tuple[str, ...]]) -> None:
         self._planner, self._coder = planner, coder
         self._heard = heard
 
-    async def plan(self, situation: PlannerInput) -> Proposal:
-        self._heard[f"planner:{situation.round}"] = situation.moves
-        proposal = await self._planner.plan(situation)
-        id = situation.strategy.id if situation.strategy else ""
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
+        self._heard[f"planner:{planner_input.round}"] = planner_input.moves
+        proposal = await self._planner.plan(planner_input)
+        id = planner_input.strategy.id if planner_input.strategy else ""
         ideas = tuple(idea.model_copy(update={"strategy": id}) for idea in proposal.ideas)
         return proposal.model_copy(update={"ideas": ideas})
 
@@ -69,16 +69,16 @@ class Scripted:
         return Reply(text=json.dumps({"why": "outcomes", "points": points}))
 
 
-def minds(toy: ModuleType, voice: Scripted) -> Callable[[Circumstances], AgentSet]:
+def agents(toy: ModuleType, client: Scripted) -> Callable[[Circumstances], AgentSet]:
     def make(around: Circumstances) -> AgentSet:
-        behind = toy.toy_minds(toy.LOOPS)
-        under = Under(behind.planner, behind.coder, voice.heard)
+        behind = toy.toy_agents(toy.LOOPS)
+        under = Under(behind.planner, behind.coder, client.heard)
         return AgentSet.of_search(
             planner=under,
             coder=under,
             profiler=behind.profiler,
             critic=behind.critic,
-            strategist=ModelStrategist(voice, around.task, around.hardware),
+            strategist=ModelStrategist(client, around.task, around.hardware),
         )
 
     return make
@@ -89,7 +89,7 @@ def evolving(toy: ModuleType, tmp_path: Path) -> Evolving:
     """Run a whole toy search whose prompts evolve."""
 
     async def run(
-        voice: Scripted,
+        client: Scripted,
         *,
         events: list[Event] | None = None,
         executor: object = None,
@@ -103,7 +103,7 @@ def evolving(toy: ModuleType, tmp_path: Path) -> Evolving:
             home=tmp_path,
             listener=events.append if events is not None else None,
             executor=executor or toy.ToyExecutor(),
-            make_minds=minds(toy, voice),
+            make_agents=agents(toy, client),
         )
         assert isinstance(summary, Summary)
         return summary
@@ -127,10 +127,10 @@ async def test_without_a_strategist_nothing_evolves(
 async def test_one_role_a_round_is_rewritten_and_nobody_is_asked_after_the_last(
     evolving: Evolving, tmp_path: Path
 ) -> None:
-    voice, events = Scripted(), list[Event]()
-    summary = await evolving(voice, events=events)
+    client, events = Scripted(), list[Event]()
+    summary = await evolving(client, events=events)
     assert summary.rounds == 3
-    assert voice.asked == ["strategist:planner:1", "strategist:coder:2"]
+    assert client.asked == ["strategist:planner:1", "strategist:coder:2"]
     archive = Archive.open(summary.run, tmp_path)
     assert [item.id for item in versions(archive, "planner")] == ["planner:0", "planner:1"]
     assert [item.id for item in versions(archive, "coder")] == ["coder:0", "coder:2"]
@@ -164,19 +164,19 @@ async def test_a_version_without_a_good_child_gives_way_to_its_parent(
 
 
 async def test_planner_and_coder_hear_which_moves_paid(evolving: Evolving) -> None:
-    voice = Scripted()
-    await evolving(voice)
-    assert (voice.heard["planner:1"], voice.heard["coder:1"]) == ((), ())
-    assert voice.heard["planner:3"] == voice.heard["coder:3"]
-    assert any("times as fast" in line and "r2i" in line for line in voice.heard["planner:3"])
+    client = Scripted()
+    await evolving(client)
+    assert (client.heard["planner:1"], client.heard["coder:1"]) == ((), ())
+    assert client.heard["planner:3"] == client.heard["coder:3"]
+    assert any("times as fast" in line and "r2i" in line for line in client.heard["planner:3"])
 
 
 async def test_a_model_that_does_not_answer_costs_one_note_and_no_version(
     evolving: Evolving, tmp_path: Path
 ) -> None:
-    voice, events = Scripted(LLMError("it is away")), list[Event]()
-    summary = await evolving(voice, events=events)
-    assert voice.asked == ["strategist:planner:1", "strategist:planner:2"]
+    client, events = Scripted(LLMError("it is away")), list[Event]()
+    summary = await evolving(client, events=events)
+    assert client.asked == ["strategist:planner:1", "strategist:planner:2"]
     notes = [event.words for event in events if isinstance(event, Noted)]
     assert "the planner's strategy stays as it is after round 1: it is away" in notes
     archive = Archive.open(summary.run, tmp_path)
@@ -185,9 +185,9 @@ async def test_a_model_that_does_not_answer_costs_one_note_and_no_version(
 
 
 async def test_an_ablation_of_prompts_asks_nobody(evolving: Evolving, tmp_path: Path) -> None:
-    voice = Scripted()
-    summary = await evolving(voice, without=("prompts",))
-    assert voice.asked == []
+    client = Scripted()
+    summary = await evolving(client, without=("prompts",))
+    assert client.asked == []
     assert Archive.open(summary.run, tmp_path).strategies() == ()
 
 
@@ -199,15 +199,15 @@ async def test_a_run_that_waits_for_the_strategist_goes_on_where_it_stood(
     assert waiting.status == "waiting"
     archive = Archive.open(waiting.run, tmp_path)
     assert archive.strategies() == ()
-    voice = Scripted()
+    client = Scripted()
     summary = await resume_search(
         waiting.run,
         home=tmp_path,
         executor=toy.ToyExecutor(),
-        make_minds=minds(toy, voice),
+        make_agents=agents(toy, client),
     )
     assert isinstance(summary, Summary)
-    assert voice.asked == ["strategist:planner:1", "strategist:coder:2"]
+    assert client.asked == ["strategist:planner:1", "strategist:coder:2"]
     assert current(archive, "planner").id == "planner:1"
     stored = archive.events(kind="strategy_evolved")
     assert len(stored) == len({event.key for event in stored})
@@ -224,13 +224,13 @@ async def test_a_finished_run_that_gets_more_rounds_evolves_on(
     evolving: Evolving, toy: ModuleType, tmp_path: Path
 ) -> None:
     before = await evolving(Scripted(), rounds=1)
-    voice = Scripted()
+    client = Scripted()
     await resume_search(
         before.run,
         home=tmp_path,
         rounds=2,
         executor=toy.ToyExecutor(),
-        make_minds=minds(toy, voice),
+        make_agents=agents(toy, client),
     )
-    assert voice.asked == ["strategist:planner:1"]
+    assert client.asked == ["strategist:planner:1"]
     assert {idea.strategy for idea in Archive.open(before.run, tmp_path).ideas(2)} == {"planner:1"}

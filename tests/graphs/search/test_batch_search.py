@@ -46,7 +46,7 @@ class Trips:
         common = {
             "home": self.home,
             "executor": near,
-            "make_minds": lambda around: self.toy.toy_minds(self.toy.LOOPS),
+            "make_agents": lambda around: self.toy.toy_agents(self.toy.LOOPS),
             "patience_s": patience_s,
         }
         if self.run:
@@ -210,7 +210,7 @@ async def test_a_patient_session_goes_on_when_results_arrive(trips: Callable[...
 async def test_a_far_search_replays(trips: Callable[..., Trips], toy: ModuleType) -> None:
     away = trips(rounds=2)
     await away.to_the_end()
-    minds = toy.toy_minds(toy.LOOPS)
-    again = await replay(away.run, home=away.home, make_minds=lambda around: minds)
+    agents = toy.toy_agents(toy.LOOPS)
+    again = await replay(away.run, home=away.home, make_agents=lambda around: agents)
     assert again.difference is None
     assert again.same > 10

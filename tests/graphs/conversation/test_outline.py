@@ -56,10 +56,10 @@ def test_missing_constructor_arguments_are_written_below_the_file(tmp_path: Path
     source = MODULE.format(layer="nn.ReLU()", more="", arguments="").replace(
         "width=96", "hidden_dim, num_heads, eps"
     )
-    (wish,) = offered(tmp_path, source)
-    assert isinstance(wish, LoadTask)
-    assert "return [1024, 8, 1e-05]" in wish.source
-    assert wish.source.startswith(source.rstrip())
+    (command,) = offered(tmp_path, source)
+    assert isinstance(command, LoadTask)
+    assert "return [1024, 8, 1e-05]" in command.source
+    assert command.source.startswith(source.rstrip())
 
 
 def test_where_several_modules_fit_each_is_offered(tmp_path: Path) -> None:

@@ -41,15 +41,15 @@ def patient(toy: ModuleType, free: asyncio.Event, refusal: Refusal | None) -> ob
 
 
 class Around:
-    """A desk whose device is busy, and what it is told late."""
+    """A controller whose device is busy, and what it is told late."""
 
-    def __init__(self, desk: ChatController, free: asyncio.Event) -> None:
-        self.desk, self.free = desk, free
+    def __init__(self, controller: ChatController, free: asyncio.Event) -> None:
+        self.controller, self.free = controller, free
         self.late: list[ChatReply] = []
-        desk.amend(self._tell)
+        controller.amend(self._tell)
 
-    async def _tell(self, saying: ChatReply) -> None:
-        self.late.append(saying)
+    async def _tell(self, reply: ChatReply) -> None:
+        self.late.append(reply)
 
 
 @pytest.fixture
@@ -59,23 +59,23 @@ async def busy(toy: ModuleType, tmp_path: Path) -> AsyncIterator[Callable[..., A
     def make(refusal: Refusal | None = None) -> Around:
         free = asyncio.Event()
         executor = patient(toy, free, refusal)
-        lives = SearchManager(
+        search_manager = SearchManager(
             tmp_path,
             target="cpu",
             make_executor=lambda *_: executor,  # type: ignore[return-value]
-            make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+            make_agents=lambda around: toy.toy_agents(toy.LOOPS),
         )
-        opened.append(lives)
+        opened.append(search_manager)
         settings = Settings(target="cpu", first_answer_s=0.1)
-        return Around(ChatController(tmp_path, lives, "ann", "one", settings), free)
+        return Around(ChatController(tmp_path, search_manager, "ann", "one", settings), free)
 
     yield make
-    for lives in opened:
-        await lives.aclose()
+    for search_manager in opened:
+        await search_manager.aclose()
 
 
-def row(saying: ChatReply, name: str) -> str:
-    tables = [piece for piece in saying.pieces if isinstance(piece, Table)]
+def row(reply: ChatReply, name: str) -> str:
+    tables = [piece for piece in reply.pieces if isinstance(piece, Table)]
     return dict(tables[0].rows)[name]  # type: ignore[arg-type]
 
 
@@ -83,7 +83,7 @@ async def test_a_busy_devices_time_comes_later_onto_the_card(
     busy: Callable[..., Around], until: Callable[..., Awaitable[None]]
 ) -> None:
     around = busy()
-    card = await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    card = await around.controller.do(LoadTask(source="x = 1", name="toy.py"))
     assert "not timed yet" in row(card, "PyTorch takes")
     assert card.question
     around.free.set()
@@ -91,52 +91,52 @@ async def test_a_busy_devices_time_comes_later_onto_the_card(
     (late,) = around.late
     assert "times the floor" in row(late, "PyTorch takes")
     assert [offer.label for offer in late.offers] == [offer.label for offer in card.offers]
-    assert around.desk.task is not None
-    assert around.desk.task.eager_ms == 2.5
+    assert around.controller.task is not None
+    assert around.controller.task.eager_ms == 2.5
 
 
 async def test_a_refusal_that_comes_late_takes_the_card_away(
     busy: Callable[..., Around], until: Callable[..., Awaitable[None]]
 ) -> None:
     around = busy(Refusal(sentence="It needs more memory than there is."))
-    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    await around.controller.do(LoadTask(source="x = 1", name="toy.py"))
     around.free.set()
     await until(lambda: bool(around.late))
     assert "more memory" in around.late[0].text
-    assert around.desk.task is None
+    assert around.controller.task is None
 
 
 async def test_nothing_is_said_of_a_task_that_was_put_away(
     busy: Callable[..., Around],
 ) -> None:
     around = busy()
-    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
-    await around.desk.do(CancelTask())
+    await around.controller.do(LoadTask(source="x = 1", name="toy.py"))
+    await around.controller.do(CancelTask())
     around.free.set()
     await asyncio.sleep(0.3)
     assert around.late == []
-    assert around.desk.task is None
+    assert around.controller.task is None
 
 
 async def test_a_search_that_begins_before_the_audit_reads_nothing_once_more(
     busy: Callable[..., Around], rest: Callable[..., Awaitable[None]]
 ) -> None:
     around = busy()
-    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
-    beginning = asyncio.create_task(around.desk.do(StartSearch(rounds=1, seconds=600)))
+    await around.controller.do(LoadTask(source="x = 1", name="toy.py"))
+    beginning = asyncio.create_task(around.controller.do(StartSearch(rounds=1, seconds=600)))
     await asyncio.sleep(0.1)
     around.free.set()
-    saying = await beginning
-    assert around.desk.run, saying.text
-    await rest(around.desk)
+    reply = await beginning
+    assert around.controller.run, reply.text
+    await rest(around.controller)
 
 
 async def test_a_search_over_what_the_audit_refuses_does_not_begin(
     busy: Callable[..., Around],
 ) -> None:
     around = busy(Refusal(sentence="It needs more memory than there is."))
-    await around.desk.do(LoadTask(source="x = 1", name="toy.py"))
+    await around.controller.do(LoadTask(source="x = 1", name="toy.py"))
     around.free.set()
-    saying = await around.desk.do(StartSearch(rounds=1, seconds=600))
-    assert "more memory" in saying.text or "no task" in saying.text
-    assert not around.desk.run
+    reply = await around.controller.do(StartSearch(rounds=1, seconds=600))
+    assert "more memory" in reply.text or "no task" in reply.text
+    assert not around.controller.run

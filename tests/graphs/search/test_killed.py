@@ -12,7 +12,7 @@ import pytest
 
 from kernelwright.tools.archive import Archive, run_folders
 
-TOY = Path(__file__).with_name("toy.py")
+TOY = Path(__file__).parents[1] / "toy.py"
 # Forked from a server that has imported what takes long, so that a process starts in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -38,7 +38,9 @@ def measured(archive: Archive) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (0, 2, 3))]
+)
 def test_a_search_killed_at_any_moment_loses_nothing_and_measures_nothing_twice(
     tmp_path: Path, seed: int
 ) -> None:

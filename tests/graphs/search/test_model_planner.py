@@ -43,12 +43,12 @@ class Scripted:
 @pytest.fixture
 async def planned(toy: ModuleType, tmp_path: Path):
     """A search of two rounds: its summary, its archive, its events and what was asked."""
-    voice, events = Scripted(), list[Event]()
+    client, events = Scripted(), list[Event]()
 
     def make(around: Circumstances) -> AgentSet:
-        behind = toy.toy_minds(toy.LOOPS)
+        behind = toy.toy_agents(toy.LOOPS)
         repertoire = toy.ToyRepertoire(toy.LOOPS)
-        planner = ModelPlanner(voice, around.task, around.hardware, behind.planner, repertoire)
+        planner = ModelPlanner(client, around.task, around.hardware, behind.planner, repertoire)
         return AgentSet.of_search(planner, behind.coder, behind.profiler, behind.critic)
 
     summary = await start_search(
@@ -58,18 +58,18 @@ async def planned(toy: ModuleType, tmp_path: Path):
         SearchProfile.model_validate(toy.PROFILE.model_dump() | {"rounds": 2}),
         home=tmp_path,
         executor=toy.ToyExecutor(),
-        make_minds=make,
+        make_agents=make,
         listener=events.append,
     )
     assert isinstance(summary, Summary)
     with closing(Archive.open(summary.run, tmp_path)) as archive:
-        yield summary, archive, events, voice
+        yield summary, archive, events, client
 
 
 async def test_a_model_plans_with_the_playbooks_options_and_the_playbook_when_it_is_gone(
     planned,
 ) -> None:
-    summary, archive, events, voice = planned
+    summary, archive, events, client = planned
     assert summary.best is not None
     first, second = archive.ideas(1), archive.ideas(2)
     assert [idea.title for idea in first] == ["Keep it on chip", "Walk in tiles"]
@@ -82,12 +82,12 @@ async def test_a_model_plans_with_the_playbooks_options_and_the_playbook_when_it
     assert proposed[0].reasoning == "One walk should do."
     told = [event.words for event in events if isinstance(event, Noted)]
     assert "the playbook planned round 2: the server is gone" in told
-    assert [prompt.key for prompt in voice.asked] == ["planner:1", "planner:2"]
+    assert [prompt.key for prompt in client.asked] == ["planner:1", "planner:2"]
 
 
 async def test_the_second_question_tells_what_the_first_ideas_brought(planned) -> None:
-    _, archive, _, voice = planned
-    text = voice.asked[1].messages[-1].text
+    _, archive, _, client = planned
+    text = client.asked[1].messages[-1].text
     entry = archive.ledger()[0]
     assert f"| {entry.idea} | Keep it on chip: the playbook's |" in text
     assert f"{entry.measured_ms:.4g} ms" in text

@@ -79,7 +79,7 @@ async def test_a_reference_that_does_not_run_is_refused(toy: ModuleType, tmp_pat
         toy.PROFILE,
         home=tmp_path,
         executor=Refusing(),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )
     assert answer == Refusal(sentence="toy does not run: out of memory.")
 
@@ -144,7 +144,7 @@ async def test_a_refused_run_cannot_be_resumed(toy: ModuleType, tmp_path: Path) 
         toy.PROFILE,
         home=tmp_path,
         executor=Refusing(),
-        make_minds=lambda around: toy.toy_minds(toy.LOOPS),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )
     (info,) = list_runs(tmp_path)
     with pytest.raises(RunError, match="its module does not run"):
