@@ -24,11 +24,11 @@ gc.disable()
 
 LONGEST = (
     "chat/server/test_browser.py", "evil/test_cpu.py", "chat/server/test_socket.py",
-    "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "evaluate/test_built.py",
-    "graphs/test_real_search.py", "evaluate/test_verdicts.py", "evaluate/test_holdout.py",
+    "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "executors/test_compiled_once.py",
+    "graphs/test_real_search.py", "verify/test_verdicts.py", "verify/test_holdout.py",
     "ui/cli/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
-    "evaluate/test_bad_files.py", "ui/cli/test_cli_batch.py", "evaluate/test_batch.py",
-    "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "evaluate/test_workers.py",
+    "executors/test_bad_files.py", "ui/cli/test_cli_batch.py", "executors/test_batch.py",
+    "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "sandbox/test_workers.py",
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ from kernelwright.tools.tasks.user_file import seed_everything
 # No row can show these here, and why; what shows them instead.
 ELSEWHERE = {
     Defence.LATE_CHANGES: "what changes late was wrong when it was returned, so other defences "
-    "find it first; by itself: tests/tools/evaluate/test_trials.py",
+    "find it first; by itself: tests/tools/evaluate/verify/test_trials.py",
     Defence.FLOOR: "needs a working set beyond every cache; by a floor of its own: below",
     Defence.QUARANTINE: "needs a ratio above ten; by a lower one: below",
     Defence.COLD_CACHES: "takes away an advantage, gives no verdict",

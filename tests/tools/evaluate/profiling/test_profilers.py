@@ -25,8 +25,8 @@ from kernelwright.tools.languages import compile_candidate, new_candidate
 from kernelwright.tools.profile import measured_evidence
 from kernelwright.tools.types import Missing, Task, TracePolicy
 
-RECORDED = Path(__file__).parents[1] / "profile" / "recorded"
-EXAMPLE = Path(__file__).parents[3] / "examples" / "softmax.py"
+RECORDED = Path(__file__).parents[2] / "profile" / "recorded"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "softmax.py"
 TWICE = 'extern "C" void twice(const float* x, float* y, long n) { for (long i = 0; i < n; ++i) y[i] = 2 * x[i]; }'  # noqa: E501
 PLAN = """
 def forward(x):

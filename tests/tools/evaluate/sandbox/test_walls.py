@@ -27,7 +27,7 @@ from kernelwright.tools.evaluate.sandbox.walled import (
 from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind
 
-SOURCES = Path(__file__).resolve().parents[3]
+SOURCES = Path(__file__).resolve().parents[4]
 PLAIN = plain_wall("for a test")
 LIMITS = Limits(memory_bytes=1 << 28, processes=40, scratch_bytes=1 << 24, poll_s=0.02)
 

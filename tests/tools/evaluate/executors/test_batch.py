@@ -33,7 +33,7 @@ from kernelwright.tools.types.value import AwaitingError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 Make = Callable[..., Candidate]
 
 
