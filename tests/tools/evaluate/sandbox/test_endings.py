@@ -11,10 +11,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import evaluation_of, verdict_of
 from kernelwright.tools.languages import Built, new_candidate
-from kernelwright.tools.types import (
-    Task,
-    Verdict,
-)
+from kernelwright.tools.types import Task, Verdict
 
 
 @pytest.mark.parametrize(
