@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
@@ -151,12 +151,12 @@ async def test_what_is_too_good_in_one_process_is_wrong_in_the_next(
         seed=7,
         compare_to=("eager",),
     )
-    house = Courthouse(tmp_path_factory.mktemp("house"), "cpu")
+    foreign_judge = ForeignJudge(tmp_path_factory.mktemp("judge"), "cpu")
     try:
-        believed = await house.judge(asked)
-        doubted = await house.judge(asked.model_copy(update={"rules": doubting}))
+        believed = await foreign_judge.judge(asked)
+        doubted = await foreign_judge.judge(asked.model_copy(update={"rules": doubting}))
     finally:
-        await house.aclose()
+        await foreign_judge.aclose()
     assert believed.verdict is Verdict.CORRECT, believed.verification.reason
     assert believed.comparisons
     assert doubted.verdict is Verdict.WRONG_RESULT

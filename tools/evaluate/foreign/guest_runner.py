@@ -204,7 +204,7 @@ class GuestRunner:
     """Calls foreign code in its guest, one call at a time.
 
     Args:
-        bench: the task.
+        runtime: the task.
         seat: the guest's.
         make: how the module is made.
         limit_s: how long a call may take, asked anew for each.
@@ -213,15 +213,15 @@ class GuestRunner:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         seat: Seat,
         make: Make,
         limit_s: Callable[[], float],
         first_s: Callable[[], float],
     ) -> None:
-        self._bench, self._seat, self._make = bench, seat, make
+        self._runtime, self._seat, self._make = runtime, seat, make
         self._limit_s, self._first_s = limit_s, first_s
-        self._rules = bench.rules
+        self._rules = runtime.rules
         self.made = Done()
         self.taken: frozenset[str] = frozenset()
         self.settings: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ class GuestRunner:
         self, arguments: Sequence[Argument], weights: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         seat, limit_s = self._seat, self._limit_s() if self._calls else self._first_s()
-        outputs = seat.outputs(self._bench)
+        outputs = seat.outputs(self._runtime)
         order = Weights(weights=seat.named(tuple(weights.items())))
         self.taken = frozenset(seat.link.ask(order, limit_s).names)
         arranged = Arrange(
@@ -281,7 +281,7 @@ class GuestRunner:
         return taken
 
     def _settle(self) -> None:
-        if self._bench.device == "cuda":
+        if self._runtime.device == "cuda":
             torch.cuda.synchronize()
 
     def _afterwards(

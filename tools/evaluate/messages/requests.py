@@ -33,7 +33,7 @@ class ForeignRequest(Value):
     """Verify foreign code, and time it beside PyTorch's own ways.
 
     `compare_to` names those in the order in which they are tried; none when only verifying.
-    `usher` is the descriptor, inherited by the judge, of who brings guests in.
+    `broker` is the descriptor, inherited by the judge, of who brings guests in.
     """
 
     kind: Literal["foreign"] = "foreign"
@@ -42,7 +42,7 @@ class ForeignRequest(Value):
     rules: Rules
     foreign: Foreign
     seed: int
-    usher: int | None = None
+    broker: int | None = None
     compare_to: tuple[str, ...] = ()
 
 

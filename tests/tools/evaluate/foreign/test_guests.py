@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Verdict
@@ -108,7 +108,7 @@ async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tm
     finds = HONEST.replace(
         "class ModelNew", "import os\nassert not os.path.exists('left')\n\nclass ModelNew"
     )
-    house = Courthouse(tmp_path, "cpu")
+    foreign_judge = ForeignJudge(tmp_path, "cpu")
     request = ForeignRequest(
         task=task,
         hardware=detect("cpu"),
@@ -119,12 +119,12 @@ async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tm
     try:
         for source in (leaves, finds):
             foreign = Foreign(name="it", source=source)
-            found = await house.judge(request.model_copy(update={"foreign": foreign}))
+            found = await foreign_judge.judge(request.model_copy(update={"foreign": foreign}))
             assert found.verdict is Verdict.CORRECT, found.verification.reason
             assert not list(tmp_path.glob("guest-*/candidate")), "what it wrote went with it"
     finally:
-        await house.aclose()
-    assert house.judges_started == 1
+        await foreign_judge.aclose()
+    assert foreign_judge.judges_started == 1
 
 
 @pytest.mark.parametrize(

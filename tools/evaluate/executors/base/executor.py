@@ -45,7 +45,7 @@ class Variants(Value):
     candidates: tuple[Candidate, ...]
 
 
-class Errand(Value):
+class BatchRequest(Value):
     """What to measure, in this order.
 
     Attributes:
@@ -74,7 +74,7 @@ class Errand(Value):
     rivals: int = 1
 
     @model_validator(mode="after")
-    def _names(self) -> "Errand":
+    def _names(self) -> "BatchRequest":
         if self.screened_ms and len(self.screened_ms) != len(self.certify):
             raise ValueError("a screened time, or none, for each candidate that is certified")
         for candidate in self.candidates():
@@ -218,8 +218,8 @@ class Executor(ABC):
         """Why a candidate cannot be built, as far as that is seen without a trip."""
         return None
 
-    async def fetch(self, task: Task, errand: Errand) -> None:
-        """Make one trip for all of an errand; its results are `known` from then on."""
+    async def fetch(self, task: Task, request: BatchRequest) -> None:
+        """Make one trip for all of a request; its results are `known` from then on."""
         return
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:

@@ -81,12 +81,12 @@ class Judge(NamedTuple):
     """A worker that judges, and who answers its questions about guests."""
 
     worker: WorkerProcess
-    usher: GuestBroker
+    broker: GuestBroker
 
     async def aclose(self) -> None:
         """End both."""
         await self.worker.aclose()
-        await self.usher.aclose()
+        await self.broker.aclose()
 
 
 class Judges:
@@ -151,21 +151,21 @@ class Judges:
 
     async def _start(self, readable: tuple[Path, ...]) -> Judge:
         self.started += 1
-        usher = GuestBroker(self._guests)
+        broker = GuestBroker(self._guests)
         try:
             worker = await WorkerProcess.start(
                 # Never another's folder, which may still be on its way out.
                 self._scratch / "judge" / str(next(self._numbers)),
                 self._rules,
-                (usher.descriptor,),
+                (broker.descriptor,),
                 device=self._device,
                 readable=readable,
                 settings=ASLEEP,
             )
         except BaseException:
-            await usher.aclose()
+            await broker.aclose()
             raise
-        return Judge(worker, usher)
+        return Judge(worker, broker)
 
 
 def _can_hear(judge: Judge, readable: tuple[Path, ...]) -> bool:
