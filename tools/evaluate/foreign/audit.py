@@ -1,19 +1,18 @@
-"""What a foreign candidate computes in: measured, as for our own, where the task lets it be.
+"""What foreign code is audited for: precision, whose work it is, and proofs beyond a plan's.
 
-What the file names and the settings that it changed say what to look for; the digits decide. Only
-where they cannot be measured (a task in half precision, inputs that no probe suits) a setting is
-taken at its word. A branch that names a type and loses nothing costs no label.
+Precision is measured, as for our own candidates, where the task lets it be. What the file names and
+the settings that it changed say what to look for; the digits decide. Only where they cannot be
+measured (a task in half precision, inputs that no probe suits) a setting is taken at its word. A
+branch that names a type and loses nothing costs no label.
 
-Who did the work: what the guest's dispatcher saw, held against what the file says.
+Who did the work: what the guest's dispatcher saw, held against what the file says. The guest
+reports about itself, so its word can only count against it: a file that presents kernels of its own
+while the library does the work is caught by its own report; one that lies to look better is
+measured by the clock like any other.
 
-The guest reports about itself, so its word can only count against it: a file that presents
-kernels of its own while the library does the work is caught by its own report; one that lies to
-look better is measured by the clock like any other.
-
-What foreign code has to prove beyond what a plan has to.
-
-A plan keeps nothing between calls and computes nothing in a constructor; a module may do both. So
-one element is changed in the same memory, and the weights are drawn anew in a module that stands.
+`ForeignTrials` has the trials beyond a plan's. A plan keeps nothing between calls and computes
+nothing in a constructor; a module may do both. So one element is changed in the same memory, and
+the weights are drawn anew in a module that stands.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -155,7 +154,7 @@ Settle = Callable[[], None]
 
 
 class ForeignTrials(Trials):
-    """Trials of a runner that calls foreign code in its seat."""
+    """Trials of foreign code, whose runner calls it in a guest."""
 
     def __init__(self, runtime: ReferenceRuntime, seat: Seat, runner: GuestRunner) -> None:
         super().__init__(runtime, seat.memory, runner, lambda _: None)

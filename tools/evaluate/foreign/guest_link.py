@@ -1,15 +1,14 @@
-"""The judge's end of the conversation with one guest.
+"""The judge's end of the conversation with guests: links, seats, and what stays between candidates.
 
-Questions block: nothing else happens in the judge while a guest is at work. A guest that does not
-come back in time, or ends, raises `GuestLostError` with the program's account of how. Trouble with
-the reference's guest has a name of its own, as no candidate is to blame for it.
+`Link` is one guest. Questions block: nothing else happens in the judge while a guest is at work. A
+guest that does not come back in time, or ends, raises `GuestLostError` with the program's account
+of how. Trouble with the reference's guest has a name of its own, as no candidate is to blame for
+it. `Seat` is a link with guarded memory that guest and judge both can reach.
 
-One guest in its seat: a link to it, and guarded memory that both can reach.
-
-What a judge of foreign code keeps between two candidates: the usher, and the reference's guest.
-
-A candidate's guest is always a fresh one. The reference's runs our own code and the user's module;
-it serves as long as task and rules are the same, and goes when anything odd happened near it.
+`ForeignSession` is what a judge keeps between two candidates: its `Broker`, who asks the program
+about guests, and the reference's guest. A candidate's guest is always a fresh one. The reference's
+runs our own code and the user's module; it serves as long as task and rules are the same, and goes
+when anything odd happened near it.
 """
 
 import socket
@@ -110,7 +109,7 @@ class Link:
     Args:
         name: the program's name for it.
         descriptor: of the socket that was handed over.
-        broker: who knows about it.
+        broker: who knows about guests.
     """
 
     def __init__(self, name: Guest, descriptor: int, broker: Broker) -> None:
@@ -275,7 +274,7 @@ def _memory(device: str, size_bytes: int) -> Memory:
 
 
 class ForeignSession:
-    """One judge's standing arrangements.
+    """What one judge keeps between candidates: its broker, and the reference's guest.
 
     Args:
         descriptor: of the guest broker's socket, which was inherited.

@@ -1,24 +1,21 @@
-"""When foreign code failed because of this machine, and not because of itself.
+"""Foreign code as a runner of trials: called in its guest, watched from outside.
 
-A file for a GPU can say nothing about itself where there is none, so it gets no verdict there:
-whoever asked is told what is missing. Read from the guest's words, which can only take a verdict
-away; code that falls back to something that runs here is judged by that.
+The result is taken from the shared memory the moment the guest says that it is done, and looked at
+again after a pause: what changes then was not done. So are the guest's threads, processes and the
+time that they use after they said they were done.
 
-What a guest's failure or end means as a verdict.
-
-What the judge takes of an answer while its clock runs: enough to know that it was there.
-
+`Look` is what the judge takes of an answer while its clock runs: enough to know that it was there.
 A small answer is copied whole. Copying a large one costs as much as many a kernel, so of a large
 one the judge takes places that it drew by chance for this round and told nobody, and the whole
 after the clock. What was seen under the clock must stand in the whole: of an answer whose
 hundredth part comes late, 4096 places miss that once in 10^17 rounds. A part so small that it is
 missed saves no time.
 
-Foreign code as a runner of trials: called in its guest, watched from outside.
-
-The result is taken from the shared memory the moment the guest says that it is done, and looked at
-again after a pause: what changes then was not done. So are the guest's threads, processes and the
-time that they use after they said they were done.
+`rejected` turns a guest's failure or end into a verdict. `lacking` tells when code failed because
+of this machine, and not because of itself: a file for a GPU can say nothing about itself where
+there is none, so it gets no verdict there, and whoever asked is told what is missing. Read from the
+guest's words, which can only take a verdict away; code that falls back to something that runs here
+is judged by that.
 """
 
 import os
@@ -149,7 +146,7 @@ WHOLE = 16 * PLACES  # elements up to which a copy costs no more than a look
 
 
 class Look:
-    """One output's place, and what was seen there.
+    """What the judge saw in the place of one output while its clock ran.
 
     Args:
         output: where a guest puts it; contiguous.
@@ -179,7 +176,7 @@ class Look:
 
 
 class Chance:
-    """Draws places that nobody can foresee.
+    """Draws positions in an output that nobody can foresee.
 
     Args:
         device: where the outputs lie.

@@ -2,11 +2,12 @@
 
 A round is one pair: fresh values for every call, a number of calls nobody knew before, and each
 call its own place for the answer. The clock is the judge's: it starts with the word go and stops
-when the judge has looked into every answer (`looks`), so that nothing a guest says or replaces can
-shorten it; whole answers are taken after it, and must hold what was seen. What
-the protocol itself costs is measured with calls that deliver an answer which was written before the
-word go, in the baseline's guest (foreign code must not be asked what to subtract), and taken off
-both.
+when the judge has looked into every answer (`Look`), so that nothing a guest says or replaces
+can shorten it; whole answers are taken after it, and must hold what was seen.
+
+What the protocol itself costs is measured with calls that deliver an answer which was written
+before the word go, in the baseline's guest (foreign code must not be asked what to subtract), and
+taken off both.
 
 Some rounds do not count: their values are of another distribution, so that code which is careful
 for the first calls only, while it is verified, is found out.
@@ -48,7 +49,7 @@ Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 
 
 class Stand:
-    """One guest's places for a round: as many sets of arguments and answers as calls at most.
+    """One guest's buffers for a round: as many sets of arguments and answers as calls at most.
 
     Args:
         runtime: the task.
@@ -157,7 +158,7 @@ class Round:
 
 
 class InterleavedTimer:
-    """A candidate and one baseline.
+    """Times a candidate and one baseline in turns.
 
     Args:
         runtime: the task.

@@ -1,12 +1,10 @@
-"""Foreign code on shapes that its task does not have.
-
-A module was written for one task, and may hold its sizes: that is no fault, but it is said. What
-fails is said as for any other candidate, and ends the guest at worst.
-Not covered: sizes above the task's own, other element types and layouts.
-
-The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
+"""The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
 
 Each rung can end it; what is known by then is in the evaluation.
+
+`Elsewhere` tries the shapes that the task does not have. A module was written for one task, and may
+hold its sizes: that is no fault, but it is said. What fails is said as for any other candidate, and
+ends the guest at worst. Not covered: sizes above the task's own, other element types and layouts.
 """
 
 import json
@@ -113,7 +111,7 @@ _ONLY_ON_A_GPU = (
 
 
 class ForeignLadder:
-    """One foreign candidate's way up.
+    """Takes one foreign candidate up the ladder.
 
     Args:
         request: what is asked.

@@ -1,4 +1,8 @@
-"""Foreign code against each of PyTorch's own ways, three clocks at once."""
+"""Times foreign code against each of PyTorch's own ways, and compares three clocks over it.
+
+Each comparison is an `InterleavedTimer`'s; here it is decided against which baselines, for how
+long, and whether the clocks agree.
+"""
 
 import math
 import os

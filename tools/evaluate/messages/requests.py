@@ -1,7 +1,4 @@
-"""What the program asks its judge about foreign code.
-
-What the parent asks of a worker.
-"""
+"""What the parent asks of a worker, and what the program asks its judge about foreign code."""
 
 from pathlib import Path
 from typing import Annotated, Literal

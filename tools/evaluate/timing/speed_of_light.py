@@ -1,4 +1,4 @@
-"""A time below the floor is not a record but an impossibility, and a verdict.
+"""The floor: the least time that moving a task's bytes takes; what is below it cannot have been.
 
 The floor holds only where every byte must really come from memory: not for working sets that may
 lie in a cache, not where the graph reads parts of its inputs, and not where PyTorch itself is

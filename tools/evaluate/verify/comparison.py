@@ -1,12 +1,12 @@
-"""What a result may be off by where PyTorch's own happens to be hardly off at all.
+"""Compares what a candidate left behind with the truth, and keeps the numbers for its verdict.
 
-PyTorch's error on one draw is a yardstick that luck can shorten to nothing: the mean of equal
-numbers may come out exact in one order of adding and not in another. Then it counts as well how
-far the truth moves when every step to it is rounded, and for a few elements every input.
-What PyTorch's own result with channels last is off by counts too, where the library may be coarser
-there (see `turned`). All of it is computed only for a candidate that would be rejected without.
-
-Compares what a candidate left behind with the truth, and keeps the numbers for its verdict.
+`ResultComparator` holds a candidate's error against PyTorch's own on the same draw.
+`RoundingTolerance` widens what is allowed where PyTorch's own error is there by chance next to
+nothing: the mean of equal numbers may come out exact in one order of adding and not in another.
+Then it counts as well how far the truth moves when every step to it is rounded, and for a few
+elements every input. What PyTorch's own result with channels last is off by counts too, where the
+library may be coarser there (see `precision`). All of it is computed only for a candidate that
+would be rejected without.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _SHAKES = 2
 
 
 class RoundingTolerance:
-    """The stake of one draw.
+    """What a result may be off by on one draw, where PyTorch's own error is next to nothing.
 
     Args:
         runtime: the task.
@@ -150,10 +150,10 @@ _NO_ROUNDING = 0.1  # of the answer in the norm: roundings do not add up to that
 
 
 class ResultComparator:
-    """Collects the findings over all draws of one candidate.
+    """Holds a candidate's results against the truth, and collects errors over all draws.
 
     Attributes:
-        coarser: whether it passed beside PyTorch's own result with channels last alone (`turned`).
+        coarser: whether it passed beside PyTorch's own result with channels last alone.
     """
 
     def __init__(self, runtime: ReferenceRuntime) -> None:

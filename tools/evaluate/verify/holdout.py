@@ -82,8 +82,8 @@ def tried_on_others(
     Args:
         runtime: the task on its device.
         seed: of the draws that show what the reference returns there.
-        attempt: given what the shape is called and the reference's runtime with it, says why it is not right
-            there; "" where it is.
+        attempt: given what the shape is called and the reference's runtime with it, says why
+            it is not right there; "" where it is.
         settle: told when the reference's turn begins.
     """
     settle()

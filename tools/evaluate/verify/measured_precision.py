@@ -1,10 +1,4 @@
-"""How exact PyTorch's other ways to do a task are: what candidates are asked, asked of a baseline.
-
-torch.compile may hand a convolution over in a layout in which the library computes it in TF32,
-while eager's is in fp32; its time is then that of coarser answers. That is no reason to leave it
-out, as PyTorch's settings allow it, but whoever reads the ratio should know.
-
-How many digits a candidate really computes with, measured; and the label that follows.
+"""How many digits a candidate really computes with, measured; and the label that follows.
 
 Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
 right of the result then tells the significand's length. A source that names a lower precision and
@@ -12,6 +6,11 @@ loses nothing there, nor far beyond and far below the range of half precision, s
 (3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
 holds, and the candidate is ranked apart unless the person allowed that precision.
 Not covered: a precision lost only on inputs that nobody drew.
+
+`times_eager` asks the same of PyTorch's other ways to do a task. torch.compile may hand a
+convolution over in a layout in which the library computes it in TF32, while eager's is in fp32; its
+time is then that of coarser answers. That is no reason to leave it out, as PyTorch's settings allow
+it, but whoever reads the ratio should know.
 """
 
 from collections.abc import Callable, Sequence

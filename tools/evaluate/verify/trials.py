@@ -1,19 +1,15 @@
-"""What must hold when a candidate has returned, apart from the values of its answer.
-
-Whether two calls on the same inputs gave the same bits, and what excuses one that did not.
-
-Some of the library's convolutions add up in whatever order threads come (transposed ones above
-all), so a candidate that calls one may differ from itself for no reason of its own. It then has
-to agree with itself under the library's deterministic algorithms, and each of its answers to be
-right.
-
-The order of events in which a candidate proves itself.
+"""The order of events in which a candidate proves itself, and what must hold when it has returned.
 
 For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
 memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
 and must give the same bits; later draws reuse the first one's memory with new values, under other
 weights. What is judged is what was there when the candidate returned, in stream order; that
 nothing changed after it is seen when everything has come to rest.
+
+Two calls on the same inputs may differ where the library does. Some of its convolutions add up in
+whatever order threads come (transposed ones above all), so a candidate that calls one may differ
+from itself for no reason of its own. It then has to agree with itself under the library's
+deterministic algorithms, and each of its answers to be right.
 Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
 """
 
@@ -313,7 +309,7 @@ class Trials:
     def _repeat(self, pristine: Sequence[Argument], first: Result) -> Result | None:
         """The same inputs in new memory must give the same bits.
 
-        An answer that has other bits and is excused (see `repeats`) is returned.
+        An answer that has other bits and is excused (see `order_may_change`) is returned.
         """
         shelved = tuple(self._shelve(t) for t in first.outputs) if self._tight else first.outputs
         other = self._again(pristine)

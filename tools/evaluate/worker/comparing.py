@@ -1,12 +1,9 @@
-"""What a worker says while it judges one candidate: what runs now, on whose account, how long.
+"""Times a candidate beside PyTorch, in turns; a finalist under other loads as well.
 
-A step that does not come back in time, or takes its worker along, is told by its last words.
-
-One task in one worker: its bench, timing harness and baselines, each made when needed.
-
-Times one way in which PyTorch itself does a task.
-
-A candidate timed beside PyTorch, in turns; a finalist under other loads as well.
+`TaskRuntime` is one task in one worker: its reference, timing harness and baselines, each made when
+needed. `timed_baseline` times one way in which PyTorch itself does a task, `Comparing` a candidate
+beside all of them. `Steps` is what a worker says meanwhile: what runs now, on whose account, how
+long. A step that does not come back in time, or takes its worker along, is told by its last words.
 """
 
 import time
@@ -37,7 +34,7 @@ _TIMED_RUNS = 10
 
 
 class Steps:
-    """The steps of one request.
+    """Announces what a worker does next for one request.
 
     Args:
         request: What is judged.
@@ -198,7 +195,7 @@ def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseli
 
 
 class Comparing:
-    """The comparisons of one candidate.
+    """Compares one candidate with every baseline.
 
     Args:
         task_runtime: The task on its device, its clock and its baselines.

@@ -1,10 +1,8 @@
-"""Whether a compiled candidate is right, and in which precision.
+"""The ladder that one compiled candidate climbs: verify, set up, screen, compare.
 
-Draws of inputs in the order of the effort; what was not looked at is kept in words.
-
-The ladder that one compiled candidate climbs: verify, set up, screen, compare.
-
-Each rung can end it; what is known by then is in the evaluation.
+Each rung can end it; what is known by then is in the evaluation. `Proof` decides whether the
+candidate is right, and in which precision: draws of inputs in the order of the effort; what was not
+looked at is kept in words.
 """
 
 import secrets
@@ -42,7 +40,7 @@ from kernelwright.tools.types import Evaluation, Measurement, StageTimes, Verdic
 
 
 class Proof:
-    """One candidate's trials.
+    """Decides whether one candidate is right, and in which precision.
 
     Args:
         task_runtime: The task on its device.
@@ -173,7 +171,7 @@ _MORE_LOOKS = 3
 
 
 class Ladder:
-    """One candidate's way up."""
+    """Takes one compiled candidate up the ladder."""
 
     def __init__(
         self,

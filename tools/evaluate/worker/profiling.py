@@ -1,20 +1,18 @@
-"""Records the launches of one call of a C++ candidate, so that another program can make them again.
+"""Times, counts and records the kernels of a candidate's call.
 
-Of each launch: which function, every storage that its tensors lie in as it was just before, and
-the arguments. Integers of eight bytes throughout, as `tools.languages.cpp.sanitizers` reads them.
+`profiled` times them: by CUPTI's records on a GPU, by the clock on a CPU. On a CPU its calls are
+counted first, without any clock around their parts. Inputs and cold caches are the harness's, as
+when the candidate was timed. Not covered on a CPU: work inside a plan that is neither a launch nor
+a library operator; all of it together is the kernel `plan`.
 
-Counts what the processors do during a candidate's calls, and nothing that lies between them.
+`counted` counts what the processors do during a candidate's calls, and nothing that lies between
+them. A few passes with a few events each, every pass over calls with cold caches as when the
+candidate was timed; medians over calls. What cannot be counted is said with what would help.
 
-A few passes with a few events each, every pass over calls with cold caches as when the candidate
-was timed; medians over calls. What cannot be counted is said with what would help.
-
-Times the kernels of a candidate's call: by CUPTI's records on a GPU, by the clock on a CPU.
-
-On a CPU its calls are counted first, without any clock around their parts.
-
-Inputs and cold caches are the harness's, as when the candidate was timed.
-Not covered on a CPU: work inside a plan that is neither a launch nor a library operator; all of it
-together is the kernel `plan`.
+`recorded` writes down the launches of one call of a C++ candidate, so that another program can make
+them again. Of each launch: which function, every storage that its tensors lie in as it was just
+before, and the arguments. Integers of eight bytes throughout, as `tools.languages.cpp.sanitizers`
+reads them.
 """
 
 import ctypes

@@ -1,14 +1,12 @@
-"""What judging a task takes in memory, known from its sizes before anything is allocated.
+"""A worker's main loop: a request in, stages on the way, one reply out.
 
-`least_bytes` is certain; the others are estimates of worst moments, after which the judge chunks,
-shelves on the host or times with fewer sets of inputs. Only what cannot fit in any way is refused.
+`RequestHandler` answers each kind of request with the module that does it. An unexpected exception
+is answered too, as `Broken`: the parent raises it where a person of ours can see it.
 
-Takes each kind of request to whoever answers it.
-
-The loop of a worker: a request in, stages on the way, one reply out.
-
-An unexpected exception is answered too, as `Broken`: the parent raises it where a person of
-ours can see it.
+`needs_of` says what judging a task takes in memory, known from its sizes before anything is
+allocated. `least_bytes` is certain; the others are estimates of worst moments, after which the
+judge chunks, shelves on the host or times with fewer sets of inputs. Only what cannot fit in any
+way is refused.
 """
 
 from __future__ import annotations
@@ -151,7 +149,10 @@ _PARTS = {"place": "beside: place", "compile": "beside: build", "whole": "baseli
 
 
 class RequestHandler:
-    """Answers each kind of request; keeps the runtime of the last task. `retire` says why it must end."""
+    """Answers each kind of request, and keeps the runtime of the last task.
+
+    `retire` says why the worker must end.
+    """
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce

@@ -1,4 +1,4 @@
-"""How long a baseline may take when two are timed in turns: its first round may hold a compilation."""
+"""How long a baseline may take in interleaved timing: its first round may hold a compilation."""
 
 from types import SimpleNamespace
 

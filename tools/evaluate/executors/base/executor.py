@@ -1,13 +1,12 @@
-"""What one trip to a judge far away shall bring back.
+"""The class through which everything is evaluated, so that where it happens can change.
 
-An errand says more than a list: what to do next with what turned out well, so that screening,
-tuning and precise comparison take one trip and not three.
+A subclass of `Executor` must answer the abstract methods. All else is optional: every optional
+method has a default that holds for an executor without that power, and `capabilities` says which
+powers there are, so that nobody has to ask what class an executor is of.
 
-The class through which everything is evaluated, so that where it happens can change.
-
-A subclass must answer the abstract methods. All else is optional: every optional method has a
-default that holds for an executor without that power, and `capabilities` says which powers there
-are, so that nobody has to ask what class an executor is of.
+`BatchRequest` is what one trip to a judge far away shall bring back. It says more than a list: what
+to do next with what turned out well, so that screening, tuning and precise comparison take one
+trip and not three.
 """
 
 import re
@@ -46,7 +45,7 @@ class Variants(Value):
 
 
 class BatchRequest(Value):
-    """What to measure, in this order.
+    """What one trip to a far device shall measure, in this order.
 
     Attributes:
         probe: Describe the device, audit the task, measure every baseline.
@@ -54,10 +53,10 @@ class BatchRequest(Value):
         variants: Screen those of the `tuned` fastest correct candidates of `screen`.
         tuned: How many candidates have their variants screened.
         finalists: Judge at most so many of all that was screened precisely, by the rule of
-            `selection.promising`; 0 for none.
+            `finalists.promising`; 0 for none.
         to_beat_ms: The screened time of the best candidate so far; None when there is none.
         precise: Judge each of these precisely, whatever they did before.
-        certify: Certify these in order until one settles the rest (`selection.settles`).
+        certify: Certify these in order until one settles the rest (`finalists.settles`).
         screened_ms: Of each of those, the screened time, where there is one.
         rivals: How many of the first are certified even after one is decided.
     """
