@@ -66,9 +66,15 @@ def _shown() -> Iterator[tuple[Defence, list[Case]]]:
 
 
 SHOWN = list(_shown())
+# Taken away with every other test; the others are a sweep.
+ALWAYS = {Defence.POISON, Defence.ERROR_RATIO, Defence.COVERAGE}
+TAKEN_AWAY = [
+    pytest.param(*item, id=item[0].value, marks=() if item[0] in ALWAYS else pytest.mark.exhaustive)
+    for item in SHOWN
+]
 
 
-@pytest.mark.parametrize(("defence", "ready"), SHOWN, ids=[item[0].value for item in SHOWN])
+@pytest.mark.parametrize(("defence", "ready"), TAKEN_AWAY)
 async def test_without_a_defence_a_row_fails(
     executor: LocalExecutor, suite: Suite, defence: Defence, ready: list[Case]
 ) -> None:
@@ -135,6 +141,7 @@ async def _screened(
         executor.rules = RULES
 
 
+@pytest.mark.exhaustive
 async def test_what_is_too_good_in_one_process_is_wrong_in_the_next(
     executor: LocalExecutor, suite: Suite, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
