@@ -36,7 +36,7 @@ CASES = [
 ]
 
 
-def test_those_that_are_always_tried_are_of_the_suite() -> None:
+async def test_those_that_are_always_tried_are_of_the_suite() -> None:
     assert set(ON_CPU) >= ALWAYS
 
 

@@ -39,7 +39,7 @@ def _plan_fault(candidate: Candidate) -> str:
     return ""
 
 
-def test_those_that_are_always_tried_are_of_the_suite() -> None:
+async def test_those_that_are_always_tried_are_of_the_suite() -> None:
     assert set(NAMES) >= ALWAYS
 
 
