@@ -34,8 +34,8 @@ async def reader(
     ("body", "words"),
     [
         ("        os._exit(7)\n", "exit status 7"),
-        ("        os.abort()\n", "an abort"),
-        ("        sys.exit(3)\n", "exits the process"),
+        pytest.param("        os.abort()\n", "an abort", marks=pytest.mark.exhaustive),
+        pytest.param("        sys.exit(3)\n", "exits the process", marks=pytest.mark.exhaustive),
         ("        os.fork()\n        return x\n", "must not start processes"),
         ("        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n", "GiB"),
     ],

@@ -223,6 +223,7 @@ async def test_settling_waits_for_what_was_begun_and_says_how_long(
     assert begun.done()
 
 
+@pytest.mark.exhaustive
 async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -249,6 +250,7 @@ async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_l
     assert own() - found_before == graphs(built / "compile" / "inductor")
 
 
+@pytest.mark.exhaustive
 async def test_what_was_compiled_in_part_is_built_as_a_whole_where_no_candidate_ran(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
