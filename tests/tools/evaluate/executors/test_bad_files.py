@@ -87,6 +87,7 @@ async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor
     assert "does not exist" in found.sentence
 
 
+@pytest.mark.exhaustive
 async def test_random_forwards_are_refused_with_the_way_out(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -97,6 +98,7 @@ async def test_random_forwards_are_refused_with_the_way_out(
     assert ".eval()" in found.sentence
 
 
+@pytest.mark.exhaustive
 async def test_a_task_that_zeros_would_pass_is_badged(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:

@@ -8,8 +8,6 @@ from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import wall
 from kernelwright.tools.types import (
-    Baseline,
-    Baselines,
     Candidate,
     Evaluation,
     Refusal,
@@ -195,14 +193,10 @@ async def test_precise_timing_compares_with_every_baseline_that_runs(
         assert item.conditions.threads is not None
 
 
+@pytest.mark.usefixtures("beside_eager_alone")
 async def test_certifying_uses_a_fresh_worker_and_every_distribution(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
-    known = await executor.baselines(rows)
-    assert not isinstance(known, Refusal)
-    # torch.compile would be compiled again in the fresh worker, which takes most of a minute.
-    left_out = Baseline(name="compile", failure="left out")
-    executor.remember(rows, Baselines(items=(*known.items[:1], left_out)))
     found = await executor.evaluate(rows, kernel(), "certify")
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert len(found.verification.distributions) >= 6
