@@ -34,8 +34,8 @@ async def reader(
     ("body", "words"),
     [
         ("        os._exit(7)\n", "exit status 7"),
-        ("        os.abort()\n", "an abort"),
-        ("        sys.exit(3)\n", "exits the process"),
+        pytest.param("        os.abort()\n", "an abort", marks=pytest.mark.exhaustive),
+        pytest.param("        sys.exit(3)\n", "exits the process", marks=pytest.mark.exhaustive),
         ("        os.fork()\n        return x\n", "must not start processes"),
         ("        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n", "GiB"),
     ],
@@ -87,6 +87,7 @@ async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor
     assert "does not exist" in found.sentence
 
 
+@pytest.mark.exhaustive
 async def test_random_forwards_are_refused_with_the_way_out(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -97,6 +98,7 @@ async def test_random_forwards_are_refused_with_the_way_out(
     assert ".eval()" in found.sentence
 
 
+@pytest.mark.exhaustive
 async def test_a_task_that_zeros_would_pass_is_badged(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kernelwright.tools.evaluate.executors.base.executor import Errand, Variants
+from kernelwright.tools.evaluate.executors.base.executor import BatchRequest, Variants
 from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     MANIFEST,
@@ -54,10 +54,10 @@ async def asking(tmp_path: Path, executor: LocalExecutor) -> AsyncIterator[Batch
     await made.aclose()
 
 
-async def awaited(asking: BatchExecutor, task: Task, errand: Errand) -> Bundle:
-    """The bundle that an errand becomes."""
+async def awaited(asking: BatchExecutor, task: Task, request: BatchRequest) -> Bundle:
+    """The bundle that a request becomes."""
     with pytest.raises(AwaitingError) as waits:
-        await asking.fetch(task, errand)
+        await asking.fetch(task, request)
     folder = waits.value.paths[0].parent
     assert str(folder) in waits.value.words
     return Bundle(folder)
@@ -92,14 +92,14 @@ async def test_one_trip_screens_tunes_the_fastest_and_compares_the_promising(
     asking: BatchExecutor, executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
     fast, wrong, slow = kernel(), kernel(value="0.0f"), kernel(before=SLOW)
-    errand = Errand(
+    request = BatchRequest(
         screen=(wrong, slow, fast),
         variants=tuple(Variants(of=item.id, candidates=(tuned(item),)) for item in (slow, fast)),
         tuned=1,
         finalists=1,
     )
-    done = await worked(await awaited(asking, rows, errand), executor)
-    await asking.fetch(rows, errand)
+    done = await worked(await awaited(asking, rows, request), executor)
+    await asking.fetch(rows, request)
     assert verdict_in(asking.known(wrong.id, "screen")) is Verdict.WRONG_RESULT
     assert asking.known(tuned(fast).id, "screen") is not None
     assert asking.known(tuned(slow).id, "screen") is None
@@ -136,9 +136,9 @@ async def test_a_job_that_breaks_the_judge_costs_that_job_only(
         return await honest(task, candidate, "screen")
 
     monkeypatch.setattr(executor, "evaluate", evaluate)
-    errand = Errand(screen=(cursed, good))
-    await worked(await awaited(asking, rows, errand), executor)
-    await asking.fetch(rows, errand)
+    request = BatchRequest(screen=(cursed, good))
+    await worked(await awaited(asking, rows, request), executor)
+    await asking.fetch(rows, request)
     lost = asking.known(cursed.id, "screen")
     assert lost is not None
     assert "the judge itself failed" in lost.verification.reason
@@ -149,8 +149,8 @@ async def test_changed_foreign_and_missing_results_are_refused(
     asking: BatchExecutor, executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
     one, two = kernel(), kernel(before="int other = 0; (void)other;")
-    first = await awaited(asking, rows, Errand(screen=(one,)))
-    second = await awaited(asking, rows, Errand(screen=(two,)))
+    first = await awaited(asking, rows, BatchRequest(screen=(one,)))
+    second = await awaited(asking, rows, BatchRequest(screen=(two,)))
     for bundle in (first, second):
         await worked(bundle, executor)
     mine = first.folder / "results" / f"{job_name(one.id, 'screen')}.json"
@@ -158,37 +158,37 @@ async def test_changed_foreign_and_missing_results_are_refused(
 
     mine.write_text(whole.replace("correct", "perfect"))
     with pytest.raises(BundleError, match="was changed"):
-        await asking.fetch(rows, Errand(screen=(one,)))
+        await asking.fetch(rows, BatchRequest(screen=(one,)))
     mine.write_text(whole[: len(whole) // 2])
     with pytest.raises(BundleError, match="cannot be read"):
-        await asking.fetch(rows, Errand(screen=(one,)))
+        await asking.fetch(rows, BatchRequest(screen=(one,)))
     shutil.copy(second.folder / "results" / f"{job_name(two.id, 'screen')}.json", mine)
     with pytest.raises(BundleError, match="another bundle or job"):
-        await asking.fetch(rows, Errand(screen=(one,)))
+        await asking.fetch(rows, BatchRequest(screen=(one,)))
     mine.unlink()
     with pytest.raises(AwaitingError):
-        await asking.fetch(rows, Errand(screen=(one,)))
+        await asking.fetch(rows, BatchRequest(screen=(one,)))
     mine.write_text(whole)
     shutil.copy(second.folder / DONE, first.folder / DONE)
     with pytest.raises(BundleError, match="belongs to another bundle"):
-        await asking.fetch(rows, Errand(screen=(one,)))
+        await asking.fetch(rows, BatchRequest(screen=(one,)))
 
 
 async def test_a_bundle_of_another_run_is_refused(
     asking: BatchExecutor, rows: Task, kernel: Make
 ) -> None:
-    errand = Errand(screen=(kernel(),))
-    bundle = await awaited(asking, rows, errand)
+    request = BatchRequest(screen=(kernel(),))
+    bundle = await awaited(asking, rows, request)
     path = bundle.folder / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), "run": "run-2"}))
     with pytest.raises(BundleError, match="another run"):
-        await asking.fetch(rows, errand)
+        await asking.fetch(rows, request)
 
 
 async def test_another_device_refuses_the_work(
     asking: BatchExecutor, executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
-    bundle = await awaited(asking, rows, Errand(screen=(kernel(),)))
+    bundle = await awaited(asking, rows, BatchRequest(screen=(kernel(),)))
     path = bundle.folder / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), "device": "Another CPU"}))
     with pytest.raises(BundleError, match="times of two devices do not compare"):
@@ -198,7 +198,7 @@ async def test_another_device_refuses_the_work(
 async def test_ids_that_would_leave_the_folder_are_refused(kernel: Make, tmp_path: Path) -> None:
     candidate = kernel().model_copy(update={"id": "../../else"})
     with pytest.raises(ValueError, match="no candidate's id"):
-        Errand(screen=(candidate,))
+        BatchRequest(screen=(candidate,))
     with pytest.raises(BundleError, match="is not a bundle"):
         Bundle(tmp_path)
 
@@ -207,8 +207,8 @@ async def test_a_killed_worker_goes_on_where_it_was(
     asking: BatchExecutor, rows: Task, kernel: Make, home_of_tests: Path
 ) -> None:
     candidates = [kernel(before=f"volatile int n = {i}; (void)n;") for i in range(8)]
-    errand = Errand(screen=tuple(candidates))
-    bundle = await awaited(asking, rows, errand)
+    request = BatchRequest(screen=tuple(candidates))
+    bundle = await awaited(asking, rows, request)
     # The command's own rules and device: it does not know the fixture's.
     path = bundle.folder / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), "device": ""}))
@@ -216,10 +216,10 @@ async def test_a_killed_worker_goes_on_where_it_was(
     assert 0 < len(first) < len(candidates)
     assert Bundle(bundle.folder).done is None
     with pytest.raises(AwaitingError, match=r"\d+ results are there"):
-        await asking.fetch(rows, errand)
+        await asking.fetch(rows, request)
     await asyncio.to_thread(subprocess.run, command(bundle.folder), check=True, cwd=ROOT)
     assert {path: path.read_bytes() for path in first} == first
-    await asking.fetch(rows, errand)
+    await asking.fetch(rows, request)
     for candidate in candidates:
         assert verdict_in(asking.known(candidate.id, "screen")) is Verdict.CORRECT
 

@@ -94,6 +94,7 @@ def folders(place: Path) -> list[str]:
     return [path.name for path in place.iterdir()]
 
 
+@pytest.mark.exhaustive
 async def test_a_finalists_process_finds_what_was_compiled_before_any_candidate_ran(
     executor: LocalExecutor, rows: Task, kernel: Callable[..., Candidate]
 ) -> None:
@@ -132,6 +133,7 @@ async def test_a_process_has_a_folder_of_its_own_and_cannot_write_where_baseline
         assert isinstance(again, Task), again
 
 
+@pytest.mark.exhaustive
 async def test_the_prepared_worker_is_the_next_one(short_rules: Rules, tmp_path: Path) -> None:
     keeper = Keeper(tmp_path, short_rules)
     try:
@@ -249,6 +251,7 @@ async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_l
     assert own() - found_before == graphs(built / "compile" / "inductor")
 
 
+@pytest.mark.exhaustive
 async def test_what_was_compiled_in_part_is_built_as_a_whole_where_no_candidate_ran(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:

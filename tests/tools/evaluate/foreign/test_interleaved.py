@@ -1,4 +1,4 @@
-"""How long a baseline may take in a duel: its first round may hold a compilation."""
+"""How long a baseline may take in interleaved timing: its first round may hold a compilation."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ def test_a_baselines_first_round_may_take_as_long_as_compiling_may(monkeypatch):
         seat=SimpleNamespace(link=link), fill=lambda _: None, go=go, since_done_s=1.0
     )
     rules = Rules(baseline_s=180.0, settle_s=0.0)
-    bench = SimpleNamespace(
+    runtime = SimpleNamespace(
         device="cpu",
         rules=rules,
         task=None,
@@ -33,7 +33,7 @@ def test_a_baselines_first_round_may_take_as_long_as_compiling_may(monkeypatch):
         draw=lambda _: [],
     )
     fight = duelling.InterleavedTimer(
-        bench, stand, stand, most=2, seed=1, verify=lambda *_: None, limit_s=120.0
+        runtime, stand, stand, most=2, seed=1, verify=lambda *_: None, limit_s=120.0
     )
     fight.baseline()
     fight.readings.clear()  # as after the warm-up

@@ -111,9 +111,9 @@ def tool(tmp_path, monkeypatch, door):
     if not wall().isolation.is_a_wall:
         pytest.skip(wall().isolation.words)
     # Without a device no wall lets its driver start; the one for the CPU is the same otherwise.
-    for module in ("profiling.nsight", "profiling.standby", "sanitizing.device"):
+    for module in ("nsight", "local", "sanitizers"):
         monkeypatch.setattr(
-            f"kernelwright.tools.evaluate.{module}.standing", lambda rules, device: wall()
+            f"kernelwright.tools.evaluate.profiling.{module}.standing", lambda rules, device: wall()
         )
     folder = tmp_path / "toolkit"
     folder.mkdir()

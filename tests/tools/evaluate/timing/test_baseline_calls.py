@@ -24,7 +24,7 @@ def calls() -> BaselineCalls:
 def made_in(folders: list[str], broken: set[str]) -> Any:
     """A compiled forward that fails where what it finds was made elsewhere."""
 
-    def compiled(bench: object, name: str) -> Any:
+    def compiled(runtime: object, name: str) -> Any:
         def call(arguments: object) -> str:
             folders.append(os.environ[CACHE])
             if not broken or folders[-1] in broken:
@@ -50,7 +50,7 @@ def test_what_lay_ready_and_does_not_run_is_compiled_again_elsewhere(
 
 def test_eager_is_timed_without_autograds_records(calls: BaselineCalls) -> None:
     module = torch.nn.Linear(3, 2)
-    calls._bench = cast(Any, SimpleNamespace(reference=SimpleNamespace(module=module)))
+    calls._runtime = cast(Any, SimpleNamespace(reference=SimpleNamespace(module=module)))
     calls._harness = cast(Any, SimpleNamespace(sets=[(torch.ones(4, 3),)]))
     y = calls.get("eager")((torch.ones(4, 3),))
     assert isinstance(y, torch.Tensor)

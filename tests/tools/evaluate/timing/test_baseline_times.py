@@ -27,23 +27,23 @@ RULES = Rules(calibrate_s=0.0, precise_s=0.0, pairs_min=4, pairs_max=8)
 
 
 @pytest.fixture(scope="module")
-def station(cpu: Hardware) -> TaskRuntime:
+def task_runtime(cpu: Hardware) -> TaskRuntime:
     task = trace(SOURCE, "model.py", TracePolicy())
     assert isinstance(task, Task), task
     return TaskRuntime(task, cpu, RULES, 0)
 
 
 def test_what_was_timed_beside_itself_counts_as_timed(
-    station: TaskRuntime, monkeypatch: pytest.MonkeyPatch
+    task_runtime: TaskRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare, pairs = station.harness.compare, []
+    compare, pairs = task_runtime.harness.compare, []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         pairs.append(compare(*args, **kwargs))
         return pairs[-1]
 
-    monkeypatch.setattr(station.harness, "compare", watched)
-    found = timed_baseline(station, "eager", Meter()).measurement
+    monkeypatch.setattr(task_runtime.harness, "compare", watched)
+    found = timed_baseline(task_runtime, "eager", Meter()).measurement
     assert found is not None
     (again,) = pairs
     both = (*again.baseline_samples_ms, *again.candidate_samples_ms)
@@ -53,10 +53,10 @@ def test_what_was_timed_beside_itself_counts_as_timed(
     assert any("A/A" in note for note in found.conditions.notes)
 
 
-def test_another_baseline_is_timed_on_its_own(station: TaskRuntime) -> None:
+def test_another_baseline_is_timed_on_its_own(task_runtime: TaskRuntime) -> None:
     calls = SimpleNamespace(get=lambda name: lambda arguments: arguments, setup_s={"compile": 2.0})
-    station.__dict__["baselines"] = cast(BaselineCalls, calls)
-    found = timed_baseline(station, "compile", Meter())
+    task_runtime.__dict__["baselines"] = cast(BaselineCalls, calls)
+    found = timed_baseline(task_runtime, "compile", Meter())
     assert found.measurement is not None
     assert len(found.measurement.samples_ms) == RULES.pairs_min
     assert (found.noise, found.setup_s) == (None, 2.0)

@@ -56,8 +56,8 @@ def badges(cpu: Hardware) -> Callable[..., dict[str, str]]:
     """Name and reason of every measured badge."""
 
     def finder(task: Task, **rules: object) -> dict[str, str]:
-        bench = ReferenceRuntime(task, cpu, RULES.model_copy(update=rules), 7, nullcontext)
-        return {badge.name: badge.reason for badge in find(bench).badges}
+        runtime = ReferenceRuntime(task, cpu, RULES.model_copy(update=rules), 7, nullcontext)
+        return {badge.name: badge.reason for badge in find(runtime).badges}
 
     return finder
 
@@ -134,10 +134,10 @@ def test_a_large_task_is_tried_out_on_fewer_rows(made, cpu):
 
 def test_parameters_are_as_before_after_the_experiments(made, cpu):
     task = made("return self.layer(x)", init="self.layer = nn.Linear(32, 8)")
-    bench = ReferenceRuntime(task, cpu, RULES, 7, nullcontext)
-    before = {name: tensor.clone() for name, tensor in bench.reference.weights().items()}
-    find(bench)
-    for name, tensor in bench.reference.weights().items():
+    runtime = ReferenceRuntime(task, cpu, RULES, 7, nullcontext)
+    before = {name: tensor.clone() for name, tensor in runtime.reference.weights().items()}
+    find(runtime)
+    for name, tensor in runtime.reference.weights().items():
         assert torch.equal(tensor, before[name]), name
 
 

@@ -103,18 +103,18 @@ def judge(task: Task, cpu: Hardware) -> Judge:
     """Runs a candidate through two draws, the second under other weights."""
 
     def run(runner: Convolution) -> tuple[ResultComparator, Trials, ReferenceRuntime]:
-        bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
-        trials = Trials(bench, GuardedMemory("cpu", bench.rules.guard_bytes), runner, print)
-        sentence = ResultComparator(bench)
+        runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
+        trials = Trials(runtime, GuardedMemory("cpu", runtime.rules.guard_bytes), runner, print)
+        comparator = ResultComparator(runtime)
         for number in (0, 1):
             trials.run(
                 Draw("task", number),
-                sentence,
+                comparator,
                 twice=number == 0,
                 settle=lambda: None,
                 weights=number or None,
             )
-        return sentence, trials, bench
+        return comparator, trials, runtime
 
     return run
 
@@ -128,8 +128,8 @@ def coarser_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_digits_that_the_library_keeps_must_be_kept(judge: Judge):
-    sentence, *_ = judge(Convolution(0))
-    assert not sentence.coarser
+    comparator, *_ = judge(Convolution(0))
+    assert not comparator.coarser
     with pytest.raises(RejectedError) as found:
         judge(Convolution(_TF32))
     assert found.value.verdict is Verdict.WRONG_RESULT
@@ -137,10 +137,10 @@ def test_digits_that_the_library_keeps_must_be_kept(judge: Judge):
 
 @pytest.mark.usefixtures("coarser_library")
 def test_what_the_library_drops_with_channels_last_may_be_dropped_and_no_more(judge: Judge):
-    sentence, *_ = judge(Convolution(_TF32))
-    assert sentence.coarser
-    assert sentence.error_ratio is not None
-    assert sentence.error_ratio <= Rules().error_bound
+    comparator, *_ = judge(Convolution(_TF32))
+    assert comparator.coarser
+    assert comparator.error_ratio is not None
+    assert comparator.error_ratio <= Rules().error_bound
     with pytest.raises(RejectedError) as found:
         judge(Convolution(_BFLOAT16))
     assert found.value.verdict is Verdict.WRONG_RESULT
@@ -148,18 +148,18 @@ def test_what_the_library_drops_with_channels_last_may_be_dropped_and_no_more(ju
 
 @pytest.mark.usefixtures("coarser_library")
 def test_what_keeps_all_digits_is_not_called_coarser(judge: Judge):
-    sentence, *_ = judge(Convolution(0))
-    assert not sentence.coarser
+    comparator, *_ = judge(Convolution(0))
+    assert not comparator.coarser
 
 
 @pytest.mark.usefixtures("coarser_library")
 @pytest.mark.parametrize(("bits", "label", "apart"), [(0, "fp32", False), (_TF32, "tf32", False)])
 def test_the_label_says_what_was_measured(judge: Judge, bits: int, label: str, apart: bool):
-    _, trials, bench = judge(Convolution(bits))
-    digits = probed(trials, bench, 1, lambda: None, ranges=False)
+    _, trials, runtime = judge(Convolution(bits))
+    digits = probed(trials, runtime, 1, lambda: None, ranges=False)
     assert digits is not None
     assert digits.as_turned is (bits > 0)
-    found = resolve(bench.task, (), digits.bits, exact=digits.exact, as_turned=digits.as_turned)
+    found = resolve(runtime.task, (), digits.bits, exact=digits.exact, as_turned=digits.as_turned)
     assert (found.label, bool(found.apart)) == (label, apart)
 
 
@@ -169,12 +169,12 @@ def test_what_names_half_precision_stays_apart(task: Task):
 
 
 def test_the_module_and_its_weights_stay_as_they_are(task: Task, cpu: Hardware):
-    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
-    before = {name: value.clone() for name, value in bench.reference.weights().items()}
-    outputs, live = with_channels_last(bench.reference, task, bench.draw(Draw("task", 1)))
+    runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
+    before = {name: value.clone() for name, value in runtime.reference.weights().items()}
+    outputs, live = with_channels_last(runtime.reference, task, runtime.draw(Draw("task", 1)))
     assert len(outputs) == 1
     assert int(live["norm.num_batches_tracked"]) == 1
-    for name, value in bench.reference.weights().items():
+    for name, value in runtime.reference.weights().items():
         assert torch.equal(value, before[name])
         assert value.stride() == before[name].stride()
 
@@ -184,10 +184,10 @@ def test_a_module_that_takes_no_such_layout_has_one_result(tmp_path: Path, cpu: 
     source = SOURCE.replace("return self.norm(x)", "return self.norm(x).view(4, 16 * 110)")
     found = trace(source, str(tmp_path / "model.py"), TracePolicy())
     assert isinstance(found, Task), found
-    bench = ReferenceRuntime(found, cpu, Rules(), 3, no_new_processes)
-    arguments = bench.draw(Draw("task", 1))
-    assert bench.own_turned(arguments) is None
-    assert bench.own(arguments).outputs[0].shape == (4, 16 * 110)
+    runtime = ReferenceRuntime(found, cpu, Rules(), 3, no_new_processes)
+    arguments = runtime.draw(Draw("task", 1))
+    assert runtime.own_turned(arguments) is None
+    assert runtime.own(arguments).outputs[0].shape == (4, 16 * 110)
 
 
 def test_it_is_asked_only_where_a_library_decides_and_may(

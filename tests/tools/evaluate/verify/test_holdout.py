@@ -42,6 +42,7 @@ async def test_what_holds_for_its_own_shape_alone_stays_correct_and_says_so(
     assert found.verification.shapes.startswith("this shape only: on")
 
 
+@pytest.mark.exhaustive
 async def test_a_worker_that_dies_of_another_shape_costs_no_verdict(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
@@ -53,6 +54,7 @@ async def test_a_worker_that_dies_of_another_shape_costs_no_verdict(
     assert again.verdict is Verdict.CORRECT
 
 
+@pytest.mark.exhaustive
 async def test_a_kernel_that_needs_whole_vectors_is_found_out(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:

@@ -42,15 +42,15 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 
 @pytest.fixture
-def bench(task: Task, cpu: Hardware) -> ReferenceRuntime:
+def runtime(task: Task, cpu: Hardware) -> ReferenceRuntime:
     return ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
 
 
 class Way:
     """Another way to do the task: eager on inputs that lost so many bits."""
 
-    def __init__(self, bench: ReferenceRuntime, bits: int) -> None:
-        self.module, self.bits, self.calls = bench.reference.module, bits, 0
+    def __init__(self, runtime: ReferenceRuntime, bits: int) -> None:
+        self.module, self.bits, self.calls = runtime.reference.module, bits, 0
 
     def __call__(self, arguments: Sequence[Argument]) -> object:
         (x,) = arguments
@@ -61,29 +61,29 @@ class Way:
 
 
 def test_what_is_as_exact_as_eager_is_once_as_far_and_coarser_answers_are_further(
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
 ):
-    assert times_eager(bench, Way(bench, 0), 1) == pytest.approx(1.0, abs=0.5)
-    coarser = times_eager(bench, Way(bench, 13), 1)
+    assert times_eager(runtime, Way(runtime, 0), 1) == pytest.approx(1.0, abs=0.5)
+    coarser = times_eager(runtime, Way(runtime, 13), 1)
     assert coarser is not None
     assert coarser > 50
 
 
-def test_buffers_that_it_updates_are_put_back(bench: ReferenceRuntime):
-    before = {name: value.clone() for name, value in bench.reference.weights().items()}
-    times_eager(bench, Way(bench, 13), 1)
-    for name, value in bench.reference.weights().items():
+def test_buffers_that_it_updates_are_put_back(runtime: ReferenceRuntime):
+    before = {name: value.clone() for name, value in runtime.reference.weights().items()}
+    times_eager(runtime, Way(runtime, 13), 1)
+    for name, value in runtime.reference.weights().items():
         assert torch.equal(value, before[name]), name
 
 
 def test_without_room_for_the_truth_nothing_is_said(
-    bench: ReferenceRuntime, monkeypatch: pytest.MonkeyPatch
+    runtime: ReferenceRuntime, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: object) -> object:
         raise UnverifiableError("too large")
 
-    monkeypatch.setattr(bench, "right", full)
-    assert times_eager(bench, Way(bench, 13), 1) is None
+    monkeypatch.setattr(runtime, "right", full)
+    assert times_eager(runtime, Way(runtime, 13), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ def test_it_is_said_where_the_library_decides_and_the_answers_are_coarser(
     monkeypatch.setattr(
         "kernelwright.tools.evaluate.worker.comparing.may_be_coarser", lambda *_: may
     )
-    station = TaskRuntime(task, cpu, Rules(), 3)
-    way = Way(station.bench, bits)
-    station.__dict__["baselines"] = SimpleNamespace(get=lambda name: way)
+    task_runtime = TaskRuntime(task, cpu, Rules(), 3)
+    way = Way(task_runtime.runtime, bits)
+    task_runtime.__dict__["baselines"] = SimpleNamespace(get=lambda name: way)
     for _ in range(2):
-        assert ("times as far from the truth as eager's" in station.remark("compile")) is said
+        assert ("times as far from the truth as eager's" in task_runtime.remark("compile")) is said
     assert way.calls == int(may)
-    assert station.remark("eager") == ""
+    assert task_runtime.remark("eager") == ""
 
 
 @pytest.mark.parametrize(("effort", "expected"), [("certify", ("coarse",)), ("precise", ())])
 def test_only_a_finalist_waits_for_it(effort: str, expected: tuple[str, ...]):
-    station = SimpleNamespace(remark=lambda name: "coarse")
+    task_runtime = SimpleNamespace(remark=lambda name: "coarse")
     request = SimpleNamespace(effort=effort, rules=Rules())
     steps = SimpleNamespace(say=lambda *_, **__: None, begin=lambda *_: None)
-    comparing = Comparing(cast(Any, station), cast(Any, request), cast(Any, steps))
+    comparing = Comparing(cast(Any, task_runtime), cast(Any, request), cast(Any, steps))
     assert comparing._remarks("compile") == expected

@@ -54,16 +54,18 @@ def rejected(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Callabl
     path = tmp_path_factory.mktemp("task") / "model.py"
     task = trace(SOURCE, str(path), TracePolicy())
     assert isinstance(task, Task), task
-    benches: dict[Rules, ReferenceRuntime] = {}
+    runtimes: dict[Rules, ReferenceRuntime] = {}
 
     def run(answer: Answer, rules: Rules) -> str:
-        bench = benches.setdefault(rules, ReferenceRuntime(task, cpu, rules, 3, no_new_processes))
+        runtime = runtimes.setdefault(
+            rules, ReferenceRuntime(task, cpu, rules, 3, no_new_processes)
+        )
         try:
             for seed in range(6):
                 memory = GuardedMemory("cpu", rules.guard_bytes)
-                trials = Trials(bench, memory, Plain(answer), lambda _: None)
-                draw, sentence = Draw("task", seed), ResultComparator(bench)
-                trials.run(draw, sentence, twice=False, settle=lambda: None)
+                trials = Trials(runtime, memory, Plain(answer), lambda _: None)
+                draw, comparator = Draw("task", seed), ResultComparator(runtime)
+                trials.run(draw, comparator, twice=False, settle=lambda: None)
         except RejectedError as found:
             return found.reason
         return ""

@@ -140,16 +140,16 @@ def rejections(tmp_path_factory: pytest.TempPathFactory, cpu: Hardware) -> Calla
         kind: str, moments: Moments, rules: Rules = RULES, names: Sequence[str] = DISTRIBUTIONS
     ) -> list[str]:
         task, reasons = traced(kind), []
-        bench = ReferenceRuntime(task, cpu, rules, 3, no_new_processes)
+        runtime = ReferenceRuntime(task, cpu, rules, 3, no_new_processes)
         for name in (n for n in names if applicable(task, n)):
-            memory = GuardedMemory("cpu", bench.rules.guard_bytes)
+            memory = GuardedMemory("cpu", runtime.rules.guard_bytes)
             runner = Norm("batch" if kind == "long" else kind, moments)
-            trials = Trials(bench, memory, runner, lambda _: None)
+            trials = Trials(runtime, memory, runner, lambda _: None)
             try:
                 for seed in (1, 2):
                     trials.run(
                         Draw(name, seed),
-                        ResultComparator(bench),
+                        ResultComparator(runtime),
                         twice=False,
                         settle=lambda: None,
                         weights=5,

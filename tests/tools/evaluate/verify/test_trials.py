@@ -74,20 +74,25 @@ def judge(task: Task, cpu: Hardware) -> Judge:
     """Runs a runner through two draws, the second under other weights."""
 
     def run(
-        forward: Forward, *, off: tuple[Defence, ...] = (), bench: ReferenceRuntime | None = None
+        forward: Forward, *, off: tuple[Defence, ...] = (), runtime: ReferenceRuntime | None = None
     ) -> None:
-        bench = bench or ReferenceRuntime(task, cpu, Rules(switched_off=off), 3, no_new_processes)
+        runtime = runtime or ReferenceRuntime(
+            task, cpu, Rules(switched_off=off), 3, no_new_processes
+        )
         runner: Runner = Python(forward)
-        memory = GuardedMemory("cpu", bench.rules.guard_bytes)
-        trials, sentence = Trials(bench, memory, runner, lambda _: None), ResultComparator(bench)
+        memory = GuardedMemory("cpu", runtime.rules.guard_bytes)
+        trials, comparator = (
+            Trials(runtime, memory, runner, lambda _: None),
+            ResultComparator(runtime),
+        )
         trials.prepare()
         for number in range(2):
             trials.run(
                 Draw("task", number),
-                sentence,
+                comparator,
                 twice=number == 0,
                 settle=lambda: None,
-                weights=number if number and bench.rules.has(Defence.SETUP_TIMED) else None,
+                weights=number if number and runtime.rules.has(Defence.SETUP_TIMED) else None,
             )
 
     return run
@@ -142,32 +147,32 @@ def test_weights_that_are_ones_at_first_must_be_used_all_the_same(judge: Judge) 
 
 
 def test_writing_to_what_the_judge_keeps_for_itself_is_seen(task: Task, cpu: Hardware) -> None:
-    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
+    runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
 
     def reaches_far(x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         # Both copies of the weight become zero, and with them the reference's answer.
-        bench.reference.weights()["scale"].zero_()
+        runtime.reference.weights()["scale"].zero_()
         weights["scale"].zero_()
         return torch.zeros_like(x)
 
-    memory = GuardedMemory("cpu", bench.rules.guard_bytes)
-    trials = Trials(bench, memory, Python(reaches_far), lambda _: None)
+    memory = GuardedMemory("cpu", runtime.rules.guard_bytes)
+    trials = Trials(runtime, memory, Python(reaches_far), lambda _: None)
     with pytest.raises(RejectedError, match="far outside") as found:
-        trials.run(Draw("task", 1), ResultComparator(bench), twice=False, settle=lambda: None)
+        trials.run(Draw("task", 1), ResultComparator(runtime), twice=False, settle=lambda: None)
     assert found.value.verdict is Verdict.CHEATING
 
 
 def test_other_weights_are_gone_afterwards(task: Task, cpu: Hardware) -> None:
-    bench = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
-    x = bench.draw(Draw("task", 5))
-    usual = bench.own(x).outputs[0]
-    with bench.other_weights(9):
-        other = bench.own(x)
-        right = bench.right(x, other).outputs[0]
+    runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
+    x = runtime.draw(Draw("task", 5))
+    usual = runtime.own(x).outputs[0]
+    with runtime.other_weights(9):
+        other = runtime.own(x)
+        right = runtime.right(x, other).outputs[0]
         assert not torch.allclose(other.outputs[0], usual)
         assert torch.allclose(other.outputs[0].double(), right, atol=1e-5)
-    assert torch.equal(bench.own(x).outputs[0], usual)
-    assert torch.allclose(bench.right(x, bench.own(x)).outputs[0], usual.double(), atol=1e-5)
+    assert torch.equal(runtime.own(x).outputs[0], usual)
+    assert torch.allclose(runtime.right(x, runtime.own(x)).outputs[0], usual.double(), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])

@@ -8,8 +8,6 @@ from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import wall
 from kernelwright.tools.types import (
-    Baseline,
-    Baselines,
     Candidate,
     Evaluation,
     Refusal,
@@ -42,50 +40,60 @@ async def test_an_honest_kernel_is_correct_and_timed(kernel: Make, verdict_of: S
     assert checked.isolation == wall().isolation
 
 
-@pytest.mark.parametrize(
-    ("parts", "verdict", "words"),
-    [
-        ({"value": "0.0f"}, Verdict.WRONG_RESULT, "all zeros"),
-        ({"value": "1.0f / columns"}, Verdict.WRONG_RESULT, "all the same value"),
-        (
-            {"value": "2.0f * float(std::exp(a[c] * 0.5 - top) / sum)"},
-            Verdict.WRONG_RESULT,
-            "2 times too large",
-        ),
-        (
-            {"value": "c + 1 < columns ? float(std::exp(a[c] * 0.5 - top) / sum) : 0.0f"},
-            Verdict.WRONG_RESULT,
-            "only where index 1 is 128 (the last)",
-        ),
-        (
-            # Half precision in between: right to three digits, wrong all the same.
-            {"value": "float(_Float16(std::exp(a[c] * 0.5 - top) / sum))"},
-            Verdict.WRONG_RESULT,
-            "allowed 4x",
-        ),
-        ({"before": "rows -= 1;"}, Verdict.NOT_WRITTEN, "the last 129 elements"),
-        ({"before": "rows = 0;"}, Verdict.NOT_WRITTEN, "the whole output was never written"),
-        ({"after": "y[rows * columns] = 1.0f;"}, Verdict.OUT_OF_BOUNDS, "after"),
-        ({"after": "y[-3] = 1.0f;"}, Verdict.OUT_OF_BOUNDS, "12 bytes outside"),
-        ({"before": "rows += 1;"}, Verdict.OUT_OF_BOUNDS, "516 bytes"),
-        ({"after": "((float*)x)[5] += 1.0f;"}, Verdict.INPUT_MUTATED, "input 0"),
-        (
-            {"head": "static int calls;", "after": "calls++; y[7] += 1e-9f * calls;"},
-            Verdict.COMPILE_ERROR,
-            "keep state between calls",
-        ),
-        (
-            {"after": "y[7] += 1e-6f * (uintptr_t(x) >> 12 & 1023);"},
-            Verdict.NONDETERMINISTIC,
-            "the same inputs in new memory",
-        ),
-    ],
-    ids=[
-        "zeros", "constant", "factor", "last-column", "lower-precision", "last-row-missing",
-        "nothing-written", "past-the-end", "before-the-start", "one-row-too-many", "mutates",
-        "counts-calls", "depends-on-its-address",
-    ],
-)  # fmt: skip
+# By what is wrong with the kernel.
+BAD = {
+    "zeros": ({"value": "0.0f"}, Verdict.WRONG_RESULT, "all zeros"),
+    "last-row-missing": ({"before": "rows -= 1;"}, Verdict.NOT_WRITTEN, "the last 129 elements"),
+    "past-the-end": ({"after": "y[rows * columns] = 1.0f;"}, Verdict.OUT_OF_BOUNDS, "after"),
+    "mutates": ({"after": "((float*)x)[5] += 1.0f;"}, Verdict.INPUT_MUTATED, "input 0"),
+    "counts-calls": (
+        {"head": "static int calls;", "after": "calls++; y[7] += 1e-9f * calls;"},
+        Verdict.COMPILE_ERROR,
+        "keep state between calls",
+    ),
+    "depends-on-its-address": (
+        {"after": "y[7] += 1e-6f * (uintptr_t(x) >> 12 & 1023);"},
+        Verdict.NONDETERMINISTIC,
+        "the same inputs in new memory",
+    ),
+}
+# The same in other ways, as a sweep.
+OTHERWISE_BAD = {
+    "constant": ({"value": "1.0f / columns"}, Verdict.WRONG_RESULT, "all the same value"),
+    "factor": (
+        {"value": "2.0f * float(std::exp(a[c] * 0.5 - top) / sum)"},
+        Verdict.WRONG_RESULT,
+        "2 times too large",
+    ),
+    "last-column": (
+        {"value": "c + 1 < columns ? float(std::exp(a[c] * 0.5 - top) / sum) : 0.0f"},
+        Verdict.WRONG_RESULT,
+        "only where index 1 is 128 (the last)",
+    ),
+    "lower-precision": (
+        # Half precision in between: right to three digits, wrong all the same.
+        {"value": "float(_Float16(std::exp(a[c] * 0.5 - top) / sum))"},
+        Verdict.WRONG_RESULT,
+        "allowed 4x",
+    ),
+    "nothing-written": (
+        {"before": "rows = 0;"},
+        Verdict.NOT_WRITTEN,
+        "the whole output was never written",
+    ),
+    "before-the-start": ({"after": "y[-3] = 1.0f;"}, Verdict.OUT_OF_BOUNDS, "12 bytes outside"),
+    "one-row-too-many": ({"before": "rows += 1;"}, Verdict.OUT_OF_BOUNDS, "516 bytes"),
+}
+BAD_KERNELS = [
+    *(pytest.param(*of, id=name) for name, of in BAD.items()),
+    *(
+        pytest.param(*of, id=name, marks=pytest.mark.exhaustive)
+        for name, of in OTHERWISE_BAD.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "verdict", "words"), BAD_KERNELS)
 async def test_a_bad_kernel_gets_its_verdict_and_a_reason(
     kernel: Make, verdict_of: Screen, parts: dict[str, str], verdict: Verdict, words: str
 ) -> None:
@@ -163,7 +171,7 @@ async def test_the_library_in_a_plan_is_covered_and_labelled(
     assert "_softmax" in found.verification.method
 
 
-@pytest.mark.slow  # torch.compile starts from nothing
+@pytest.mark.exhaustive  # torch.compile starts from nothing
 async def test_precise_timing_compares_with_every_baseline_that_runs(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
@@ -185,14 +193,10 @@ async def test_precise_timing_compares_with_every_baseline_that_runs(
         assert item.conditions.threads is not None
 
 
+@pytest.mark.usefixtures("beside_eager_alone")
 async def test_certifying_uses_a_fresh_worker_and_every_distribution(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
-    known = await executor.baselines(rows)
-    assert not isinstance(known, Refusal)
-    # torch.compile would be compiled again in the fresh worker, which takes most of a minute.
-    left_out = Baseline(name="compile", failure="left out")
-    executor.remember(rows, Baselines(items=(*known.items[:1], left_out)))
     found = await executor.evaluate(rows, kernel(), "certify")
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert len(found.verification.distributions) >= 6

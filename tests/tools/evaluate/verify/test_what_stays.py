@@ -42,15 +42,15 @@ async def test_a_plan_leaves_none_of_the_memory_it_was_judged_in(
     candidate = kernel()
     built = await compile_candidate(candidate, architecture=None, timeout_s=60)
     assert isinstance(built, Built)
-    desk, left = RequestHandler(lambda _: None), []
+    handler, left = RequestHandler(lambda _: None), []
     for seed in range(3):
         request = JudgeRequest(
             task=rows, hardware=cpu, rules=short_rules, candidate=candidate, built=built,
             effort="screen", seed=seed,
         )  # fmt: skip
-        answer = desk.answer(request)
+        answer = handler.answer(request)
         assert isinstance(answer, Judged)
         assert answer.evaluation.verdict is Verdict.CORRECT
         left.append(tensor_bytes())
-    # The first one makes the station, which stays.
+    # The first one makes the task runtime, which stays.
     assert left[1] == left[2] == left[0]

@@ -13,7 +13,7 @@ from kernelwright.tools.types import Measurement
 
 
 def comparing(eager: Callable[[object], object], compiled: Callable[[object], object]):
-    """A station whose clock calls the baseline once, and what it compared."""
+    """A task runtime whose clock calls the baseline once, and what it compared."""
     compared: list[str] = []
 
     def compare(name, baseline, candidate, **_):
@@ -23,9 +23,9 @@ def comparing(eager: Callable[[object], object], compiled: Callable[[object], ob
         return SimpleNamespace(baseline=name, ci95_high=2.0, candidate_ms=1.0)
 
     made = {"eager": eager, "compile": compiled}
-    station = SimpleNamespace(
+    task_runtime = SimpleNamespace(
         harness=SimpleNamespace(compare=compare, inspection=None),
-        bench=SimpleNamespace(device="cpu"),
+        runtime=SimpleNamespace(device="cpu"),
         baselines=SimpleNamespace(get=made.__getitem__),
     )
     request = SimpleNamespace(
@@ -33,7 +33,7 @@ def comparing(eager: Callable[[object], object], compiled: Callable[[object], ob
     )
     nothing = lambda *_, **__: nullcontext()  # noqa: E731
     steps = SimpleNamespace(say=nothing, begin=nothing, candidate_runs=nothing, seconds=0.1)
-    return Comparing(station, request, steps), compared
+    return Comparing(task_runtime, request, steps), compared
 
 
 def works(_: object) -> object:
