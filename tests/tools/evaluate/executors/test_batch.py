@@ -229,7 +229,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "kernelwright.ui.cli", "work", str(folder)]
+    return [sys.executable, "-m", "kernelwright", "work", str(folder)]
 
 
 def killed_after_a_result(folder: Path) -> dict[Path, bytes]:
