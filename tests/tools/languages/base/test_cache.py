@@ -15,7 +15,7 @@ KERNEL = 'extern "C" void f(int* x) {{ x[0] = {}; }}'
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The precompiled prelude is not what is tested here, and would be made anew for each home.
-    monkeypatch.setattr(cpp, "precompiled", lambda *_: None)
+    monkeypatch.setattr(cpp, "_precompiled", lambda *_: None)
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
     return tmp_path
 

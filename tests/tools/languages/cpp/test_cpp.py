@@ -182,7 +182,7 @@ async def test_cxx_says_which_compiler(
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", f"{wrapper} -DEXTRA=1")
     # Another compiler would first precompile the prelude for itself.
-    monkeypatch.setattr(cpp, "precompiled", lambda *_: None)
+    monkeypatch.setattr(cpp, "_precompiled", lambda *_: None)
     built = await compiled(SUM.replace("* N", "* N * EXTRA"))
     assert isinstance(built, Built), built
     assert seen.exists()
