@@ -86,19 +86,19 @@ def series(target: str, size: tuple[int, int], count: int, seconds: float) -> li
 
     task, hardware, candidate, built = asyncio.run(ready(target, *size))
     rules, found = Rules(), []
-    station = TaskRuntime(task, hardware, rules, seed=0)
-    eager = station.baselines.get("eager")
-    own = station.harness.compare("eager", eager, eager, seconds=rules.calibrate_s)
+    task_runtime = TaskRuntime(task, hardware, rules, seed=0)
+    eager = task_runtime.baselines.get("eager")
+    own = task_runtime.harness.compare("eager", eager, eager, seconds=rules.calibrate_s)
     noise = abs(own.ratio - 1.0)
     for number in range(count):
-        station = TaskRuntime(task, hardware, rules, seed=number)
-        weights = station.bench.reference.weights()
+        task_runtime = TaskRuntime(task, hardware, rules, seed=number)
+        weights = task_runtime.runtime.reference.weights()
         twins = []
         for _ in range(2):
             runner = load_candidate(candidate, built, hardware.kind)
             runner.prepare(weights)
             twins.append(partial(_call, runner, weights))
-        harness = station.harness
+        harness = task_runtime.harness
         brief = harness.measure(twins[0], seconds=0.05, least=3, most=10).median_ms
         queued = hardware.kind == "cuda" and brief < rules.graph_below_ms
         if queued:

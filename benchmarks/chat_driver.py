@@ -19,7 +19,7 @@ from typing import TypeVar
 import httpx
 import socketio
 
-COMMAND = [sys.executable, "-m", "kernelwright.ui.cli"]
+COMMAND = [sys.executable, "-m", "kernelwright"]
 ROOT = Path(__file__).parents[1]
 PASSWORD = "correct horse battery"
 

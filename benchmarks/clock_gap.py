@@ -67,18 +67,18 @@ class Ways:
     """
 
     def __init__(self, task: Task, hardware: Hardware, candidate: Candidate, built: Built) -> None:
-        bench = ReferenceRuntime(task, hardware, Rules(), 0, nullcontext)
-        self.device = bench.device
-        self._sets = Harness(bench).sets
-        self._memory = SpoiltMemory(bench.device)
-        runner = load_candidate(candidate, built, bench.device, allocator=self._memory)
-        weights = dict(bench.reference.weights())
+        runtime = ReferenceRuntime(task, hardware, Rules(), 0, nullcontext)
+        self.device = runtime.device
+        self._sets = Harness(runtime).sets
+        self._memory = SpoiltMemory(runtime.device)
+        runner = load_candidate(candidate, built, runtime.device, allocator=self._memory)
+        weights = dict(runtime.reference.weights())
         runner.prepare(weights)
         self.call: Timed = lambda arguments: runner(arguments, weights)
-        self._watch = stopwatch(bench.device)
+        self._watch = stopwatch(runtime.device)
         cache = int(hardware.cache_mib * 2**20)
-        self._flush = Flush(bench.device, cache, needed=True, settle_s=Rules().settle_s)
-        self._read = torch.zeros(2 * cache // 4, dtype=torch.int32, device=bench.device)
+        self._flush = Flush(runtime.device, cache, needed=True, settle_s=Rules().settle_s)
+        self._read = torch.zeros(2 * cache // 4, dtype=torch.int32, device=runtime.device)
         self._turn = 0
 
     def each(self) -> Mapping[str, Callable[[], float]]:

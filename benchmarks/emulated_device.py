@@ -23,7 +23,7 @@ from kernelwright.tools.languages import INCLUDE, parse_kernel
 from kernelwright.tools.languages.base.c_source import with_macros
 from kernelwright.tools.types import Candidate
 
-EMULATOR = Path(__file__).parents[1] / "tests" / "agents" / "playbook" / "cuda" / "emulator"
+EMULATOR = Path(__file__).parents[1] / "tests" / "tools" / "codegen" / "cuda" / "emulator"
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
 _FLAGS = ("-std=c++20", "-O0", "-fPIC", "-w", "-pthread", "-fno-strict-aliasing")
 _FLAGS += ("-fvisibility=hidden",)

@@ -97,28 +97,30 @@ class Tanh:
         return (torch.tanh(x, out=y),)
 
 
-def verified(bench: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
+def verified(runtime: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
     """Every draw of a certification, the digits, and the answers without work."""
-    memory = GuardedMemory("cpu", bench.rules.guard_bytes)
-    trials = Trials(bench, memory, Tanh(memory.empty), lambda words: None, keeps=True)
-    sentence = ResultComparator(bench)
+    memory = GuardedMemory("cpu", runtime.rules.guard_bytes)
+    trials = Trials(runtime, memory, Tanh(memory.empty), lambda words: None, keeps=True)
+    comparator = ResultComparator(runtime)
     for number, name in enumerate(DRAWS):
         count(
             f"verify {name}",
             lambda number=number, name=name: trials.run(
-                Draw(name, number), sentence, twice=number == 0, settle=lambda: None,
+                Draw(name, number), comparator, twice=number == 0, settle=lambda: None,
                 weights=number or None, recycled=number % 2 == 1,
             ),
         )  # fmt: skip
-    count("digits", lambda: probed(trials, bench, 3, lambda: None, ranges=False))
-    count("nulls", lambda: bench.nulls)
+    count("digits", lambda: probed(trials, runtime, 3, lambda: None, ranges=False))
+    count("nulls", lambda: runtime.nulls)
 
 
-def timed(bench: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
+def timed(runtime: ReferenceRuntime, count: Callable[[str, Callable[[], object]], None]) -> None:
     """What surrounds a sample of the clock, and one that is looked at."""
     spoilt = SpoiltMemory("cpu")
-    inspection = Inspection(bench, {}, lambda: None, 1, harsh=["large_offset"], spoil=spoilt.spoil)
-    call, inputs = Tanh(spoilt.empty), bench.draw(Draw("task", 9))
+    inspection = Inspection(
+        runtime, {}, lambda: None, 1, harsh=["large_offset"], spoil=spoilt.spoil
+    )
+    call, inputs = Tanh(spoilt.empty), runtime.draw(Draw("task", 9))
     watched = inspection.watching(call)
 
     def sample(of: Callable[[Sequence[object]], object], *, look: bool) -> None:
@@ -141,7 +143,7 @@ def main() -> None:
     file = Path(tempfile.mkdtemp()) / "tanh.py"
     task = trace(FORWARD.format(rows=asked.rows, columns=COLUMNS), str(file), TracePolicy())
     assert isinstance(task, Task), task
-    bench = ReferenceRuntime(task, detect("cpu"), Rules.of("timing"), 0, no_new_processes)
+    runtime = ReferenceRuntime(task, detect("cpu"), Rules.of("timing"), 0, no_new_processes)
     elements = asked.rows * COLUMNS
     # Steps as few as on a GPU: 48 of them in 6 GB.
     ReferenceRuntime.chunk_elements = property(lambda self: max(1, elements // 48))  # type: ignore[assignment]
@@ -157,8 +159,8 @@ def main() -> None:
         most = " ".join(f"{name} {size:.0f}" for name, size in list(moved.items())[:8])
         print(f"{step:21s} {sum(moved.values()):7.1f} B/element {seconds:6.3f} s   {most}")
 
-    verified(bench, count)
-    timed(bench, count)
+    verified(runtime, count)
+    timed(runtime, count)
     print(f"all of verifying      {total:7.1f} B/element "
           f"{total * asked.elements / (asked.gb_s * 1e9):6.3f} s")  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 Several processes share the files; one that is long and last would keep everybody waiting. They
 also share the processors, which shapes the environment that everything started here inherits.
+
+Property tests (those of Hypothesis) try few inputs, the same ones every time; `make test-all` sets
+KERNELWRIGHT_TEST_DEPTH=all and runs them again with many random ones.
 """
 
 import gc
@@ -11,6 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("first", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("all", max_examples=500, deadline=None)
+settings.load_profile(os.environ.get("KERNELWRIGHT_TEST_DEPTH", "first"))
 
 # Threads that wait for each other sleep, instead of spinning on a processor that the other needs.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -24,12 +32,18 @@ gc.disable()
 
 LONGEST = (
     "chat/server/test_browser.py", "evil/test_cpu.py", "chat/server/test_socket.py",
-    "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "evaluate/test_built.py",
-    "search/test_real_search.py", "evaluate/test_verdicts.py", "evaluate/test_holdout.py",
+    "evil/test_mutations.py", "evaluate/foreign/test_guests.py", "executors/test_compiled_once.py",
+    "search/test_real_search.py", "verify/test_verdicts.py", "verify/test_holdout.py",
     "ui/cli/test_bench.py", "suite/test_ahead.py", "cuda/test_emulated.py",
-    "evaluate/test_bad_files.py", "ui/cli/test_cli_batch.py", "evaluate/test_batch.py",
-    "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "evaluate/test_workers.py",
+    "executors/test_bad_files.py", "ui/cli/test_cli_batch.py", "executors/test_batch.py",
+    "ui/test_doctor.py", "ui/cli/test_cli_bad_input.py", "sandbox/test_workers.py",
 )  # fmt: skip
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What Hypothesis draws the inputs of is a property test, and need not say so itself."""
+    if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+        item.add_marker("property")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

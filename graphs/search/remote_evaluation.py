@@ -22,7 +22,7 @@ from kernelwright.graphs.search.state import (
     without_success,
 )
 from kernelwright.tools.candidates import ContractError, valid_settings
-from kernelwright.tools.evaluate.executors.base.executor import Errand, Executor, Variants
+from kernelwright.tools.evaluate.executors.base.executor import BatchRequest, Executor, Variants
 from kernelwright.tools.languages import parse_kernel, with_settings
 from kernelwright.tools.types import UNBUILT, Candidate, Setting
 
@@ -34,13 +34,13 @@ TUNED = 2
 SETTINGS = 16
 
 
-def round_errand(
+def round_request(
     context: SearchContext,
     queue: Sequence[Candidate],
     best: Candidate | None,
     tuning: Tuning | None,
     round: int,
-) -> Errand:
+) -> BatchRequest:
     """Screen the queue, tune the fastest of it and the best so far, compare the promising.
 
     Args:
@@ -56,7 +56,7 @@ def round_errand(
     here = {item.id for item in queue}
     more = [item for item in asked if item.id not in here]
     held = context.archive.evaluation(best.id, "screen") if best else None
-    return Errand(
+    return BatchRequest(
         screen=(*queue, *more),
         variants=_variants(context, queue, more, share, round),
         tuned=TUNED,
@@ -134,8 +134,8 @@ async def certify_afar(
     )
     if finalists and not any(known):
         taken_ms = tuple(screened_ms(context, item) for item in finalists)
-        errand = Errand(certify=tuple(finalists), screened_ms=taken_ms, rivals=rivals)
-        await patiently(context, lambda: far.fetch(context.task, errand))
+        request = BatchRequest(certify=tuple(finalists), screened_ms=taken_ms, rivals=rivals)
+        await patiently(context, lambda: far.fetch(context.task, request))
 
 
 def _of_this_round(context: SearchContext, round: int) -> list[Candidate]:
@@ -174,12 +174,12 @@ async def _trip(
     tuning: Tuning | None = tuning_of(context, best, state["round"]) if best else None
     if not queue and tuning is None:
         return []
-    errand = round_errand(context, queue, best, tuning, state["round"])
-    if not errand.screen:
+    request = round_request(context, queue, best, tuning, state["round"])
+    if not request.screen:
         return []
-    await patiently(context, lambda: far.fetch(context.task, errand))
+    await patiently(context, lambda: far.fetch(context.task, request))
     mine = {item.id for item in queue}
-    extra = {item.id: item for item in errand.candidates() if item.id not in mine}
+    extra = {item.id: item for item in request.candidates() if item.id not in mine}
     tried = [item for item in extra.values() if far.known(item.id, "screen") is not None]
     context.archive.record_candidates(tried, state["round"], "tuner")
     for candidate in tried:

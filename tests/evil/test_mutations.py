@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
@@ -44,7 +44,7 @@ from kernelwright.tools.tasks.user_file import seed_everything
 # No row can show these here, and why; what shows them instead.
 ELSEWHERE = {
     Defence.LATE_CHANGES: "what changes late was wrong when it was returned, so other defences "
-    "find it first; by itself: tests/tools/evaluate/test_trials.py",
+    "find it first; by itself: tests/tools/evaluate/verify/test_trials.py",
     Defence.FLOOR: "needs a working set beyond every cache; by a floor of its own: below",
     Defence.QUARANTINE: "needs a ratio above ten; by a lower one: below",
     Defence.COLD_CACHES: "takes away an advantage, gives no verdict",
@@ -66,9 +66,15 @@ def _shown() -> Iterator[tuple[Defence, list[Case]]]:
 
 
 SHOWN = list(_shown())
+# Taken away with every other test; the others are a sweep.
+ALWAYS = {Defence.POISON, Defence.ERROR_RATIO, Defence.COVERAGE}
+TAKEN_AWAY = [
+    pytest.param(*item, id=item[0].value, marks=() if item[0] in ALWAYS else pytest.mark.exhaustive)
+    for item in SHOWN
+]
 
 
-@pytest.mark.parametrize(("defence", "ready"), SHOWN, ids=[item[0].value for item in SHOWN])
+@pytest.mark.parametrize(("defence", "ready"), TAKEN_AWAY)
 async def test_without_a_defence_a_row_fails(
     executor: LocalExecutor, suite: Suite, defence: Defence, ready: list[Case]
 ) -> None:
@@ -135,6 +141,7 @@ async def _screened(
         executor.rules = RULES
 
 
+@pytest.mark.exhaustive
 async def test_what_is_too_good_in_one_process_is_wrong_in_the_next(
     executor: LocalExecutor, suite: Suite, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -151,12 +158,12 @@ async def test_what_is_too_good_in_one_process_is_wrong_in_the_next(
         seed=7,
         compare_to=("eager",),
     )
-    house = Courthouse(tmp_path_factory.mktemp("house"), "cpu")
+    foreign_judge = ForeignJudge(tmp_path_factory.mktemp("judge"), "cpu")
     try:
-        believed = await house.judge(asked)
-        doubted = await house.judge(asked.model_copy(update={"rules": doubting}))
+        believed = await foreign_judge.judge(asked)
+        doubted = await foreign_judge.judge(asked.model_copy(update={"rules": doubting}))
     finally:
-        await house.aclose()
+        await foreign_judge.aclose()
     assert believed.verdict is Verdict.CORRECT, believed.verification.reason
     assert believed.comparisons
     assert doubted.verdict is Verdict.WRONG_RESULT

@@ -1,12 +1,11 @@
-"""Who deserves a closer look after a first one, and when the looking ends.
+"""Which candidates deserve a closer look after a first one, and when the looking ends.
 
 The search and a far host that works for it decide by the same rules, so that what one of them
 asks for next is what the other has measured already.
 
-A speed-up too good to be believed is measured again, in another process on other values.
-
-The worse of the two counts. Where the second one does not find the candidate correct, nothing of
-the first is kept.
+A speed-up too good to be believed is measured again, in another process on other values. The worse
+of the two counts; where the second one does not find the candidate correct, nothing of the first
+is kept.
 """
 
 from collections.abc import Iterable, Sequence

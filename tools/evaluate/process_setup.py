@@ -1,20 +1,17 @@
-"""What holds in every process that judges, before any other code runs in it.
+"""What is set up in every judging process before any other code runs in it.
 
-MKL's functions of vectors, resolved before threads meet in them.
+`resolve_vector_math`: PyTorch takes `exp`, `sqrt` or `sin` of contiguous floats on a CPU from MKL,
+a piece a thread. MKL 2024.2, which its wheels bring, looks up the code for a function in the first
+call of it. Threads that make this call together can find the lookup half done, and one computes its
+piece at a lower precision, this once (PyTorch's issue 188792; `benchmarks/first_calls.py` counts
+how often). Truth would be wrong by it, or an honest candidate's first answer not the same bits as
+its second. So each function is called once by a single thread.
 
-PyTorch takes `exp`, `sqrt` or `sin` of contiguous floats on a CPU from MKL, a piece a thread. MKL
-2024.2, which its wheels bring, looks up the code for a function in the first call of it. Threads
-that make this call together can find the lookup half done, and one computes its piece at a lower
-precision, this once (PyTorch's issue 188792; `benchmarks/first_calls.py` counts how often). Truth
-would be wrong by it, or an honest candidate's first answer not the same bits as its second.
+`watch_processes` and `no_new_processes` keep Python code of a user's from starting processes. This
+is order, not a sandbox: what keeps native code in is the wall around the process
+(`tools.evaluate.sandbox.walls`).
 
-Keeps Python code of a user's, in a worker, from starting processes.
-
-Set up before any other code runs there. This is order, not a sandbox: what keeps native code in
-is the wall around the process (`tools.evaluate.sandbox.walls`).
-
-A worker's own account of where its time goes: one phase at a time, from begin to begin.
-
+`Meter` is a worker's own account of where its time goes: one phase at a time, from begin to begin.
 Processor seconds include compilers that were waited for. Not covered: what runs on a GPU after a
 phase has ended is counted in the phase that waits for it.
 """

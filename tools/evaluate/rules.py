@@ -1,13 +1,10 @@
-"""The judge's defences by name, so that a test can take one away and see an evil pass.
+"""Every figure and defence that the judge goes by, in one place, so that a report can print it.
 
-Each stands for one check of the protocol; `Rules.switched_off` names those that are off. None ever
-is outside the mutation test of `tests/evil`: a report of rules that lack one says so.
-
-Seeds that follow from what they are for, so that a run can be repeated.
-
-Every figure the judge goes by, in one place, so that a report can print it.
-
-Durations are seconds unless a name says otherwise. Changing one changes what a verdict means.
+`Rules` holds the figures: durations are seconds unless a name says otherwise, and changing one
+changes what a verdict means. `Defence` names single checks of the protocol, so that a test can take
+one away and see a cheat pass: `Rules.switched_off` lists those that are off. None ever is outside
+the mutation test of `tests/evil`, and a report of rules that lack one says so. `fresh_seed` makes
+seeds that follow from what they are for, so that a run can be repeated.
 """
 
 from enum import StrEnum
@@ -58,7 +55,7 @@ Depth = Literal["full", "timing"]
 
 
 class Rules(Value):
-    """The defaults of the protocol in `evaluation`: correctness, timing, isolation."""
+    """Figures of the protocol, each with its default: correctness, timing, isolation."""
 
     # Correctness.
     error_bound: float = 4.0  # times PyTorch's own error (or the output's rounding)

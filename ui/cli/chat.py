@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from kernelwright.ui.chat.server.login import People, PersonError
+from kernelwright.ui.chat.server.people import People, PersonError
 from kernelwright.ui.chat.settings import ChatSettings
 from kernelwright.ui.complaints import Complaint
 from kernelwright.ui.model_choice import Choice, chosen_models

@@ -154,19 +154,19 @@ def test_a_file_that_is_no_python_is_refused_in_words(situations: dict[str, Turn
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("go", GO.command),
-        ("Yes, please!", GO.command),
-        ("ok", GO.command),
-        ("jawohl", GO.command),
-        ("sure, go ahead", GO.command),
-        ("no", CANCEL.command),
-        ("No thanks.", CANCEL.command),
-        ("cancel", CANCEL.command),
-        ("2", SHAPES.command),
-        ("the second one", SHAPES.command),
-        ("option 2", SHAPES.command),
-        ("use 64x1024:float32", SHAPES.command),
-        ("the last one", CANCEL.command),
+        ("go", GO.wish),
+        ("Yes, please!", GO.wish),
+        ("ok", GO.wish),
+        ("jawohl", GO.wish),
+        ("sure, go ahead", GO.wish),
+        ("no", CANCEL.wish),
+        ("No thanks.", CANCEL.wish),
+        ("cancel", CANCEL.wish),
+        ("2", SHAPES.wish),
+        ("the second one", SHAPES.wish),
+        ("option 2", SHAPES.wish),
+        ("use 64x1024:float32", SHAPES.wish),
+        ("the last one", CANCEL.wish),
     ],
 )
 def test_an_open_question_is_answered_in_words(
@@ -178,7 +178,7 @@ def test_an_open_question_is_answered_in_words(
 def test_an_open_question_does_not_hold_the_conversation_up(situations: dict[str, Turn]) -> None:
     approve = Offer(label="Export it", wish=ExportResult(approved=True))
     ended = situations["ended"]
-    assert understood("yes", ended, offers=(approve,)) == (approve.command,)
+    assert understood("yes", ended, offers=(approve,)) == (approve.wish,)
     assert understood("how fast is it?", ended, offers=(approve,)) == (ShowProgress(),)
     assert words("no", ended, offers=(approve,)) == AS_IT_IS
 

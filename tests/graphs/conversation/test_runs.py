@@ -45,7 +45,7 @@ async def test_a_run_is_deleted_only_after_a_question(done: ChatController) -> N
     assert run in asked.text
     assert folder.is_dir()
     yes = next(offer for offer in asked.offers if offer.label.startswith("Yes"))
-    await done.do(yes.command)
+    await done.do(yes.wish)
     assert not folder.exists()
     assert done.run == ""
     assert "no runs" in (await done.do(ListRuns())).text

@@ -11,7 +11,7 @@ from kernelwright.graphs.replay.replay import replay
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.evaluate.executors.base.executor import Errand
+from kernelwright.tools.evaluate.executors.base.executor import BatchRequest
 from kernelwright.tools.evaluate.executors.batch import executor as asking_side
 from kernelwright.tools.evaluate.executors.batch import work as working_side
 from kernelwright.tools.evaluate.executors.batch.bundle import Bundle
@@ -64,7 +64,7 @@ class Trips:
         return [Bundle(folder) for folder in folders]
 
     @property
-    def errands(self) -> list[Errand]:
+    def errands(self) -> list[BatchRequest]:
         return [bundle.manifest.errand for bundle in self.bundles()]
 
     async def work(self) -> None:
@@ -121,7 +121,7 @@ async def test_a_round_takes_one_trip(
     assert first.probe
     assert last.certify
     assert len(rounds) == summary.rounds
-    assert all(errand.screen for errand in rounds)
+    assert all(request.screen for request in rounds)
     assert summary.status == here.status == "improved"
     assert summary.best is not None
     assert summary.best.speedup_vs_eager is not None
@@ -151,10 +151,10 @@ async def test_settings_tried_far_away_are_the_tuners(trips: Callable[..., Trips
 async def test_no_setting_is_sent_twice_in_a_bundle(trips: Callable[..., Trips]) -> None:
     away = trips(rounds=2, tuning_trials=8)
     await away.to_the_end()
-    rounds = [errand for errand in away.errands if errand.screen]
+    rounds = [request for request in away.errands if request.screen]
     assert len(rounds) == 2
-    for errand in rounds:
-        sent = [item.id for item in errand.candidates()]
+    for request in rounds:
+        sent = [item.id for item in request.candidates()]
         assert len(sent) > 8
         assert len(sent) == len(set(sent))
 
@@ -180,7 +180,7 @@ async def test_what_failed_far_away_is_repaired_with_the_next_round(
         Verdict.LAUNCH_ERROR if "rows=once" in candidate.strategies else None
     )
     await away.to_the_end()
-    assert len([errand for errand in away.errands if errand.screen]) == 2
+    assert len([request for request in away.errands if request.screen]) == 2
     repairs = [item for item in away.archive().candidates() if item.author == "repair"]
     assert repairs
     assert {item.round for item in repairs} == {2}

@@ -6,7 +6,7 @@ and plan lines with Python, and knows nothing of how kernels would do it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 import torch
@@ -337,6 +337,27 @@ class _Function(torch.nn.Module):
 
     def forward(self, *args: torch.Tensor) -> object:
         return self.function(*args)
+
+
+def _one_of_each(found: Sequence[Any], kind: Callable[[Any], object]) -> list[Any]:
+    """The first of every kind."""
+    return list({kind(one): one for one in reversed(found)}.values())
+
+
+def _all(found: Sequence[Any], kind: Callable[[Any], object]) -> list[Any]:
+    return list(found)
+
+
+KEPT = {"one of each": _one_of_each, "all": _all}
+
+
+@pytest.fixture(
+    scope="session",
+    params=["one of each", pytest.param("all", marks=pytest.mark.exhaustive)],
+)
+def kept(request: pytest.FixtureRequest) -> Callable[[Sequence[Any], Callable[[Any], object]], Any]:
+    """`kept(found, kind)`: what of many kernels is compiled and played; all by `make test-all`."""
+    return KEPT[request.param]
 
 
 @pytest.fixture

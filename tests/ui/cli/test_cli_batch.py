@@ -52,7 +52,7 @@ def test_what_makes_no_sense_is_said_in_a_sentence(said, arguments, words):
 
 def test_a_gpu_that_is_not_here_is_searched_for_and_a_killed_search_asks_the_same(tmp_path):
     home = {**os.environ, "KERNELWRIGHT_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "kernelwright.ui.cli"]
+    command = [sys.executable, "-m", "kernelwright"]
     begun = [*command, *BATCH, "--gpu", "H200", "--wait"]
     process = subprocess.Popen(begun, cwd=ROOT, env=home, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 240

@@ -68,7 +68,7 @@ def test_options_reach_the_search(at_home, recorded, capsys, tmp_path):
     assert (recorded["seed"], recorded["target"]) == (7, "cpu")
     assert recorded["home"] == tmp_path / "elsewhere"
     assert recorded["models"] is None
-    assert recorded["batch"] is None
+    assert recorded["choice"].name == "local"
     assert recorded["start"] is None
 
 

@@ -53,7 +53,7 @@ class Probed(Value):
 
 
 def kernel(target: Target) -> Candidate:
-    """The kernel of a line."""
+    """A candidate whose kernel is one line, to try the machine with."""
     spec = default_language(target).spec
     return new_candidate(spec.name, spec.probe, spec.probe_plan)
 

@@ -43,7 +43,7 @@ class RecordedExecutor(Executor):
 
     @property
     def isolation(self) -> Isolation:
-        """What was said of it in the run."""
+        """How workers were kept apart, as the run says."""
         summary = self._record.summary
         return summary.isolation if summary else AS_RECORDED
 
@@ -87,7 +87,7 @@ class RecordedExecutor(Executor):
         return self._record.task
 
     async def check(self, candidate: Candidate) -> Evaluation | None:
-        """What the compiler refused then."""
+        """Why the compiler refused it in the run, if it did."""
         found = self._past.evaluation(candidate.id, "screen")
         refused = found is not None and found.verification.isolation == UNBUILT
         return found if refused else None

@@ -1,19 +1,18 @@
-"""What a foreign candidate computes in: measured, as for our own, where the task lets it be.
+"""What foreign code is audited for: precision, whose work it is, and proofs beyond a plan's.
 
-What the file names and the settings that it changed say what to look for; the digits decide. Only
-where they cannot be measured (a task in half precision, inputs that no probe suits) a setting is
-taken at its word. A branch that names a type and loses nothing costs no label.
+Precision is measured, as for our own candidates, where the task lets it be. What the file names and
+the settings that it changed say what to look for; the digits decide. Only where they cannot be
+measured (a task in half precision, inputs that no probe suits) a setting is taken at its word. A
+branch that names a type and loses nothing costs no label.
 
-Who did the work: what the guest's dispatcher saw, held against what the file says.
+Who did the work: what the guest's dispatcher saw, held against what the file says. The guest
+reports about itself, so its word can only count against it: a file that presents kernels of its own
+while the library does the work is caught by its own report; one that lies to look better is
+measured by the clock like any other.
 
-The guest reports about itself, so its word can only count against it: a file that presents
-kernels of its own while the library does the work is caught by its own report; one that lies to
-look better is measured by the clock like any other.
-
-What foreign code has to prove beyond what a plan has to.
-
-A plan keeps nothing between calls and computes nothing in a constructor; a module may do both. So
-one element is changed in the same memory, and the weights are drawn anew in a module that stands.
+`ForeignTrials` has the trials beyond a plan's. A plan keeps nothing between calls and computes
+nothing in a constructor; a module may do both. So one element is changed in the same memory, and
+the weights are drawn anew in a module that stands.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -127,14 +126,14 @@ class WorkAudit(Value):
         return ""
 
 
-def audited(bench: ReferenceRuntime, seat: Seat, limit_s: float, seed: int) -> WorkAudit:
+def audited(runtime: ReferenceRuntime, seat: Seat, limit_s: float, seed: int) -> WorkAudit:
     """Let the guest watch its own dispatcher over a few calls on fresh values."""
-    arguments = bench.draw(Draw("task", fresh_seed(seed, "audit")))
+    arguments = runtime.draw(Draw("task", fresh_seed(seed, "audit")))
     placed = [
         seat.memory.place(a, f"audit {i}") if isinstance(a, Tensor) else a
         for i, a in enumerate(arguments)
     ]
-    outputs = seat.outputs(bench)
+    outputs = seat.outputs(runtime)
     order = Arrange(
         arguments=(slots_of(seat.arena, placed),),
         outputs=(tuple(place_of(seat.arena, output) for output in outputs),),
@@ -155,31 +154,31 @@ Settle = Callable[[], None]
 
 
 class ForeignTrials(Trials):
-    """Trials of a runner that calls foreign code in its seat."""
+    """Trials of foreign code, whose runner calls it in a guest."""
 
-    def __init__(self, bench: ReferenceRuntime, seat: Seat, runner: GuestRunner) -> None:
-        super().__init__(bench, seat.memory, runner, lambda _: None)
+    def __init__(self, runtime: ReferenceRuntime, seat: Seat, runner: GuestRunner) -> None:
+        super().__init__(runtime, seat.memory, runner, lambda _: None)
         self._guest = runner
 
     def _in_one_order(self) -> AbstractContextManager[None]:
         """In the guest's process, whose library it is."""
         return self._guest.in_one_order()
 
-    def one_element(self, draw: Draw, sentence: ResultComparator, settle: Settle) -> None:
+    def one_element(self, draw: Draw, comparator: ResultComparator, settle: Settle) -> None:
         """The same values but for one element of each input, in the same memory.
 
         Raises:
             RejectedError: the answer is that of the values before, or wrong otherwise.
         """
-        arguments = self._bench.draw(draw)
+        arguments = self._runtime.draw(draw)
         if not any(map(_change_one, tensors(arguments))):
             return
-        self.run(draw, sentence, twice=False, settle=settle, instead=arguments)
+        self.run(draw, comparator, twice=False, settle=settle, instead=arguments)
 
     def other_weights(
         self,
         draw: Draw,
-        sentence: ResultComparator,
+        comparator: ResultComparator,
         settle: Settle,
         *,
         seed: int,
@@ -189,7 +188,7 @@ class ForeignTrials(Trials):
 
         Args:
             draw: which inputs.
-            sentence: judges the answer.
+            comparator: judges the answer.
             settle: told when the reference's turn begins.
             seed: of the weights.
             taken: names of those that the module took over, having them in that shape.
@@ -197,7 +196,7 @@ class ForeignTrials(Trials):
         Raises:
             RejectedError: the module answers for the weights that it was constructed with.
         """
-        names = set(self._bench.reference.weights())
+        names = set(self._runtime.reference.weights())
         if not any(_floating(value) for value in self._weights.values()):
             return ""
         if missing := sorted(name for name in self._trained() if name not in taken):
@@ -206,15 +205,15 @@ class ForeignTrials(Trials):
                 f"other weights: the candidate has no {listed} of the reference's shape, so they "
                 "cannot be changed"
             )
-        redraw(self._bench, seed)
+        redraw(self._runtime, seed)
         # A module's own draw is often the same ones and zeros again.
-        source = torch.Generator(self._bench.device).manual_seed(seed)
-        move_weights(self._bench.reference.module, source)
-        live = self._bench.reference.weights()
+        source = torch.Generator(self._runtime.device).manual_seed(seed)
+        move_weights(self._runtime.reference.module, source)
+        live = self._runtime.reference.weights()
         for name in names:
             refill(self._weights[name], live[name])
         try:
-            self.run(draw, sentence, twice=False, settle=settle)
+            self.run(draw, comparator, twice=False, settle=settle)
         except RejectedError as found:
             if found.verdict not in (Verdict.WRONG_RESULT, Verdict.STALE_RESULT):
                 raise
@@ -226,21 +225,21 @@ class ForeignTrials(Trials):
         return ""
 
     def _trained(self) -> list[str]:
-        return [spec.name for spec in self._bench.task.weights if not spec.is_buffer]
+        return [spec.name for spec in self._runtime.task.weights if not spec.is_buffer]
 
 
-def kernelbench_weights(bench: ReferenceRuntime, seed: int) -> None:
+def kernelbench_weights(runtime: ReferenceRuntime, seed: int) -> None:
     """Draw the reference's weights as KernelBench does: on the host, under the seed."""
-    redraw(bench, seed)
+    redraw(runtime, seed)
 
 
-def redraw(bench: ReferenceRuntime, seed: int) -> None:
+def redraw(runtime: ReferenceRuntime, seed: int) -> None:
     """Other weights in the same reference; what was derived from the old ones is forgotten."""
-    drawn: Mapping[str, Tensor] = Reference.build(bench.task, "cpu", seed=seed).weights()
-    for name, value in bench.reference.weights().items():
+    drawn: Mapping[str, Tensor] = Reference.build(runtime.task, "cpu", seed=seed).weights()
+    for name, value in runtime.reference.weights().items():
         if name in drawn:
             value.copy_(drawn[name])
-    bench.truth = Truth(bench.task, bench.reference, bench.device, bench.rules)
+    runtime.truth = Truth(runtime.task, runtime.reference, runtime.device, runtime.rules)
 
 
 def _change_one(tensor: Tensor) -> bool:

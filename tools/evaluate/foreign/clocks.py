@@ -31,7 +31,7 @@ class ClockReading(Value):
 
 
 class ClockReadings:
-    """All rounds of a duel."""
+    """All rounds of one interleaved timing."""
 
     def __init__(self) -> None:
         self.nulls: list[ClockReading] = []

@@ -1,18 +1,14 @@
-"""Whether C++ or CUDA in a foreign file computes anything itself, or only calls libraries.
-
-Read with a grammar, so that comments and strings say nothing: there must be a loop or a kernel
-that is launched. Sources that cannot be seen (built elsewhere, put together at run time) get the
-benefit of the doubt; the audit measures them.
-
-What the kernels of a foreign file are for, read from its syntax: a GPU, lower precisions.
-
-Only what the forward reaches counts. A name is a hint that says what to measure, no finding.
-
-What a foreign file says that it does, read from its syntax tree and never executed.
+"""What a foreign file says that it does, read from its syntax trees and never executed.
 
 Comments, dead branches and names count for nothing: only what the entry's forward can reach does.
 The reading accuses where code has no honest use in an implementation (it replaces functions of
 torch, looks through the process, hands over to the reference); who did the work is measured.
+
+C++ and CUDA in the file are read with a grammar, so that comments and strings say nothing: whether
+they compute anything themselves (there must be a loop, or a kernel that is launched) or only call
+libraries; whether they need a GPU; and which lower precisions they name. A name is a hint that says
+what to measure, no finding. Sources that cannot be seen (built elsewhere, put together at run time)
+get the benefit of the doubt; the audit measures them.
 Not covered: what is hidden in strings that code executes, which is why executing them is refused.
 """
 
@@ -153,7 +149,7 @@ _SECRET_PLACES = ("/proc/", "/dev/shm")
 
 
 class Declaration(Value):
-    """The findings.
+    """What a foreign file says that it does.
 
     Attributes:
         forbidden: What no honest implementation does; a sentence each.

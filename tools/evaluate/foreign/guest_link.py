@@ -1,15 +1,14 @@
-"""The judge's end of the conversation with one guest.
+"""The judge's end of the conversation with guests: links, seats, and what stays between candidates.
 
-Questions block: nothing else happens in the judge while a guest is at work. A guest that does not
-come back in time, or ends, raises `GuestLostError` with the program's account of how. Trouble with
-the reference's guest has a name of its own, as no candidate is to blame for it.
+`Link` is one guest. Questions block: nothing else happens in the judge while a guest is at work. A
+guest that does not come back in time, or ends, raises `GuestLostError` with the program's account
+of how. Trouble with the reference's guest has a name of its own, as no candidate is to blame for
+it. `Seat` is a link with guarded memory that guest and judge both can reach.
 
-One guest in its seat: a link to it, and guarded memory that both can reach.
-
-What a judge of foreign code keeps between two candidates: the usher, and the reference's guest.
-
-A candidate's guest is always a fresh one. The reference's runs our own code and the user's module;
-it serves as long as task and rules are the same, and goes when anything odd happened near it.
+`ForeignSession` is what a judge keeps between two candidates: its `Broker`, who asks the program
+about guests, and the reference's guest. A candidate's guest is always a fresh one. The reference's
+runs our own code and the user's module; it serves as long as task and rules are the same, and goes
+when anything odd happened near it.
 """
 
 import socket
@@ -110,11 +109,11 @@ class Link:
     Args:
         name: the program's name for it.
         descriptor: of the socket that was handed over.
-        usher: who knows about it.
+        broker: who knows about guests.
     """
 
-    def __init__(self, name: Guest, descriptor: int, usher: Broker) -> None:
-        self._name, self._usher = name, usher
+    def __init__(self, name: Guest, descriptor: int, broker: Broker) -> None:
+        self._name, self._broker = name, broker
         self._socket = socket.socket(fileno=descriptor)
         self._socket.set_inheritable(False)
 
@@ -140,7 +139,7 @@ class Link:
 
     def books(self) -> Books:
         """What the guest used up to now."""
-        return self._usher.books(self._name)
+        return self._broker.books(self._name)
 
     def _exchange(self, payload: bytes, limit_s: float) -> bytes:
         self._socket.settimeout(limit_s)
@@ -148,9 +147,9 @@ class Link:
             self._socket.sendall(payload)
             return receive_blocking(self._socket)
         except TimeoutError:
-            ended = self._usher.ended(self._name, timed_out=True, limit_s=limit_s)
+            ended = self._broker.ended(self._name, timed_out=True, limit_s=limit_s)
         except (EOFError, ConnectionError):
-            ended = self._usher.ended(self._name, timed_out=False, limit_s=limit_s)
+            ended = self._broker.ended(self._name, timed_out=False, limit_s=limit_s)
         if self._name == "reference":
             raise BaselineTroubleError(f"its process {ended.words}", lost=True)
         raise GuestLostError(ended)
@@ -221,22 +220,22 @@ class Seat:
     """A guest and its memory.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         link: to the guest.
     """
 
-    def __init__(self, bench: ReferenceRuntime, link: Link) -> None:
+    def __init__(self, runtime: ReferenceRuntime, link: Link) -> None:
         self.link = link
-        device: Literal["cpu", "cuda"] = "cuda" if bench.device == "cuda" else "cpu"
-        self.arena = Arena(_memory(device, wanted_bytes(bench)))
-        self.memory = SharedMemory(bench.device, bench.rules.guard_bytes, self.arena)
+        device: Literal["cpu", "cuda"] = "cuda" if runtime.device == "cuda" else "cpu"
+        self.arena = Arena(_memory(device, wanted_bytes(runtime)))
+        self.memory = SharedMemory(runtime.device, runtime.rules.guard_bytes, self.arena)
         link.share(self.arena.memory, device)
 
-    def outputs(self, bench: ReferenceRuntime) -> tuple[Tensor, ...]:
+    def outputs(self, runtime: ReferenceRuntime) -> tuple[Tensor, ...]:
         """Poisoned places for one answer."""
         return tuple(
             self.memory.empty(spec.shape, getattr(torch, spec.dtype.value))
-            for spec in bench.task.outputs
+            for spec in runtime.task.outputs
         )
 
     def named(self, weights: Sequence[tuple[str, Tensor]]) -> tuple[Named, ...]:
@@ -244,18 +243,18 @@ class Seat:
         return tuple(Named(name=name, place=place_of(self.arena, value)) for name, value in weights)
 
 
-def wanted_bytes(bench: ReferenceRuntime) -> int:
+def wanted_bytes(runtime: ReferenceRuntime) -> int:
     """How much memory a guest and the judge share.
 
     Raises:
         MemoryError: the device has not even room for one verification.
     """
-    inputs, outputs = io_bytes(bench.task)
-    weights = sum(spec.tensor.size_bytes for spec in bench.task.weights)
-    blocks = len(bench.task.weights) + 4 * (len(bench.task.inputs) + len(bench.task.outputs))
-    least = _COPIES * (inputs + outputs) + 2 * weights + blocks * 3 * bench.rules.guard_bytes
+    inputs, outputs = io_bytes(runtime.task)
+    weights = sum(spec.tensor.size_bytes for spec in runtime.task.weights)
+    blocks = len(runtime.task.weights) + 4 * (len(runtime.task.inputs) + len(runtime.task.outputs))
+    least = _COPIES * (inputs + outputs) + 2 * weights + blocks * 3 * runtime.rules.guard_bytes
     room = int(
-        available_bytes(bench.device, bench.rules.memory_fraction) * _ROOM_SHARE[bench.device]
+        available_bytes(runtime.device, runtime.rules.memory_fraction) * _ROOM_SHARE[runtime.device]
     )
     if least > room:
         raise MemoryError(
@@ -275,28 +274,28 @@ def _memory(device: str, size_bytes: int) -> Memory:
 
 
 class ForeignSession:
-    """One judge's standing arrangements.
+    """What one judge keeps between candidates: its broker, and the reference's guest.
 
     Args:
-        descriptor: of the usher's socket, which was inherited.
+        descriptor: of the guest broker's socket, which was inherited.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.usher = Broker(descriptor)
+        self.broker = Broker(descriptor)
         self._reference: Seat | None = None
         self._known: tuple[Task, Rules] | None = None
 
-    def candidate(self, bench: ReferenceRuntime) -> Seat:
+    def candidate(self, runtime: ReferenceRuntime) -> Seat:
         """A seat with a guest that has met nobody."""
-        return Seat(bench, self.usher.seated("candidate"))
+        return Seat(runtime, self.broker.seated("candidate"))
 
-    def reference(self, bench: ReferenceRuntime) -> Seat:
+    def reference(self, runtime: ReferenceRuntime) -> Seat:
         """The reference's seat, the one that stands where it is for the same task."""
-        wanted = (bench.task, bench.rules)
+        wanted = (runtime.task, runtime.rules)
         if self._reference is None or self._known != wanted:
             self.dismiss()
-            self._reference = Seat(bench, self.usher.seated("reference"))
+            self._reference = Seat(runtime, self.broker.seated("reference"))
             self._known = wanted
         return self._reference
 

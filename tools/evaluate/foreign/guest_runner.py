@@ -1,24 +1,21 @@
-"""When foreign code failed because of this machine, and not because of itself.
+"""Foreign code as a runner of trials: called in its guest, watched from outside.
 
-A file for a GPU can say nothing about itself where there is none, so it gets no verdict there:
-whoever asked is told what is missing. Read from the guest's words, which can only take a verdict
-away; code that falls back to something that runs here is judged by that.
+The result is taken from the shared memory the moment the guest says that it is done, and looked at
+again after a pause: what changes then was not done. So are the guest's threads, processes and the
+time that they use after they said they were done.
 
-What a guest's failure or end means as a verdict.
-
-What the judge takes of an answer while its clock runs: enough to know that it was there.
-
+`Look` is what the judge takes of an answer while its clock runs: enough to know that it was there.
 A small answer is copied whole. Copying a large one costs as much as many a kernel, so of a large
 one the judge takes places that it drew by chance for this round and told nobody, and the whole
 after the clock. What was seen under the clock must stand in the whole: of an answer whose
 hundredth part comes late, 4096 places miss that once in 10^17 rounds. A part so small that it is
 missed saves no time.
 
-Foreign code as a runner of trials: called in its guest, watched from outside.
-
-The result is taken from the shared memory the moment the guest says that it is done, and looked at
-again after a pause: what changes then was not done. So are the guest's threads, processes and the
-time that they use after they said they were done.
+`rejected` turns a guest's failure or end into a verdict. `lacking` tells when code failed because
+of this machine, and not because of itself: a file for a GPU can say nothing about itself where
+there is none, so it gets no verdict there, and whoever asked is told what is missing. Read from the
+guest's words, which can only take a verdict away; code that falls back to something that runs here
+is judged by that.
 """
 
 import os
@@ -149,7 +146,7 @@ WHOLE = 16 * PLACES  # elements up to which a copy costs no more than a look
 
 
 class Look:
-    """One output's place, and what was seen there.
+    """What the judge saw in the place of one output while its clock ran.
 
     Args:
         output: where a guest puts it; contiguous.
@@ -179,7 +176,7 @@ class Look:
 
 
 class Chance:
-    """Draws places that nobody can foresee.
+    """Draws positions in an output that nobody can foresee.
 
     Args:
         device: where the outputs lie.
@@ -204,7 +201,7 @@ class GuestRunner:
     """Calls foreign code in its guest, one call at a time.
 
     Args:
-        bench: the task.
+        runtime: the task.
         seat: the guest's.
         make: how the module is made.
         limit_s: how long a call may take, asked anew for each.
@@ -213,15 +210,15 @@ class GuestRunner:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         seat: Seat,
         make: Make,
         limit_s: Callable[[], float],
         first_s: Callable[[], float],
     ) -> None:
-        self._bench, self._seat, self._make = bench, seat, make
+        self._runtime, self._seat, self._make = runtime, seat, make
         self._limit_s, self._first_s = limit_s, first_s
-        self._rules = bench.rules
+        self._rules = runtime.rules
         self.made = Done()
         self.taken: frozenset[str] = frozenset()
         self.settings: tuple[str, ...] = ()
@@ -258,7 +255,7 @@ class GuestRunner:
         self, arguments: Sequence[Argument], weights: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         seat, limit_s = self._seat, self._limit_s() if self._calls else self._first_s()
-        outputs = seat.outputs(self._bench)
+        outputs = seat.outputs(self._runtime)
         order = Weights(weights=seat.named(tuple(weights.items())))
         self.taken = frozenset(seat.link.ask(order, limit_s).names)
         arranged = Arrange(
@@ -281,7 +278,7 @@ class GuestRunner:
         return taken
 
     def _settle(self) -> None:
-        if self._bench.device == "cuda":
+        if self._runtime.device == "cuda":
             torch.cuda.synchronize()
 
     def _afterwards(

@@ -1,12 +1,9 @@
-"""Reads files of records, each a piece of foreign code with its level and task.
-
-CUDA-L1 publishes them one a line, or as one object whose keys are levels; a list of records or a
-single one spread over lines is taken as well. Nothing is executed.
-
-Reads foreign code out of the files that people keep it in; nothing is executed.
+"""Reads foreign code out of the files that people keep it in; nothing is executed.
 
 A Python file with a `ModelNew` (KernelBench), also one in a fence of Markdown, as models answer; a
-folder with a `src.py`, as in a `ref.py`/`src.py` pair; or a file of records (`records`).
+folder with a `src.py`, as in a `ref.py`/`src.py` pair; or a file of records, each a piece of
+foreign code with its level and task. CUDA-L1 publishes records one a line, or as one object whose
+keys are levels; a list of records or a single one spread over lines is taken as well.
 """
 
 import ast

@@ -2,11 +2,12 @@
 
 A round is one pair: fresh values for every call, a number of calls nobody knew before, and each
 call its own place for the answer. The clock is the judge's: it starts with the word go and stops
-when the judge has looked into every answer (`looks`), so that nothing a guest says or replaces can
-shorten it; whole answers are taken after it, and must hold what was seen. What
-the protocol itself costs is measured with calls that deliver an answer which was written before the
-word go, in the baseline's guest (foreign code must not be asked what to subtract), and taken off
-both.
+when the judge has looked into every answer (`Look`), so that nothing a guest says or replaces
+can shorten it; whole answers are taken after it, and must hold what was seen.
+
+What the protocol itself costs is measured with calls that deliver an answer which was written
+before the word go, in the baseline's guest (foreign code must not be asked what to subtract), and
+taken off both.
 
 Some rounds do not count: their values are of another distribution, so that code which is careful
 for the first calls only, while it is verified, is found out.
@@ -48,29 +49,29 @@ Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 
 
 class Stand:
-    """One guest's places for a round: as many sets of arguments and answers as calls at most.
+    """One guest's buffers for a round: as many sets of arguments and answers as calls at most.
 
     Args:
-        bench: the task.
+        runtime: the task.
         seat: the guest's.
         sets: arguments to lay the places out by.
     """
 
     def __init__(
-        self, bench: ReferenceRuntime, seat: Seat, sets: Sequence[Sequence[Argument]]
+        self, runtime: ReferenceRuntime, seat: Seat, sets: Sequence[Sequence[Argument]]
     ) -> None:
         self.seat = seat
-        self._device = bench.device
+        self._device = runtime.device
         seat.memory.forget("input")
         seat.memory.forget("allocation")
         self.arguments = [
             [seat.memory.place(a, str(i)) if isinstance(a, Tensor) else a for i, a in enumerate(s)]
             for s in sets
         ]
-        self.outputs = [seat.outputs(bench) for _ in sets]
+        self.outputs = [seat.outputs(runtime) for _ in sets]
         self._taken = [tuple(torch.empty_like(o) for o in outputs) for outputs in self.outputs]
         self._looks = [tuple(map(Look, outputs)) for outputs in self.outputs]
-        self._chance = Chance(bench.device)
+        self._chance = Chance(runtime.device)
         self._done_at_s = 0.0
 
     @property
@@ -145,22 +146,22 @@ class Round:
     """One pair's values: drawn afresh, with as many calls as chance decides."""
 
     def __init__(
-        self, bench: ReferenceRuntime, most: int, seed: int, distribution: str = "task"
+        self, runtime: ReferenceRuntime, most: int, seed: int, distribution: str = "task"
     ) -> None:
         chance = random.Random(seed)
         self.count = chance.randint(max(1, most - most // 2), most)
         self.draws = [Draw(distribution, fresh_seed(seed, i)) for i in range(self.count)]
-        self.values = [bench.draw(draw) for draw in self.draws]
+        self.values = [runtime.draw(draw) for draw in self.draws]
         # Which place answers which call is nobody's business but the judge's.
         places = chance.sample(range(most), self.count)
         self.calls = [Call(arguments=i, outputs=place) for i, place in enumerate(places)]
 
 
 class InterleavedTimer:
-    """A candidate and one baseline.
+    """Times a candidate and one baseline in turns.
 
     Args:
-        bench: the task.
+        runtime: the task.
         ours: the candidate's stand.
         theirs: the baseline's.
         most: calls in a round at most.
@@ -172,7 +173,7 @@ class InterleavedTimer:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         ours: Stand,
         theirs: Stand,
         *,
@@ -181,17 +182,17 @@ class InterleavedTimer:
         verify: Verify,
         limit_s: float,
     ) -> None:
-        self._bench, self._ours, self._theirs = bench, ours, theirs
+        self._runtime, self._ours, self._theirs = runtime, ours, theirs
         self._most, self._seed, self._verify, self._limit_s = most, seed, verify, limit_s
-        self._rules = bench.rules
-        cache = int(bench.hardware.cache_mib * 2**20)
-        self._flush = Flush(bench.device, cache, needed=True, settle_s=self._rules.settle_s)
+        self._rules = runtime.rules
+        cache = int(runtime.hardware.cache_mib * 2**20)
+        self._flush = Flush(runtime.device, cache, needed=True, settle_s=self._rules.settle_s)
         self._rounds = 0
         self._round: Round | None = None
         self._used: set[str] = set()
         self._left: tuple[float, float] | None = None
         self._chance = random.SystemRandom()
-        self._harsh = harshest_first(bench.task, bench.rules)
+        self._harsh = harshest_first(runtime.task, runtime.rules)
         self._surprises = 0
         self._compiled = False
         self.readings = ClockReadings()
@@ -227,7 +228,7 @@ class InterleavedTimer:
         self._surprises += 1
         seed = fresh_seed(self._seed, "surprise", self._surprises)
         try:
-            self._answered(Round(self._bench, self._most, seed, name))
+            self._answered(Round(self._runtime, self._most, seed, name))
         except RejectedError as found:
             words = f"it answered otherwise while it was timed than while it was verified: {found}"
             raise RejectedError(found.verdict, words) from None
@@ -247,7 +248,7 @@ class InterleavedTimer:
         if self._round is None or who in self._used:
             self._rounds += 1
             seed = fresh_seed(self._seed, "round", self._rounds)
-            self._round, self._used = Round(self._bench, self._most, seed), set()
+            self._round, self._used = Round(self._runtime, self._most, seed), set()
         self._used.add(who)
         return self._round
 
@@ -272,7 +273,7 @@ class InterleavedTimer:
     def _rested_ms(self, stand: Stand) -> float:
         """Processor time of a guest whose threads have stopped spinning for more work."""
         used_ms = self._used_ms(stand)
-        for _ in range(_RESTS if self._bench.device == "cpu" else 0):
+        for _ in range(_RESTS if self._runtime.device == "cpu" else 0):
             if stand.since_done_s > _RESTED_S:
                 break
             time.sleep(_REST_S)
@@ -283,7 +284,7 @@ class InterleavedTimer:
 
     def _used_ms(self, stand: Stand) -> float:
         """Processor time of a guest; on a GPU it is the device that does the work."""
-        return 0.0 if self._bench.device == "cuda" else stand.seat.link.books().cpu_ms
+        return 0.0 if self._runtime.device == "cuda" else stand.seat.link.books().cpu_ms
 
     def _idle(self, cpu_ms: float) -> None:
         """Nothing may go on in the candidate's guest while nobody asks it."""

@@ -1,12 +1,10 @@
-"""Foreign code on shapes that its task does not have.
-
-A module was written for one task, and may hold its sizes: that is no fault, but it is said. What
-fails is said as for any other candidate, and ends the guest at worst.
-Not covered: sizes above the task's own, other element types and layouts.
-
-The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
+"""The ladder that foreign code climbs: read, build, verify, watch, time, try other shapes.
 
 Each rung can end it; what is known by then is in the evaluation.
+
+`Elsewhere` tries the shapes that the task does not have. A module was written for one task, and may
+hold its sizes: that is no fault, but it is said. What fails is said as for any other candidate, and
+ends the guest at worst. Not covered: sizes above the task's own, other element types and layouts.
 """
 
 import json
@@ -86,20 +84,20 @@ class Elsewhere:
         self._seat, self._make, self._seed = seat, make, seed
         self._limit_s, self._first_s = limit_s, first_s
 
-    def fails(self, name: str, bench: ReferenceRuntime) -> str:
-        """Why it is not right on the inputs of that bench; "" where it is.
+    def fails(self, name: str, runtime: ReferenceRuntime) -> str:
+        """Why it is not right on the inputs of that runtime; "" where it is.
 
         Args:
             name: what the shape is called.
-            bench: the task with inputs and outputs of that shape.
+            runtime: the task with inputs and outputs of that shape.
         """
         self._seat.memory.forget("input")
         self._seat.memory.forget("allocation")
-        runner = GuestRunner(bench, self._seat, self._make, self._limit_s, self._first_s)
+        runner = GuestRunner(runtime, self._seat, self._make, self._limit_s, self._first_s)
         draw = Draw("normal", fresh_seed(self._seed, name))
         try:
-            trials = Trials(bench, self._seat.memory, runner, lambda _: None)
-            trials.run(draw, ResultComparator(bench), twice=False, settle=lambda: None)
+            trials = Trials(runtime, self._seat.memory, runner, lambda _: None)
+            trials.run(draw, ResultComparator(runtime), twice=False, settle=lambda: None)
         except (RejectedError, UnverifiableError) as found:
             return getattr(found, "reason", str(found))
         return trials.skipped[0] if trials.skipped else ""
@@ -113,27 +111,27 @@ _ONLY_ON_A_GPU = (
 
 
 class ForeignLadder:
-    """One foreign candidate's way up.
+    """Takes one foreign candidate up the ladder.
 
     Args:
         request: what is asked.
-        court: seats guests.
+        session: seats guests.
         announce: told of stages.
     """
 
     def __init__(
-        self, request: ForeignRequest, court: ForeignSession, announce: Callable[[Stage], None]
+        self, request: ForeignRequest, session: ForeignSession, announce: Callable[[Stage], None]
     ) -> None:
-        self._request, self._rules, self._court = request, request.rules, court
+        self._request, self._rules, self._session = request, request.rules, session
         # The guest knows the request's seed, as both constructors draw weights under it: inputs
         # that followed from that could be worked out, and answered, before they are drawn.
         self._secret = secrets.randbits(62)
         announce(Stage(words="foreign code is judged", limit_s=_LONG_S, blame="judge"))
-        self._bench = ReferenceRuntime(
+        self._runtime = ReferenceRuntime(
             request.task, request.hardware, request.rules, request.seed, no_new_processes
         )
-        redraw(self._bench, request.seed)  # on the host, as KernelBench draws them
-        self._sentence = ResultComparator(self._bench)
+        redraw(self._runtime, request.seed)  # on the host, as KernelBench draws them
+        self._comparator = ResultComparator(self._runtime)
         self._not_verified: list[str] = []
         self._read: Declaration = read(
             request.foreign.source,
@@ -141,9 +139,9 @@ class ForeignLadder:
             request.task.source,
             request.task.entry,
         )
-        if self._read.for_gpu and self._bench.device != "cuda":
+        if self._read.for_gpu and self._runtime.device != "cuda":
             self._not_verified.append(_ONLY_ON_A_GPU)
-        self._read = self._read.on(self._bench.device)
+        self._read = self._read.on(self._runtime.device)
         self._findings = WorkAudit()
         self._digits: Digits | None = None
         self._call_s = 0.0
@@ -176,7 +174,7 @@ class ForeignLadder:
             return Verdict.OUT_OF_MEMORY, f"not verified: {error}"
         except RefusedError as refused:
             return Verdict.CRASHED, f"the reference itself failed: {refused}"
-        used = ", ".join(dict.fromkeys(self._sentence.distributions))
+        used = ", ".join(dict.fromkeys(self._comparator.distributions))
         return Verdict.CORRECT, f"right on inputs drawn from {used}"
 
     def _raise_what_lacks(self, found: RejectedError) -> None:
@@ -184,7 +182,7 @@ class ForeignLadder:
         failed = found.failed if isinstance(found, GuestRejectedError) else None
         if failed is None or failed.how not in ("import", "construct", "forward"):
             return
-        if words := lacking(self._request.foreign.name, failed.words, self._bench.device):
+        if words := lacking(self._request.foreign.name, failed.words, self._runtime.device):
             raise LackingError(words)
 
     def _sharpened(self, found: RejectedError) -> tuple[Verdict, str]:
@@ -206,28 +204,28 @@ class ForeignLadder:
     def _try_everything(self) -> None:
         if self._rules.has(Defence.ALLOW_LIST) and self._read.forbidden:
             raise RejectedError(Verdict.CHEATING, "; ".join(self._read.forbidden))
-        seed, bench = self._secret, self._bench
-        seat = self._seat = self._court.candidate(bench)
-        self._runner = GuestRunner(bench, seat, self._order(), self._limit_s, self._first_s)
-        trials = ForeignTrials(bench, seat, self._runner)
+        seed, runtime = self._secret, self._runtime
+        seat = self._seat = self._session.candidate(runtime)
+        self._runner = GuestRunner(runtime, seat, self._order(), self._limit_s, self._first_s)
+        trials = ForeignTrials(runtime, seat, self._runner)
         trials.prepare()
         self._made = True
         self._eager()
         for number, draw in enumerate(self._draws()):
             try:
-                trials.run(draw, self._sentence, twice=number == 0, settle=_nothing)
+                trials.run(draw, self._comparator, twice=number == 0, settle=_nothing)
             except RefusedError as refused:
                 if number == 0:
                     raise
                 self._not_verified.append(f"{draw.distribution}: {refused}")
         again = Draw("task", fresh_seed(seed, "again"))
-        trials.run(again, self._sentence, twice=False, settle=_nothing)
+        trials.run(again, self._comparator, twice=False, settle=_nothing)
         if self._rules.has(Defence.NEW_VALUES):
-            trials.one_element(again, self._sentence, _nothing)
+            trials.one_element(again, self._comparator, _nothing)
         if self._rules.has(Defence.SETUP_TIMED):
             other = fresh_seed(seed, "other weights")
             note = trials.other_weights(
-                again, self._sentence, _nothing, seed=other, taken=self._runner.taken
+                again, self._comparator, _nothing, seed=other, taken=self._runner.taken
             )
             self._not_verified += [note] if note else []
         self._digits = self._probed(trials)
@@ -240,7 +238,7 @@ class ForeignLadder:
             return None
         ranges = bool(named(self._request.task, self._read, self._runner.settings))
         seed = fresh_seed(self._secret, "digits")
-        return probed(trials, self._bench, seed, _nothing, ranges=ranges, strict=True)
+        return probed(trials, self._runtime, seed, _nothing, ranges=ranges, strict=True)
 
     def _watch(self) -> None:
         """Who does the work: what the guest's dispatcher saw, and what is written.
@@ -251,7 +249,7 @@ class ForeignLadder:
         if self._read.compiles:
             return
         try:
-            self._findings = audited(self._bench, self._seat, self._limit_s() * 10, self._secret)
+            self._findings = audited(self._runtime, self._seat, self._limit_s() * 10, self._secret)
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, "it was watched") from error
         words = self._findings.pretence(self._read, self._request.task)
@@ -260,21 +258,26 @@ class ForeignLadder:
 
     def _time(self, evaluation: Evaluation) -> Evaluation:
         timing = Timing(
-            self._bench, self._request, self._seat, self._court, self._verify_timed, self._secret
+            self._runtime,
+            self._request,
+            self._seat,
+            self._session,
+            self._verify_timed,
+            self._secret,
         )
         start = time.perf_counter()
         try:
             found = timing.against(evaluation)
         except BaselineTroubleError as trouble:
-            self._court.dismiss()
+            self._session.dismiss()
             found = _not_timed(evaluation, f"its times: PyTorch could not be timed: {trouble}")
         except (torch.OutOfMemoryError, MemoryError, UnverifiableError) as error:
             # A guest's own lack of memory comes as its failure; this is the judge's.
-            self._court.dismiss()
+            self._session.dismiss()
             words = f"its times: there is no room to verify timed answers beside it: {error}"
             found = _not_timed(evaluation, words)
         except Exception as error:
-            self._court.dismiss()
+            self._session.dismiss()
             failed = rejection(error)
             update = {"verdict": failed.verdict, "reason": f"while it was timed: {failed.reason}"}
             changed = evaluation.verification.model_copy(update=update)
@@ -285,7 +288,7 @@ class ForeignLadder:
     def _on_other_shapes(self, evaluation: Evaluation) -> Evaluation:
         """Which other shapes it is right on; the last rung, as its guest may be lost over it."""
         tried = Elsewhere(self._seat, self._order(), self._limit_s, self._first_s, self._secret)
-        found = tried_on_others(self._bench, self._secret, tried.fails, _nothing)
+        found = tried_on_others(self._runtime, self._secret, tried.fails, _nothing)
         update = {"shapes": found.words}
         changed = evaluation.verification.model_copy(update=update)
         return evaluation.model_copy(update={"verification": changed})
@@ -294,13 +297,13 @@ class ForeignLadder:
         self, draw: Draw, arguments: Sequence[Argument], got: Sequence[Tensor]
     ) -> None:
         """An answer of a timed call, held against the truth like any other."""
-        own = self._bench.own(arguments)
+        own = self._runtime.own(arguments)
         if draw.distribution != "task" and not all(map(finite, own.outputs)):
             return  # as when it was verified: PyTorch itself has no answer there
-        right = self._bench.right(arguments, own)
-        sentence = ResultComparator(self._bench)
+        right = self._runtime.right(arguments, own)
+        comparator = ResultComparator(self._runtime)
         outputs = Result(tuple(got), {})
-        sentence.judge(draw, arguments, outputs, own, right, before=())
+        comparator.judge(draw, arguments, outputs, own, right, before=())
 
     def _order(self) -> Make:
         foreign, task = self._request.foreign, self._request.task
@@ -323,11 +326,11 @@ class ForeignLadder:
 
     def _eager(self) -> None:
         """How long PyTorch takes here, which bounds how long a candidate may."""
-        arguments = self._bench.draw(Draw("task", fresh_seed(self._secret, "eager")))
-        self._bench.own(arguments)
+        arguments = self._runtime.draw(Draw("task", fresh_seed(self._secret, "eager")))
+        self._runtime.own(arguments)
         start = time.perf_counter()
-        self._bench.own(arguments)
-        if self._bench.device == "cuda":
+        self._runtime.own(arguments)
+        if self._runtime.device == "cuda":
             torch.cuda.synchronize()
         self._call_s = time.perf_counter() - start
 
@@ -339,22 +342,22 @@ class ForeignLadder:
         return self._rules.foreign_build_s if self._read.builds_late else self._limit_s()
 
     def _verification(self, verdict: Verdict, reason: str) -> Verification:
-        sentence = self._sentence
+        comparator = self._comparator
         settings = self._runner.settings if self._made else ()
         precision, remarks = label(self._request.task, self._read, settings, self._digits)
         return Verification(
             verdict=verdict,
             reason=reason,
-            error_ratio=sentence.error_ratio,
-            errors=tuple(sentence.errors),
-            allclose_1e4=sentence.allclose_1e4,
-            allclose_1e2=sentence.allclose_1e2,
+            error_ratio=comparator.error_ratio,
+            errors=tuple(comparator.errors),
+            allclose_1e4=comparator.allclose_1e4,
+            allclose_1e2=comparator.allclose_1e2,
             coverage=self._findings.share,
             method=self._findings.method(self._read),
             precision=precision.label,
             effective_bits=precision.bits,
             apart=precision.apart,
-            distributions=tuple(dict.fromkeys(sentence.distributions)),
+            distributions=tuple(dict.fromkeys(comparator.distributions)),
             not_verified=tuple(dict.fromkeys((*self._not_verified, *remarks))),
         )
 

@@ -1,13 +1,12 @@
-"""What the kernel has on record about a process and everything that it started.
+"""What judge, guest and program say to each other about foreign code.
 
-Read from outside, so that walls and lies make no difference. Not covered: the time of processes
-that came and went between two readings.
+The judge asks, the guest answers; what a guest says is a claim, and only its buffers count. Tensors
+travel in shared memory, never here. `GuestQuestion` and `GuestAnswer` are what the judge asks the
+program about its guests, and what it is told.
 
-What the judge asks the program about its guests, and what it is told.
-
-What judge and guest say to each other. Tensors travel in shared memory, never here.
-
-The judge asks, the guest answers; what a guest says is a claim, and only its buffers count.
+`Books` is what the kernel has on record about a process and everything that it started. It is read
+from outside, so that walls and lies make no difference. Not covered: the time of processes that
+came and went between two readings.
 """
 
 import os

@@ -1,14 +1,9 @@
-"""Device memory that two processes map: made by the judge, opened in a guest by a descriptor.
+"""Memory that judge and guest both see: the judge makes it, the guest gets a descriptor.
 
-CUDA's virtual memory interface exports an allocation as a file descriptor, which works between
-processes that cannot name each other; nothing is pickled, and no other memory can be reached.
-
-Memory that judge and guest both see: the judge makes it, the guest gets a descriptor.
-
-On the CPU an anonymous file that cannot be resized by anybody, on a GPU device memory exported as
-a descriptor. A descriptor passes walls that names and process ids do not.
-
-Tensors as places in shared memory, and back.
+On the CPU it is an anonymous file that cannot be resized by anybody, on a GPU device memory: CUDA's
+virtual memory interface exports an allocation as a file descriptor. A descriptor passes walls that
+names and process ids do not; nothing is pickled, and no other memory can be reached. `place_of` and
+`tensor_at` turn tensors into places in shared memory, and back.
 """
 
 import fcntl

@@ -1,11 +1,11 @@
-"""Walking Python's syntax: what is alive in it, and what its dotted names mean.
+"""Walking the syntax of a foreign Python file: what is alive, what names mean, what is reached.
 
-Whether a function makes an object only to copy what it holds: its weights, its parts.
+`alive` leaves out dead branches, `Names` resolves dotted names, and `Reach` finds what a module's
+forward can reach within its file: functions, classes, globals, by name.
 
-A file may construct the reference beside its own module, so that both draw the same weights. That
-is honest as long as the object itself, or its forward, goes nowhere: then nothing can call it.
-
-What a module's forward can reach within its file: functions, classes, globals, by name.
+`only_copies` tells whether a function makes an object only to copy what it holds: its weights, its
+parts. A file may construct the reference beside its own module, so that both draw the same weights.
+That is honest as long as the object itself, or its forward, goes nowhere: then nothing can call it.
 """
 
 import ast

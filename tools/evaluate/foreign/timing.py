@@ -1,4 +1,8 @@
-"""Foreign code against each of PyTorch's own ways, three clocks at once."""
+"""Times foreign code against each of PyTorch's own ways, and compares three clocks over it.
+
+Each comparison is an `InterleavedTimer`'s; here it is decided against which baselines, for how
+long, and whether the clocks agree.
+"""
 
 import math
 import os
@@ -36,28 +40,28 @@ class Timing:
     """Times one candidate that was found right.
 
     Args:
-        bench: the task.
+        runtime: the task.
         request: what was asked.
         seat: the candidate's.
-        court: has the reference's guest.
+        session: has the reference's guest.
         verify: compares a timed answer with the truth.
         seed: of the draws, which no guest knows.
     """
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         request: ForeignRequest,
         seat: Seat,
-        court: ForeignSession,
+        session: ForeignSession,
         verify: Verify,
         seed: int,
     ) -> None:
-        self._bench, self._request, self._seat, self._verify = bench, request, seat, verify
-        self._court, self._seed = court, seed
+        self._runtime, self._request, self._seat, self._verify = runtime, request, seat, verify
+        self._session, self._seed = session, seed
         self._sets: list[list[Argument]] = []
         self._theirs: Stand | None = None
-        self._rules = bench.rules
+        self._rules = runtime.rules
         self._failures: list[str] = []
 
     def against(self, evaluation: Evaluation) -> Evaluation:
@@ -69,9 +73,10 @@ class Timing:
         """
         most = self._calls(self._reference())
         self._sets = [
-            self._bench.draw(Draw("task", fresh_seed(self._seed, "stand", i))) for i in range(most)
+            self._runtime.draw(Draw("task", fresh_seed(self._seed, "stand", i)))
+            for i in range(most)
         ]
-        ours = Stand(self._bench, self._seat, self._sets)
+        ours = Stand(self._runtime, self._seat, self._sets)
         ours.arrange(self._rules.reference_s)
         for name in self._request.compare_to:
             try:
@@ -80,21 +85,21 @@ class Timing:
                 self._failures.append(f"its time beside {name}, which failed: {trouble}")
                 if trouble.lost:
                     self._theirs = None
-                    self._court.dismiss()
+                    self._session.dismiss()
         told = (*evaluation.verification.not_verified, *self._failures)
         verification = evaluation.verification.model_copy(update={"not_verified": told})
         return evaluation.model_copy(update={"verification": verification})
 
     def _reference(self) -> Seat:
         """The reference's seat, where eager can be called."""
-        seat = self._court.reference(self._bench)
+        seat = self._session.reference(self._runtime)
         self._make(seat, "eager")
         return seat
 
     def _opposite(self) -> Stand:
         """The baselines' stand; another one after its guest was lost."""
         if self._theirs is None:
-            self._theirs = Stand(self._bench, self._reference(), self._sets)
+            self._theirs = Stand(self._runtime, self._reference(), self._sets)
             self._theirs.arrange(self._rules.reference_s)
         return self._theirs
 
@@ -102,8 +107,8 @@ class Timing:
         self, name: str, ours: Stand, theirs: Stand, most: int, evaluation: Evaluation
     ) -> Evaluation:
         self._make(theirs.seat, name)
-        duel = InterleavedTimer(
-            self._bench,
+        timer = InterleavedTimer(
+            self._runtime,
             ours,
             theirs,
             most=most,
@@ -113,40 +118,40 @@ class Timing:
         )
         try:
             for _ in range(2):  # caches of code, allocators and clocks settle
-                duel.baseline()
-                duel.candidate()
-            duel.readings.clear()
+                timer.baseline()
+                timer.candidate()
+            timer.readings.clear()
             pairs = take_pairs(
-                duel.baseline,
-                duel.candidate,
-                device=self._bench.device,
+                timer.baseline,
+                timer.candidate,
+                device=self._runtime.device,
                 rules=self._rules,
                 seconds=self._rules.certify_s,
                 noise=0.0,
             )
-            duel.surprise()
+            timer.surprise()
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
-        clocks = duel.readings.clocks(work_ms)
-        if self._rules.has(Defence.COMPANIONS) and (words := worked_ahead(duel.readings)):
+        clocks = timer.readings.clocks(work_ms)
+        if self._rules.has(Defence.COMPANIONS) and (words := worked_ahead(timer.readings)):
             raise RejectedError(Verdict.CHEATING, words)
         if self._rules.has(Defence.CLOCKS_AGREE):
-            if words := noise(duel.readings):
+            if words := noise(timer.readings):
                 self._failures.append(f"its time beside {name}: {words}")
                 return evaluation
-            self._agree(duel, clocks, work_ms)
-        comparison = self._comparison(name, pairs, most, duel)
+            self._agree(timer, clocks, work_ms)
+        comparison = self._comparison(name, pairs, most, timer)
         update = {"comparisons": (*evaluation.comparisons, comparison), "clocks": clocks}
         if evaluation.screen is None:
             update["screen"] = _measurement(comparison)
-        words = impossible(comparison.candidate_ms, self._bench, None)
+        words = impossible(comparison.candidate_ms, self._runtime, None)
         if words and self._rules.has(Defence.FLOOR) and comparison.ratio > 1.0:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
 
-    def _agree(self, duel: InterleavedTimer, clocks: Clocks, work_ms: float | None) -> None:
-        words = disagreement(duel.readings, clocks, self._parallel(work_ms), self._rules)
+    def _agree(self, timer: InterleavedTimer, clocks: Clocks, work_ms: float | None) -> None:
+        words = disagreement(timer.readings, clocks, self._parallel(work_ms), self._rules)
         if words:
             raise RejectedError(Verdict.CHEATING, words)
 
@@ -155,7 +160,7 @@ class Timing:
 
     def _profiled(self, ours: Stand, most: int) -> float | None:
         """Kernel durations of one round, a call's worth; None where there is no device."""
-        if self._bench.device != "cuda":
+        if self._runtime.device != "cuda":
             return None
         calls = [Call(arguments=i, outputs=i) for i in range(most)]
         _, done = ours.go(calls, "profile", self._rules.reference_s, exact=True)
@@ -167,7 +172,7 @@ class Timing:
 
     def _calls(self, reference: Seat) -> int:
         """How many calls make a round: enough to outweigh the protocol, as far as memory goes."""
-        one = Stand(self._bench, reference, [self._bench.draw(Draw("task", self._seed))])
+        one = Stand(self._runtime, reference, [self._runtime.draw(Draw("task", self._seed))])
         one.arrange(self._rules.reference_s)
         taken = []
         for _ in range(3):
@@ -175,14 +180,14 @@ class Timing:
                 [Call(arguments=0, outputs=0)], "call", self._rules.reference_s, exact=True
             )
             taken.append(wall_ms)
-        inputs, outputs = io_bytes(self._bench.task)
+        inputs, outputs = io_bytes(self._runtime.task)
         guards = (
             3
             * self._rules.guard_bytes
-            * (len(self._bench.task.inputs) + len(self._bench.task.outputs))
+            * (len(self._runtime.task.inputs) + len(self._runtime.task.outputs))
         )
         weights = sum(
-            s.tensor.size_bytes + 3 * self._rules.guard_bytes for s in self._bench.task.weights
+            s.tensor.size_bytes + 3 * self._rules.guard_bytes for s in self._runtime.task.weights
         )
         room = self._seat.arena.memory.raw.numel() - weights
         fits = int(0.9 * room) // (inputs + outputs + guards)
@@ -196,23 +201,25 @@ class Timing:
         """
         start = time.perf_counter()
         draw = Draw("task", fresh_seed(self._seed, "what a truth costs"))
-        arguments = self._bench.draw(draw)
-        self._bench.right(arguments, self._bench.own(arguments))
-        if self._bench.device == "cuda":
+        arguments = self._runtime.draw(draw)
+        self._runtime.right(arguments, self._runtime.own(arguments))
+        if self._runtime.device == "cuda":
             torch.cuda.synchronize()  # what was issued is not what it costs
         spent_s = time.perf_counter() - start
         return max(2, int(self._rules.certify_s / self._rules.pairs_min / spent_s))
 
-    def _comparison(self, name: str, pairs: Pairs, most: int, duel: InterleavedTimer) -> Comparison:
+    def _comparison(
+        self, name: str, pairs: Pairs, most: int, timer: InterleavedTimer
+    ) -> Comparison:
         notes = (
             _PROTOCOL,
             _WAITING,
             f"{most // 2 or 1} to {most} calls in a row; the protocol's "
-            f"{duel.readings.protocol_ms:.3g} ms a call are taken off",
+            f"{timer.readings.protocol_ms:.3g} ms a call are taken off",
             *pairs.notes,
         )
         # On a GPU guests and other workers of ours are among the processes that are counted.
-        seen = conditions(self._bench.device, flushed=True, sets=most, notes=notes)
+        seen = conditions(self._runtime.device, flushed=True, sets=most, notes=notes)
         return Comparison(
             baseline=name,
             candidate_ms=median(pairs.candidate_ms),

@@ -1,7 +1,4 @@
-"""What the program asks its judge about foreign code.
-
-What the parent asks of a worker.
-"""
+"""What the parent asks of a worker, and what the program asks its judge about foreign code."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,7 +30,7 @@ class ForeignRequest(Value):
     """Verify foreign code, and time it beside PyTorch's own ways.
 
     `compare_to` names those in the order in which they are tried; none when only verifying.
-    `usher` is the descriptor, inherited by the judge, of who brings guests in.
+    `broker` is the descriptor, inherited by the judge, of who brings guests in.
     """
 
     kind: Literal["foreign"] = "foreign"
@@ -42,7 +39,7 @@ class ForeignRequest(Value):
     rules: Rules
     foreign: Foreign
     seed: int
-    usher: int | None = None
+    broker: int | None = None
     compare_to: tuple[str, ...] = ()
 
 

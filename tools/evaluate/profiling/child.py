@@ -30,12 +30,12 @@ def main(asked: Path, limit_s: int) -> None:
         time.sleep(_POLL_S)
     signal.alarm(limit_s)
     request = ProfileRequest.model_validate_json(asked.read_text(encoding="utf-8"))
-    bench = ReferenceRuntime(
+    runtime = ReferenceRuntime(
         request.task, request.hardware, request.rules, request.seed, no_new_processes
     )
-    arguments = bench.draw(Draw("task", request.seed))
-    weights = {name: value.clone() for name, value in bench.reference.weights().items()}
-    runner = load_candidate(request.candidate, request.built, bench.device)
+    arguments = runtime.draw(Draw("task", request.seed))
+    weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
+    runner = load_candidate(request.candidate, request.built, runtime.device)
     runner.prepare(weights)
     runner(arguments, weights)
     torch.cuda.synchronize()

@@ -1,15 +1,14 @@
-"""What PyTorch really runs: kernels on a GPU, library operators on the host, with their times.
+"""Which kernels and library operators run, and how much of the work a candidate's own kernels do.
 
-torch.profiler watches a forward after others have warmed the caches. On a GPU its activity records
-name the kernels; on the host the operators are listed by the time they take themselves, and those
-that only make views or memory are left out.
+`dispatched` lists what PyTorch really runs: torch.profiler watches a forward after others have
+warmed the caches. On a GPU its activity records name the kernels; on the host the operators are
+listed by the time they take themselves, and those that only make views or memory are left out.
 
-Who does a candidate's work, its own kernels or the library's operators; and a label for it.
-
-Every launch of the candidate's and every torch operator that its plan causes is timed by itself,
-in a run of its own. On a GPU only the device's time counts: each span waits behind a pause, so
-that the host's time to issue it is not taken for work. Allocations and views are free, and
-filling memory is counted for nobody.
+`coverage` tells who does a candidate's work, its own kernels or the library's operators, with a
+label for it. Every launch of the candidate's and every torch operator that its plan causes is timed
+by itself, in a run of its own. On a GPU only the device's time counts: each span waits behind a
+pause, so that the host's time to issue it is not taken for work. Allocations and views are free,
+and filling memory is counted for nobody.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Profiles of candidates that nobody profiled.
-
-Profiles a candidate on this machine: counters and times, each with what keeps it away.
+"""Profiles a candidate on this machine: counters and times, each with what keeps it away.
 
 On a GPU both take seconds to start, so they start together; but the times are taken only when
 nothing is counted any more. Whoever asks holds the device's lease.
 
-Nsight Compute with a process under it that stands ready, as its start is what costs most.
-
-ncu has started it behind the wall, it has imported torch, and it waits for a request without
+`Standby` is Nsight Compute with a process under it that stands ready, as its start is what costs
+most. ncu has started it behind the wall, it has imported torch, and it waits for a request without
 touching the device. Nobody's candidate ever met another in it: each counting uses one up, and the
 next one is started when a counting is over. Where it does not work, counting goes its usual way.
 """

@@ -3,7 +3,7 @@
 Clocks are left alone (others may use the device) and caches are flushed before every replay, as
 ncu does by default. The report lies where the profiled process could write, so it is ncu, in a
 process of its own, that reads it; we read text. Both stand behind the wall, or outside where ncu
-does not work behind it (`places`), and then say so.
+does not work behind it (`program`), and then say so.
 Not covered: launches beyond the first few of a call, and CUDA graphs, which a plan cannot make.
 """
 

@@ -1,12 +1,10 @@
-"""Where NVIDIA's tools run: behind the wall, or outside where they do not work behind it.
+"""Runs a program behind a wall, to its end or to ours; NVIDIA's tools outside where they must.
 
-A tool that fails behind the wall may fail because of the wall or because of what it watches, and
-only the first is a reason to go outside: a candidate that fails must not be let out by that. So a
-kernel of our own is watched instead (`trial`), behind the wall and then outside. Where only the
-second works, this tool runs outside from then on, and whatever it says is labelled so. Where
-bubblewrap is demanded, nothing ever runs outside.
-
-Runs another program behind a wall, to its end or to ours; nothing of it is left afterwards.
+Nothing of a program is left afterwards. A tool that fails behind the wall may fail because of the
+wall or because of what it watches, and only the first is a reason to go outside: a candidate that
+fails must not be let out by that. So a kernel of our own is watched instead (`trial`), behind the
+wall and then outside. Where only the second works, this tool runs outside from then on, and
+whatever it says is labelled so. Where bubblewrap is demanded, nothing ever runs outside.
 """
 
 import asyncio

@@ -1,17 +1,15 @@
-"""What a sanitizer found, and what becomes of the evaluation that it was asked about.
+"""Finalists under sanitizers, on a GPU and on the CPU, and what becomes of their evaluation.
 
-Finalists under compute-sanitizer: accesses out of bounds, races, memory read before written.
-
-A process of its own runs the candidate twice on its task's inputs, once under each tool, all of
-them at the same time, behind the wall where the program works there. Where it is absent or a run
-does not come back in time, that is said. Not covered: tasks too large to be run some tens of times
+On a GPU compute-sanitizer sees accesses out of bounds, races, and memory read before written. A
+process of its own runs the candidate twice on its task's inputs, once under each tool, all of them
+at the same time, behind the wall where the program works there. Where it is absent or a run does
+not come back in time, that is said. Not covered: tasks too large to be run some tens of times
 slower, unless the candidate takes fewer rows.
 
-A finalist on the CPU, built with the compiler's sanitizers and run once over guarded memory.
-
-A worker records the launches of one call; a program of the kernel alone makes them again behind
-the wall, each buffer on its own between guards. Torch is not in it, so that it takes a second or
-two. Not covered: the plan, launches of other inputs, races between threads, and library operators.
+On the CPU a finalist is built with the compiler's sanitizers and run once over guarded memory. A
+worker records the launches of one call; a program of the kernel alone makes them again behind the
+wall, each buffer on its own between guards. Torch is not in it, so that it takes a second or two.
+Not covered: the plan, launches of other inputs, races between threads, and library operators.
 """
 
 import asyncio

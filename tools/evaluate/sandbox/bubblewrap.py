@@ -1,13 +1,12 @@
-"""What a user's file needs of the files beside it, so that a wall lets in these and no others.
-
-A file may import modules that lie in its folder, and these may import further ones. A source that
-asks where it lies (`__file__`) reads files of its folder, which is then let in as a whole
-unless somebody's home would come with it. Not seen: names that are put together at run time.
-
-The command line of bubblewrap: an empty root into which only what is needed is bound.
+"""The command line of bubblewrap: an empty root into which only what is needed is bound.
 
 Everything is read-only but the scratch folder and small file systems in memory on /tmp and
 /dev/shm. Home, other runs, other processes, sockets of services and the network are not there.
+
+`beside` finds what a user's file needs of the files beside it, so that a wall lets in these and no
+others. A file may import modules that lie in its folder, and these may import further ones. A
+source that asks where it lies (`__file__`) reads files of its folder, which is then let in as a
+whole unless somebody's home would come with it. Not seen: names that are put together at run time.
 """
 
 import ast

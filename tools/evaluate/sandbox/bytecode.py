@@ -1,17 +1,18 @@
-"""Where workers find Python's bytecode: beside the packages, or in a folder of Kernelwright's own.
+"""A worker's environment, and where it finds Python's bytecode.
 
-Python compiles a module at its first import and keeps the result beside it. Some installers leave
-that to the first import (uv does), and our workers cannot do it: packages are read-only behind a
-wall, and the program itself never imports torch. Each start would compile two thousand files anew.
-There `filling` imports what workers import once, outside of walls, with a folder of ours as
-Python's prefix for bytecode; workers look there and cannot write. The person's packages stay as
-they are, and so does a prefix of the person's own (PYTHONPYCACHEPREFIX), whatever it holds.
+`worker_environment` is what a worker gets to see of the parent's: what it needs to run, no secrets.
+
+Bytecode lies beside the packages, or in a folder of Kernelwright's own. Python compiles a module at
+its first import and keeps the result beside it. Some installers leave that to the first import (uv
+does), and our workers cannot do it: packages are read-only behind a wall, and the program itself
+never imports torch. Each start would compile two thousand files anew. There `filling` imports what
+workers import once, outside of walls, with a folder of ours as Python's prefix for bytecode;
+workers look there and cannot write. The person's packages stay as they are, and so does a prefix of
+the person's own (PYTHONPYCACHEPREFIX), whatever it holds.
 
 Python compares each file's time and size with its source's, so what is out of date is compiled as
 if it were not there. Not covered: behind no wall whatever runs can write there, as beside the
 packages; and under a prefix the bytecode of what only a user's file imports is not found.
-
-What a worker gets to see of the parent's environment: what it needs to run, and no secrets.
 """
 
 import hashlib

@@ -1,13 +1,12 @@
 """The device as the parent sees it: who holds it, who waits, and whether it is at rest.
 
-Who holds the device and who waits for it, in the order of asking.
+`Line` is the queue before one device, in the order of asking. One executor needs no more than a
+lock. Where several people share a device, each asks from a seat of their own, so that somebody who
+waits can be told how many are before them.
 
-One executor needs no more than a lock. Where several people share a device, each asks from a seat
-of their own, so that somebody who waits can be told how many are before them.
-
-The GPU as the parent sees it through NVML: at rest after a worker was lost, company or alone.
-
-A worker cannot tell: behind a wall with processes of its own, those of others do not exist.
+`idle` and `company` ask NVML: whether the GPU is at rest after a worker was lost, and whether
+others compute on it. A worker cannot tell: behind a wall with processes of its own, those of others
+do not exist.
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""How much memory there is, and what one process holds of it.
-
-A process and everything below it, as this machine counts them.
+"""A process and everything below it, as this machine counts them, and the memory that they hold.
 
 Behind a wall with processes of its own nothing leaves the tree: an orphan comes to its first
 process. Without one the launcher collects orphans.

@@ -1,21 +1,18 @@
-"""Lets a few workers start at a time, in the order in which they were asked for.
-
-A start keeps a processor busy for seconds. Of twenty that share two processors each takes as long
-as all; one after the other they take no longer together, and half of them are ready in half
-the time.
-
-Workers that stand ready, for whoever cannot wait for one to start.
+"""Workers that stand ready, for whoever cannot wait for one to start; and the order of starts.
 
 A start takes seconds, most of them torch's imports, and so does the first export, which a spare has
-behind it (`tools.tasks.tracing`). It waits until nobody holds the device's lease,
-so as to disturb nobody's times, and for a while after the last one was taken, so as not to compete
-with whoever took it. It does not hold the lease itself: nobody should wait for a spare.
+behind it (`tools.tasks.tracing`). A spare is started when nobody holds the device's lease, so as to
+disturb nobody's times, and a while after the last one was taken, so as not to compete with whoever
+took it. It does not hold the lease itself: nobody should wait for a spare. A suite knows how many
+it needs: its spares are started side by side and import torch.compile too.
 
-A suite knows how many it needs: its spares are started side by side and import torch.compile too.
+Who finds none starts one, in turn with all others who do. Where nobody waits for files (a search
+from the command line) none stands ready at first; once a worker was lost, the next loss is likely,
+and from then on one does (`lost`).
 
-Who finds none starts one, in turn with all others who do (`starts`). Where nobody waits for files
-(a search from the command line) none stands ready at first; once a worker was lost, the next loss
-is likely, and from then on one does (`lost`).
+`Starts` lets a few start at a time, in the order in which they were asked for. A start keeps a
+processor busy for seconds. Of twenty that share two processors each takes as long as all; one after
+the other they take no longer together, and half of them are ready in half the time.
 """
 
 import asyncio
@@ -74,7 +71,7 @@ class Spares:
     Args:
         scratch: The folder of their folders.
         rules: The judge's figures.
-        lease: The device's.
+        lease: The lease of the device.
         wanted: How many stand ready.
         after_s: How long after one was taken another is started.
         device: What they work on.

@@ -1,19 +1,17 @@
-"""How a worker came to its end, in words that a person or a coder can act on.
-
-Starts a process behind the wall, knows all that it started, and ends all of it.
+"""Starts a process behind the wall, knows all that it started, and ends all of it.
 
     walled = await start_walled(Enclosure(argv=(...), scratch=folder, environment={...}))
     status = await walled.wait()      # as `subprocess` counts: negative for a signal
     await walled.end()                # afterwards nothing of it is left, whatever it did
 
 Its standard output and error come as one stream, `walled.output`; other pipes or sockets are
-handed over by `descriptors`. Not here: what is said over them, limits in time.
+handed over by `descriptors`. `Ended` says how a worker came to its end, in words that a person or a
+coder can act on. Not here: what is said over its sockets, limits in time.
 
-Watches a tree of processes from outside: memory, number of processes, files in the scratch.
-
-A limit on address space would stop CUDA, which reserves far more than it uses, and one on the
-number of processes does not hold for root; so all three are polled. Not covered: memory on a
-GPU, which torch reports itself.
+`until_over` watches the tree from outside: memory, number of processes, files in the scratch. A
+limit on address space would stop CUDA, which reserves far more than it uses, and one on the number
+of processes does not hold for root; so all three are polled. Not covered: memory on a GPU, which
+torch reports itself.
 """
 
 import asyncio

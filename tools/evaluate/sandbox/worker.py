@@ -1,10 +1,8 @@
-"""What the end of a worker means: a verdict for a candidate, a refusal for a file.
-
-One worker process and the conversation with it.
+"""One worker process and the conversation with it, and what its end means.
 
 It runs behind a wall, and everything that it starts ends with it. It is lost, not reset: after a
-timeout, a crash or a cancelled question there is a new one.
-Not here: which worker to ask what, and what an end means for a verdict.
+timeout, a crash or a cancelled question there is a new one. Its end is a verdict for a candidate, a
+refusal for a file. Not here: which worker to ask what.
 """
 
 import asyncio

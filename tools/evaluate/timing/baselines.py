@@ -26,10 +26,10 @@ class BaselineFailedError(Exception):
     """Why PyTorch cannot do the task in this way."""
 
 
-def compiled(bench: ReferenceRuntime, name: str) -> Timed:
+def compiled(runtime: ReferenceRuntime, name: str) -> Timed:
     """torch.compile's forward, which compiles when it is first called; `name` is of `MODES`."""
     keep_to_oneself()
-    forward = torch.compile(bench.reference.module, mode=MODES[name])
+    forward = torch.compile(runtime.reference.module, mode=MODES[name])
 
     return partial(without_gradients, forward)
 
@@ -59,8 +59,8 @@ def forget_compiled() -> None:
 class BaselineCalls:
     """Makes each baseline once and keeps it; a failure is remembered as well."""
 
-    def __init__(self, bench: ReferenceRuntime, harness: Harness, guard: Guard) -> None:
-        self._bench = bench
+    def __init__(self, runtime: ReferenceRuntime, harness: Harness, guard: Guard) -> None:
+        self._runtime = runtime
         self._harness = harness
         self._guard = guard
         self._made: dict[str, Timed | BaselineFailedError] = {}
@@ -89,7 +89,7 @@ class BaselineCalls:
     def _make(self, name: str) -> Timed | BaselineFailedError:
         makers: dict[str, Callable[[], Timed]] = {
             "eager": self._eager,
-            **{mode: partial(compiled, self._bench, mode) for mode in MODES},
+            **{mode: partial(compiled, self._runtime, mode) for mode in MODES},
             "graph": self._graphed,
         }
         if name not in makers:
@@ -103,7 +103,7 @@ class BaselineCalls:
         return call
 
     def _eager(self) -> Timed:
-        module = self._bench.reference.module
+        module = self._runtime.reference.module
         guard = self._guard
 
         def first(arguments: Sequence[Argument]) -> object:

@@ -1,10 +1,9 @@
-"""What the device was doing around a timing: clocks, heat, throttling, company.
+"""What the machine was doing around a timing: clocks, heat, throttling, company.
 
-Whether the machine held still while it was timed: clocks, throttling, company.
-
-On a GPU NVML is read between blocks of pairs, outside every timed span: a block in which a clock
-moved or the device held itself back is taken again. On a CPU the kernel's own accounts tell what
-share of the processors other processes used meanwhile; clocks are not read there.
+`conditions` are noted beside a time. `telemetry` tells whether the machine held still while it was
+timed. On a GPU NVML is read between blocks of pairs, outside every timed span: a block in which a
+clock moved or the device held itself back is taken again. On a CPU the kernel's own accounts tell
+what share of the processors other processes used meanwhile; clocks are not read there.
 Not covered: what another process does to the device's memory traffic between two readings.
 """
 

@@ -41,23 +41,23 @@ _ROOM_SHARE = 0.25
 class Harness:
     """The inputs, the cold caches and the stopwatch for one task on one device."""
 
-    def __init__(self, bench: ReferenceRuntime) -> None:
-        rules, self._device = bench.rules, bench.device
+    def __init__(self, runtime: ReferenceRuntime) -> None:
+        rules, self._device = runtime.rules, runtime.device
         self._rules = rules
         self._stopwatch = stopwatch(self._device)
-        cache = int(bench.hardware.cache_mib * 2**20)
-        moved = max(bench.task.bytes_moved, 1)
+        cache = int(runtime.hardware.cache_mib * 2**20)
+        moved = max(runtime.task.bytes_moved, 1)
         room = int(available_bytes(self._device, rules.memory_fraction) * _ROOM_SHARE)
-        most = room // max(io_bytes(bench.task)[0], 1)
+        most = room // max(io_bytes(runtime.task)[0], 1)
         count = input_sets(moved, cache, min(most, rules.input_sets_max))
         self.sets = [
-            bench.draw(Draw("task", fresh_seed(bench.seed, "timing", i))) for i in range(count)
+            runtime.draw(Draw("task", fresh_seed(runtime.seed, "timing", i))) for i in range(count)
         ]
         needed = count * moved < 2 * cache
         self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
         self.inspection: Inspection | None = None  # of the candidate that is timed
         self._turn = 0
-        self._gaps = random.Random(fresh_seed(bench.seed, "gaps"))
+        self._gaps = random.Random(fresh_seed(runtime.seed, "gaps"))
         self._worked_at = float("-inf")
 
     def warm(self, call: Timed) -> None:

@@ -1,4 +1,4 @@
-"""A time below the floor is not a record but an impossibility, and a verdict.
+"""The floor: the least time that moving a task's bytes takes; what is below it cannot have been.
 
 The floor holds only where every byte must really come from memory: not for working sets that may
 lie in a cache, not where the graph reads parts of its inputs, and not where PyTorch itself is
@@ -16,14 +16,14 @@ _PARTIAL = (
 )  # fmt: skip
 
 
-def impossible(median_ms: float, bench: ReferenceRuntime, baselines: Baselines | None) -> str:
+def impossible(median_ms: float, runtime: ReferenceRuntime, baselines: Baselines | None) -> str:
     """Why the time cannot be, or an empty word when it can."""
-    task, hardware, rules = bench.task, bench.hardware, bench.rules
+    task, hardware, rules = runtime.task, runtime.hardware, runtime.rules
     in_cache = task.bytes_moved < rules.floor_cache_multiple * hardware.cache_mib * 2**20
     if in_cache or not hardware.measured or reads_partly(task.graph):
         return ""
     # Arithmetic can be saved by algebra, so only the bytes are held against a candidate.
-    margin = rules.floor_margin_cuda if bench.device == "cuda" else rules.floor_margin_cpu
+    margin = rules.floor_margin_cuda if runtime.device == "cuda" else rules.floor_margin_cpu
     floor = margin * floor_ms(task.bytes_moved, 0, hardware)
     if median_ms >= floor or _baseline_below(floor, baselines):
         return ""

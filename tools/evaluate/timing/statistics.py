@@ -1,20 +1,18 @@
-"""What a list of timings says: medians, bands, and the interval of a ratio.
+"""The statistics of timings: medians, intervals of ratios, and when a comparison has seen enough.
 
 Medians throughout, because the noise of a timing is one-sided and heavy. No torch here.
 
-When a comparison has seen enough, so that looking often does not make a difference out of none.
-
-The ratios are looked at after fixed numbers of pairs, each time with an interval of its own; the
+`Sequence95` decides when to stop, so that looking often does not make a difference out of none. The
+ratios are looked at after fixed numbers of pairs, each time with an interval of its own; the
 chances that any of them misses add up to at most 5 %. So the interval at which a comparison stops
 is one of at least 95 %, whatever made it stop. Looks on the way are strict and cost the last one
 little (Haybittle 1971, Peto et al. 1976: "stopping rules for interim analyses"; the sum is
 Bonferroni's). A comparison that ends because its time is over takes what is left for its last look,
 as the clock does not know the ratio.
 
-Takes pairs of timings of two implementations until the comparison has seen enough.
-
-In turns A B B A, so that drift meets both alike; block by block, so that a block in which the
-device did not hold still can be dropped and taken again, a bounded number of times.
+`take_pairs` takes pairs of timings of two implementations until then. In turns A B B A, so that
+drift meets both alike; block by block, so that a block in which the device did not hold still can
+be dropped and taken again, a bounded number of times.
 """
 
 import time

@@ -1,17 +1,17 @@
-"""Makes every timed call meet cold caches, the same way for baseline and candidate.
+"""Times one call, and makes every timed call meet cold caches.
 
-Inputs rotate among several sets, so that a call does not find the last one's data. Where all the
-sets together do not exceed twice the last-level cache, a buffer of twice its size is written
-through outside the timed span as well; on a GPU that is always done. On a CPU the harness then
-waits a moment, so that the threads which wrote the buffer stop spinning for more work.
-Not covered: set-associativity, and lines that a kernel asked the L2 to persist (a plan cannot).
+A `Stopwatch` only measures: with device events on a GPU, with the monotonic clock on a CPU. Whoever
+calls it makes the caches cold and chooses the inputs. On a GPU the device is idle before the first
+event is recorded, so the span includes the host's time to issue the launches, as a user who calls
+the module would see it; `graph` takes that away. Not covered: work on other streams, which a plan
+cannot create.
 
-Times one call: with device events on a GPU, with the monotonic clock on a CPU.
-
-The caller makes the caches cold and chooses the inputs; a stopwatch only measures. On a GPU the
-device is idle before the first event is recorded, so the span includes the host's time to issue
-the launches, as a user who calls the module would see it; `graph` takes that away.
-Not covered: work on other streams, which a plan cannot create.
+Caches are cold in the same way for baseline and candidate. Inputs rotate among several sets
+(`input_sets`), so that a call does not find the last one's data. Where all the sets together do not
+exceed twice the last-level cache, a buffer of twice its size is written through outside the timed
+span as well (`Flush`); on a GPU that is always done. On a CPU the harness then waits a moment, so
+that the threads which wrote the buffer stop spinning for more work. Not covered: set-associativity,
+and lines that a kernel asked the L2 to persist (a plan cannot).
 """
 
 import time

@@ -1,11 +1,9 @@
 """Tensors as raw bits and as fingerprints, so that a change is seen.
 
-Tensors as raw bits, so that NaN equals itself and -0 differs from 0.
-
-Tensors as one number each, so that a change is seen without keeping a copy.
-
-The key is drawn for every use and never lies on the device: a kernel that writes where it should
-not cannot make other values with the same number. Not cryptography, which nobody here needs.
+As raw bits NaN equals itself and -0 differs from 0. A fingerprint is one number for a tensor, so
+that a change is seen without keeping a copy. Its key is drawn for every use and never lies on the
+device: a kernel that writes where it should not cannot make other values with the same number. Not
+cryptography, which nobody here needs.
 """
 
 import secrets

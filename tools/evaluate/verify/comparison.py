@@ -1,12 +1,12 @@
-"""What a result may be off by where PyTorch's own happens to be hardly off at all.
+"""Compares what a candidate left behind with the truth, and keeps the numbers for its verdict.
 
-PyTorch's error on one draw is a yardstick that luck can shorten to nothing: the mean of equal
-numbers may come out exact in one order of adding and not in another. Then it counts as well how
-far the truth moves when every step to it is rounded, and for a few elements every input.
-What PyTorch's own result with channels last is off by counts too, where the library may be coarser
-there (see `turned`). All of it is computed only for a candidate that would be rejected without.
-
-Compares what a candidate left behind with the truth, and keeps the numbers for its verdict.
+`ResultComparator` holds a candidate's error against PyTorch's own on the same draw.
+`RoundingTolerance` widens what is allowed where PyTorch's own error is there by chance next to
+nothing: the mean of equal numbers may come out exact in one order of adding and not in another.
+Then it counts as well how far the truth moves when every step to it is rounded, and for a few
+elements every input. What PyTorch's own result with channels last is off by counts too, where the
+library may be coarser there (see `precision`). All of it is computed only for a candidate that
+would be rejected without.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ _SHAKES = 2
 
 
 class RoundingTolerance:
-    """The stake of one draw.
+    """What a result may be off by on one draw, where PyTorch's own error is next to nothing.
 
     Args:
-        bench: the task.
+        runtime: the task.
         draw: which inputs; its seed is that of the noise.
         arguments: those inputs.
         own: PyTorch's result.
@@ -47,13 +47,13 @@ class RoundingTolerance:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         draw: Draw,
         arguments: Sequence[Argument],
         own: Result,
         right: Result,
     ) -> None:
-        self._bench = bench
+        self._runtime = runtime
         self.draw = draw
         self._arguments = arguments
         self._own = own
@@ -68,13 +68,13 @@ class RoundingTolerance:
             which: the number of an output or the name of a buffer.
         """
         moved = [_part(result, which) for result in self._rounded]
-        if truth.numel() <= self._bench.rules.few_elements:
+        if truth.numel() <= self._runtime.rules.few_elements:
             moved += [_part(result, which) for result in self._shaken]
         norm, worst = found.own_norm, found.own_worst
         for other in moved:
             if other is None:
                 continue
-            far = _apart(other, truth, found.scale, self._bench.chunk_elements)
+            far = _apart(other, truth, found.scale, self._runtime.chunk_elements)
             norm, worst = max(norm, far[0]), max(worst, far[1])
         return found.model_copy(update={"own_norm": norm, "own_worst": worst})
 
@@ -89,25 +89,25 @@ class RoundingTolerance:
         other = None if self._turned is None else _part(self._turned, which)
         if other is None or found.misplaced:
             return found
-        far = _apart(other, truth, found.scale, self._bench.chunk_elements)
+        far = _apart(other, truth, found.scale, self._runtime.chunk_elements)
         norm, worst = max(found.own_norm, far[0]), max(found.own_worst, far[1])
         return found.model_copy(update={"own_norm": norm, "own_worst": worst})
 
     @cached_property
     def _turned(self) -> Result | None:
-        return self._bench.own_turned(self._arguments)
+        return self._runtime.own_turned(self._arguments)
 
     @cached_property
     def _rounded(self) -> list[Result]:
         seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
-        found = [self._bench.rounded(self._arguments, seed) for seed in seeds]
+        found = [self._runtime.rounded(self._arguments, seed) for seed in seeds]
         return [result for result in found if result is not None]
 
     @cached_property
     def _shaken(self) -> list[Result]:
         seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
         shaken = (_shaken(self._arguments, seed) for seed in seeds)
-        return [self._bench.right(arguments, self._own) for arguments in shaken]
+        return [self._runtime.right(arguments, self._own) for arguments in shaken]
 
 
 def _apart(other: Tensor, truth: Tensor, scale: float, chunk_elements: int) -> tuple[float, float]:
@@ -150,14 +150,14 @@ _NO_ROUNDING = 0.1  # of the answer in the norm: roundings do not add up to that
 
 
 class ResultComparator:
-    """Collects the findings over all draws of one candidate.
+    """Holds a candidate's results against the truth, and collects errors over all draws.
 
     Attributes:
-        coarser: whether it passed beside PyTorch's own result with channels last alone (`turned`).
+        coarser: whether it passed beside PyTorch's own result with channels last alone.
     """
 
-    def __init__(self, bench: ReferenceRuntime) -> None:
-        self._bench = bench
+    def __init__(self, runtime: ReferenceRuntime) -> None:
+        self._runtime = runtime
         self.coarser = False
         self.errors: list[OutputError] = []
         self.distributions: list[str] = []
@@ -193,20 +193,20 @@ class ResultComparator:
             RejectedError: the result is wrong, unwritten or left over from the draw before.
         """
         on = f"on inputs drawn from {draw.distribution!r}"
-        luck = RoundingTolerance(self._bench, draw, arguments, own, right)
+        tolerance = RoundingTolerance(self._runtime, draw, arguments, own, right)
         for number, value in enumerate(got.outputs):
             where = f"output {number} {on}"
             mine, truth = own.outputs[number], right.outputs[number]
             try:
                 if value.dtype.is_floating_point:
-                    self._floating(number, where, luck, value, mine, truth)
+                    self._floating(number, where, tolerance, value, mine, truth)
                 else:
                     self._exact(number, where, arguments, value, mine, truth)
             except RejectedError:
                 self._stale(number, value, before)
                 raise
         for name, value in got.buffers.items():
-            self._buffer(name, on, luck, value, own.buffers[name], right.buffers.get(name))
+            self._buffer(name, on, tolerance, value, own.buffers[name], right.buffers.get(name))
         self.distributions.append(draw.distribution)
         if self.allclose_1e4 is None:
             self._kernelbench(got.outputs, own.outputs)
@@ -225,23 +225,23 @@ class ResultComparator:
         self,
         number: int,
         where: str,
-        luck: RoundingTolerance,
+        tolerance: RoundingTolerance,
         got: Tensor,
         own: Tensor,
         truth: Tensor,
     ) -> None:
-        found = distance(got, own, truth, self._bench.chunk_elements, self._bench.rounding)
-        bound = self._bound(luck.draw, number, found)
+        found = distance(got, own, truth, self._runtime.chunk_elements, self._runtime.rounding)
+        bound = self._bound(tolerance.draw, number, found)
         if found.ratio > bound:
-            turned = luck.turned(found, truth, number)
-            found = self._as_turned(found, turned, self._bound(luck.draw, number, turned))
-            bound = self._bound(luck.draw, number, found)
+            turned = tolerance.turned(found, truth, number)
+            found = self._as_turned(found, turned, self._bound(tolerance.draw, number, turned))
+            bound = self._bound(tolerance.draw, number, found)
         if found.ratio > bound and _may_be_luck(found):
-            found = luck.taken_out(found, truth, number)
-            bound = self._bound(luck.draw, number, found)
+            found = tolerance.taken_out(found, truth, number)
+            bound = self._bound(tolerance.draw, number, found)
         if found.ratio > self._allowed(bound):
             self._reject(where, got, own, truth, found, bound)
-        self.errors.append(_error(number, luck.draw, found))
+        self.errors.append(_error(number, tolerance.draw, found))
 
     def _as_turned(self, found: Distance, turned: Distance, bound: float) -> Distance:
         """The distance beside PyTorch's other layout, where that excuses it, which is kept."""
@@ -254,18 +254,18 @@ class ResultComparator:
 
         Only on values as the task draws them: on others an answer may well be nearly constant.
         """
-        usual = self._bench.rules.error_bound
-        asked = draw.distribution in _OWN_VALUES and self._bench.rules.has(Defence.NULLS)
+        usual = self._runtime.rules.error_bound
+        asked = draw.distribution in _OWN_VALUES and self._runtime.rules.has(Defence.NULLS)
         if not asked or found.ratio <= TOLD_APART**0.5:
             return usual
         try:
-            return self._bench.nulls.bound(number, found, usual)
+            return self._runtime.nulls.bound(number, found, usual)
         except UnverifiableError:
             return usual
 
     def _allowed(self, bound: float) -> float:
         """Without the comparison with PyTorch's own error, only what is far off is wrong."""
-        return bound if self._bench.rules.has(Defence.ERROR_RATIO) else _HOPELESS
+        return bound if self._runtime.rules.has(Defence.ERROR_RATIO) else _HOPELESS
 
     def _exact(
         self,
@@ -279,7 +279,7 @@ class ResultComparator:
         own, truth = own.to(got.device), truth.to(got.device)
         if bool(((got == own) | (got == truth)).all()):
             return
-        graph, live = self._bench.task.graph, self._bench.reference.weights()
+        graph, live = self._runtime.task.graph, self._runtime.reference.weights()
         if not tied(graph, number, got, own, tensors(arguments), live):
             self._reject(where, got, own, truth, None, 0.0)
 
@@ -287,7 +287,7 @@ class ResultComparator:
         self,
         name: str,
         on: str,
-        luck: RoundingTolerance,
+        tolerance: RoundingTolerance,
         got: Tensor,
         own: Tensor,
         truth: Tensor | None,
@@ -299,15 +299,15 @@ class ResultComparator:
             if not torch.equal(got, own):
                 self._reject(where, got, own, own, None, 0.0)
             return
-        found = distance(got, own, right, self._bench.chunk_elements, self._bench.rounding)
-        bound = self._bench.rules.error_bound
+        found = distance(got, own, right, self._runtime.chunk_elements, self._runtime.rounding)
+        bound = self._runtime.rules.error_bound
         if found.ratio > bound:
-            found = self._as_turned(found, luck.turned(found, right, name), bound)
+            found = self._as_turned(found, tolerance.turned(found, right, name), bound)
         if found.ratio > bound and _may_be_luck(found):
-            found = luck.taken_out(found, right, name)
+            found = tolerance.taken_out(found, right, name)
         if found.ratio > bound:
             self._reject(where, got, own, right, found, bound)
-        self.errors.append(_error(-1, luck.draw, found))
+        self.errors.append(_error(-1, tolerance.draw, found))
 
     def _reject(
         self,
@@ -321,15 +321,15 @@ class ResultComparator:
         missing = unwritten(got)
         if missing:
             raise RejectedError(Verdict.NOT_WRITTEN, not_written(where, got, missing))
-        wrong = wrong_elements(got, own, truth, found, bound, self._bench.chunk_elements)
+        wrong = wrong_elements(got, own, truth, found, bound, self._runtime.chunk_elements)
         words = wrong_values(where, got, truth, wrong, found, bound)
-        if found is not None and bound < self._bench.rules.error_bound:
+        if found is not None and bound < self._runtime.rules.error_bound:
             words += "; more is not allowed, as an answer without work comes near to that"
         raise RejectedError(Verdict.WRONG_RESULT, words)
 
     def _kernelbench(self, got: Sequence[Tensor], own: Sequence[Tensor]) -> None:
         """What KernelBench's test would have said, for comparability."""
-        chunk = self._bench.chunk_elements
+        chunk = self._runtime.chunk_elements
 
         def close(tolerance: float) -> bool:
             return all(allclose(g, o, tolerance, chunk) for g, o in zip(got, own, strict=True))

@@ -1,15 +1,12 @@
-"""One walk over an output's truth, PyTorch's own result and answers to be held against them.
-
-Works through the tensors in chunks, so that it needs no memory of their size, and reads the truth
-once however many answers there are.
-
-How far a result is from the truth, next to how far PyTorch's own result is.
+"""How far a result is from the truth, next to how far PyTorch's own result is.
 
 The truth is float64. Two errors are taken of each result: the norm of the difference over the
 norm of the truth, and the worst element's difference over its own size plus the mean size (so
 that an element near zero is not asked for more digits than the computation carries). Both are
 floored at one rounding of the output's type before candidate and reference are compared.
-Works through the tensors in chunks, so that it needs no memory of their size.
+
+`Walk` goes through truth, PyTorch's own result and answers in chunks, so that it needs no memory of
+their size, and reads the truth once however many answers there are.
 """
 
 from collections.abc import Iterator, Sequence

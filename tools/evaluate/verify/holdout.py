@@ -43,7 +43,7 @@ class HeldOut(Value):
 
 
 def held_out(
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     candidate: Candidate,
     built: Built,
     seed: int,
@@ -53,14 +53,14 @@ def held_out(
     """Run a candidate on other shapes of its task.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         candidate: right on the task's own shapes.
         built: what the compiler made of it.
         seed: of the draws.
         announce: told before the candidate runs.
         settle: told when the reference's turn begins.
     """
-    if bench.device == "cuda" and _takes_integers(bench.task):
+    if runtime.device == "cuda" and _takes_integers(runtime.task):
         return HeldOut(tried=False, why_not="others were not tried, as it takes integers")
 
     def attempt(name: str, other: ReferenceRuntime) -> str:
@@ -68,11 +68,11 @@ def held_out(
         seed_there = fresh_seed(seed, name)
         return _fails(other, candidate, built, seed_there, announce, settle)
 
-    return tried_on_others(bench, seed, attempt, settle)
+    return tried_on_others(runtime, seed, attempt, settle)
 
 
 def tried_on_others(
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     seed: int,
     attempt: Callable[[str, ReferenceRuntime], str],
     settle: Callable[[], None],
@@ -80,21 +80,21 @@ def tried_on_others(
     """Try something on every other shape that the reference takes, until it fails on one.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         seed: of the draws that show what the reference returns there.
-        attempt: given what the shape is called and the bench with it, says why it is not right
-            there; "" where it is.
+        attempt: given what the shape is called and the reference's runtime with it, says why
+            it is not right there; "" where it is.
         settle: told when the reference's turn begins.
     """
     settle()
-    free = changeable(bench.task, lambda task: _outputs(bench, task, seed) is not None)
+    free = changeable(runtime.task, lambda task: _outputs(runtime, task, seed) is not None)
     passed: list[str] = []
-    for name, task in variants(bench.task, free).items():
+    for name, task in variants(runtime.task, free).items():
         settle()
-        outputs = _outputs(bench, task, seed)
+        outputs = _outputs(runtime, task, seed)
         if outputs is None:
             continue
-        other = bench.resized(task.model_copy(update={"outputs": outputs}))
+        other = runtime.resized(task.model_copy(update={"outputs": outputs}))
         if why_not := attempt(name, other):
             words = f"on {name}, {_shape(task)}: {why_not}"
             return HeldOut(passed=tuple(passed), why_not=words)
@@ -105,7 +105,7 @@ def tried_on_others(
 
 
 def _fails(
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     candidate: Candidate,
     built: Built,
     seed: int,
@@ -113,20 +113,20 @@ def _fails(
     settle: Callable[[], None],
 ) -> str:
     """Why a candidate is not right there; "" where it is."""
-    memory = GuardedMemory(bench.device, bench.rules.guard_bytes)
+    memory = GuardedMemory(runtime.device, runtime.rules.guard_bytes)
     try:
-        runner = plan_runner(bench, candidate, built, memory)
-        trials = Trials(bench, memory, runner, announce)
+        runner = plan_runner(runtime, candidate, built, memory)
+        trials = Trials(runtime, memory, runner, announce)
         trials.prepare()
-        trials.run(Draw("normal", seed), ResultComparator(bench), twice=False, settle=settle)
+        trials.run(Draw("normal", seed), ResultComparator(runtime), twice=False, settle=settle)
     except (RejectedError, UnverifiableError) as found:
         return getattr(found, "reason", str(found))
     return f"{trials.skipped[0]}" if trials.skipped else ""
 
 
-def _outputs(bench: ReferenceRuntime, task: Task, seed: int) -> tuple[TensorSpec, ...] | None:
+def _outputs(runtime: ReferenceRuntime, task: Task, seed: int) -> tuple[TensorSpec, ...] | None:
     """What the reference returns for inputs of those sizes; None where it refuses them."""
-    other = bench.resized(task)
+    other = runtime.resized(task)
     try:
         own = other.own(other.draw(Draw("normal", seed)))
     except (RefusedError, RuntimeError, IndexError, ValueError):

@@ -47,7 +47,7 @@ class Inspection:
     """Watches one candidate while it is timed.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         weights: those that the candidate is called with; written to.
         prepare: brings what the candidate prepared up to date with them.
         seed: of the values that change; which calls are looked at follows from nothing.
@@ -58,20 +58,20 @@ class Inspection:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         weights: Mapping[str, Tensor],
         prepare: Callable[[], None],
         seed: int,
         harsh: Sequence[str] = (),
         spoil: Callable[[], None] | None = None,
     ) -> None:
-        self._bench = bench
+        self._runtime = runtime
         self._weights = weights
         self._prepare = prepare
         self._spoil = spoil
         self._values = random.Random(seed)
         self._chance = random.SystemRandom()
-        self._on = bench.rules.has(Defence.TIMED_RESULTS)
+        self._on = runtime.rules.has(Defence.TIMED_RESULTS)
         self._watched: set[int] = set()
         self._outputs: tuple[Tensor, ...] | None = None
         self._prints: Fingerprints | None = None
@@ -97,7 +97,7 @@ class Inspection:
         """Change values; decide, unseen by the candidate, whether this sample is looked at."""
         if not self._on:
             return
-        specs = [spec for spec in self._bench.task.inputs if spec.tensor is not None]
+        specs = [spec for spec in self._runtime.task.inputs if spec.tensor is not None]
         for spec, tensor in zip(specs, tensors(arguments), strict=True):
             renew(tensor, spec.domain, self._values)
         if look and self._harsh and id(call) in self._watched:
@@ -106,7 +106,7 @@ class Inspection:
         if id(call) in self._watched and (look or due):
             self._draw_weights()
             named = {f"input {n}": t for n, t in numbered(tensors(arguments)).items()}
-            fixed = {n: t for n, t in self._weights.items() if n not in self._bench.mutated}
+            fixed = {n: t for n, t in self._weights.items() if n not in self._runtime.mutated}
             self._prints = Fingerprints(named | {f"weight {n!r}": t for n, t in fixed.items()})
         self._outputs = None
         if self._spoil is not None:
@@ -136,7 +136,7 @@ class Inspection:
         self._harsh.append(self._harsh.pop(0))
         self._draw = Draw(name, self._values.getrandbits(31))
         try:
-            drawn = tensors(self._bench.draw(self._draw))
+            drawn = tensors(self._runtime.draw(self._draw))
             self._usual = [tensor.clone() for tensor in placed]
         except (RefusedError, torch.OutOfMemoryError):
             self._draw = _TIMED  # then the look is at the task's own values
@@ -154,25 +154,25 @@ class Inspection:
     ) -> None:
         if changed := prints.changed():
             raise RejectedError(Verdict.INPUT_MUTATED, f"a timed call changed {changed[0]}")
-        own = self._bench.own(arguments)
-        chunk = self._bench.chunk_elements
+        own = self._runtime.own(arguments)
+        chunk = self._runtime.chunk_elements
         if all(_same(got, mine, chunk) for got, mine in zip(outputs, own.outputs, strict=True)):
             return
         if not all(map(finite, own.outputs)):
             return
-        sentence = ResultComparator(self._bench)
-        right = self._bench.right(arguments, own)
+        comparator = ResultComparator(self._runtime)
+        right = self._runtime.right(arguments, own)
         got = Result(outputs, {})
         try:
-            sentence.judge(self._draw, arguments, got, own, right, before=())
+            comparator.judge(self._draw, arguments, got, own, right, before=())
         except RejectedError as found:
             words = f"a timed call answered otherwise than the verified ones: {found.reason}"
             raise RejectedError(found.verdict, words) from None
 
     def _draw_weights(self) -> None:
-        if self._bench.rules.has(Defence.SETUP_TIMED):
+        if self._runtime.rules.has(Defence.SETUP_TIMED):
             seed = self._values.getrandbits(31)
-            self._other.enter_context(self._bench.other_weights(seed))
+            self._other.enter_context(self._runtime.other_weights(seed))
         self._follow()
 
     def _old_weights(self) -> None:
@@ -181,7 +181,7 @@ class Inspection:
 
     def _follow(self) -> None:
         """The candidate's weights are the reference's, and so is what it made of them."""
-        for name, live in self._bench.reference.weights().items():
+        for name, live in self._runtime.reference.weights().items():
             refill(self._weights[name], live)
         self._prepare()
 

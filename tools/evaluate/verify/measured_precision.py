@@ -1,10 +1,4 @@
-"""How exact PyTorch's other ways to do a task are: what candidates are asked, asked of a baseline.
-
-torch.compile may hand a convolution over in a layout in which the library computes it in TF32,
-while eager's is in fp32; its time is then that of coarser answers. That is no reason to leave it
-out, as PyTorch's settings allow it, but whoever reads the ratio should know.
-
-How many digits a candidate really computes with, measured; and the label that follows.
+"""How many digits a candidate really computes with, measured; and the label that follows.
 
 Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
 right of the result then tells the significand's length. A source that names a lower precision and
@@ -12,6 +6,11 @@ loses nothing there, nor far beyond and far below the range of half precision, s
 (3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
 holds, and the candidate is ranked apart unless the person allowed that precision.
 Not covered: a precision lost only on inputs that nobody drew.
+
+`times_eager` asks the same of PyTorch's other ways to do a task. torch.compile may hand a
+convolution over in a layout in which the library computes it in TF32, while eager's is in fp32; its
+time is then that of coarser answers. That is no reason to leave it out, as PyTorch's settings allow
+it, but whoever reads the ratio should know.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,17 +42,17 @@ from kernelwright.tools.types.value import Value
 Call = Callable[[Sequence[Argument]], object]
 
 
-def times_eager(bench: ReferenceRuntime, call: Call, seed: int) -> float | None:
+def times_eager(runtime: ReferenceRuntime, call: Call, seed: int) -> float | None:
     """How many times as far from the truth as eager's answers those of another way are.
 
     The larger of the norm and the worst element, over floating outputs, on one draw of the task's
     own values; None where there is no room for the truth, or nothing floating.
     """
     try:
-        arguments = bench.draw(Draw("task", seed))
-        own = bench.own(arguments)
-        right = bench.right(arguments, own)
-        answers = _answers(bench, call, arguments)
+        arguments = runtime.draw(Draw("task", seed))
+        own = runtime.own(arguments)
+        right = runtime.right(arguments, own)
+        answers = _answers(runtime, call, arguments)
     except (RefusedError, UnverifiableError):
         return None
     except torch.OutOfMemoryError:
@@ -61,20 +60,20 @@ def times_eager(bench: ReferenceRuntime, call: Call, seed: int) -> float | None:
         return None
     results = zip(answers, own.outputs, right.outputs, strict=True)
     ratios = [
-        distance(answer, mine, truth, bench.chunk_elements).ratio
+        distance(answer, mine, truth, runtime.chunk_elements).ratio
         for answer, mine, truth in results
         if answer.dtype.is_floating_point
     ]
     return max(ratios, default=None)
 
 
-def _answers(bench: ReferenceRuntime, call: Call, arguments: Sequence[Argument]) -> list[Tensor]:
+def _answers(runtime: ReferenceRuntime, call: Call, arguments: Sequence[Argument]) -> list[Tensor]:
     """What it returns; buffers that it updates are put back."""
-    before = bench.reference.snapshot()
+    before = runtime.reference.snapshot()
     try:
         return [leaf for leaf in pytree.tree_leaves(call(arguments)) if isinstance(leaf, Tensor)]
     finally:
-        bench.reference.restore(before)
+        runtime.reference.restore(before)
 
 
 # Half-way between the digits of single and of half precision: fewer were lost on purpose.
@@ -107,8 +106,8 @@ class Digits(Value):
 class Ruler(ResultComparator):
     """Measures how far results are off, and rejects nothing."""
 
-    def __init__(self, bench: ReferenceRuntime) -> None:
-        super().__init__(bench)
+    def __init__(self, runtime: ReferenceRuntime) -> None:
+        super().__init__(runtime)
         self.error = 0.0
         self.ratio = 0.0
         self.turned_ratio = 0.0
@@ -124,21 +123,21 @@ class Ruler(ResultComparator):
         before: Sequence[Tensor],
     ) -> None:
         """Keep the largest error of any floating output, and its ratio to PyTorch's own."""
-        chunk, bound = self._bench.chunk_elements, self._bench.rules.error_bound
-        luck = RoundingTolerance(self._bench, draw, arguments, own, right)
+        chunk, bound = self._runtime.chunk_elements, self._runtime.rules.error_bound
+        tolerance = RoundingTolerance(self._runtime, draw, arguments, own, right)
         results = zip(got.outputs, own.outputs, right.outputs, strict=True)
         for number, (value, mine, truth) in enumerate(results):
             if value.dtype.is_floating_point:
                 found = distance(value, mine, truth, chunk)
                 off = float("inf") if found.misplaced else max(found.norm, found.rounding / 2)
                 self.error, self.ratio = max(self.error, off), max(self.ratio, found.ratio)
-                turned = luck.turned(found, truth, number) if found.ratio > bound else found
+                turned = tolerance.turned(found, truth, number) if found.ratio > bound else found
                 self.turned_ratio = max(self.turned_ratio, turned.ratio)
 
 
 def measured(
     trials: Trials,
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     candidate: Candidate,
     seed: int,
     settle: Callable[[], None],
@@ -147,13 +146,13 @@ def measured(
 
     Args:
         trials: runs it.
-        bench: the task.
+        runtime: the task.
         candidate: its source.
         seed: of the draws.
         settle: told when the reference's turn begins.
     """
-    task, named = bench.task, lower_precisions(bench.task, candidate)
-    found = probed(trials, bench, seed, settle, ranges=bool(named))
+    task, named = runtime.task, lower_precisions(runtime.task, candidate)
+    found = probed(trials, runtime, seed, settle, ranges=bool(named))
     if found is None:
         return by_source(task, candidate)
     exact = found.exact and found.in_range
@@ -162,7 +161,7 @@ def measured(
 
 def probed(
     trials: Trials,
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     seed: int,
     settle: Callable[[], None],
     *,
@@ -173,7 +172,7 @@ def probed(
 
     Args:
         trials: runs the candidate.
-        bench: the task.
+        runtime: the task.
         seed: of the draws.
         settle: told when the reference's turn begins.
         ranges: whether values far beyond and far below half precision's are tried as well.
@@ -182,17 +181,17 @@ def probed(
     Raises:
         RejectedError: it failed, where that is strict.
     """
-    if task_precision(bench.task) != "fp32":
+    if task_precision(runtime.task) != "fp32":
         return None
 
     def probe(name: str) -> Ruler | None:
-        return _probe(trials, bench, name, seed, settle, strict=strict)
+        return _probe(trials, runtime, name, seed, settle, strict=strict)
 
     significand = probe(PROBES[0])
     if significand is None:
         return None
     bits = -log2(significand.error) if significand.error > 0 else 24.0
-    bound = bench.rules.error_bound
+    bound = runtime.rules.error_bound
     far = [probe(name) for name in PROBES[1:]] if ranges else []
     return Digits(
         bits=max(0.0, bits),
@@ -248,7 +247,7 @@ def ranked(task: Task, label: str, bits: float | None) -> Precision:
 
 def _probe(
     trials: Trials,
-    bench: ReferenceRuntime,
+    runtime: ReferenceRuntime,
     name: str,
     seed: int,
     settle: Callable[[], None],
@@ -256,9 +255,9 @@ def _probe(
     strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
-    if not applicable(bench.task, name):
+    if not applicable(runtime.task, name):
         return None
-    ruler, before = Ruler(bench), len(trials.skipped)
+    ruler, before = Ruler(runtime), len(trials.skipped)
     try:
         trials.run(Draw(name, fresh_seed(seed, name)), ruler, twice=False, settle=settle)
     except RejectedError:

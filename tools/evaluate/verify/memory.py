@@ -1,14 +1,15 @@
-"""Foresees memory, so that a large task is judged in parts instead of failing.
+"""Guarded memory that shows what a candidate wrote, and how much memory judging will take.
 
-Memory that tells: every block a candidate may touch is poisoned and lies between guards.
+`GuardedMemory`: every block a candidate may touch is poisoned and lies between guards. Outputs and
+temporaries are filled with NaN (integers with a pattern nobody computes), so that what a kernel
+forgets to write shows. Guards beside inputs hold NaN, so that reading past the end shows in the
+result; guards beside written blocks hold another pattern, so that a NaN read there and written here
+is still noticed. A call may also be given the memory of the call before as that left it, which is
+how calls meet it when they are timed: whoever leaves a mark there that the work is done is found
+out. Not covered: writes beyond the guards, and reads past the end whose value does not matter.
 
-Outputs and temporaries are filled with NaN (integers with a pattern nobody computes), so that
-what a kernel forgets to write shows. Guards beside inputs hold NaN, so that reading past the end
-shows in the result; guards beside written blocks hold another pattern, so that a NaN read there
-and written here is still noticed.
-A call may also be given the memory of the call before as that left it, which is how calls meet it
-when they are timed: whoever leaves a mark there that the work is done is found out.
-Not covered: writes beyond the guards, and reads past the end whose value does not matter.
+`truth_bytes` and its like foresee memory, so that a large task is judged in parts instead of
+failing.
 """
 
 import os

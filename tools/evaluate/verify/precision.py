@@ -1,4 +1,8 @@
-"""PyTorch's own result with channels last, where its convolutions may be coarser there.
+"""The precisions that a candidate's source names, and those that PyTorch's convolutions may use.
+
+The source is read as far as its tokens tell. Comments, switched-off code, included names, text
+outside of assembly, and variables that nobody reads do not count. What a preprocessor or a clever
+name hides is found by measuring: see `measured_precision`.
 
 PyTorch lets convolutions of single precision be computed in TF32 unless told otherwise, and the
 library decides by shape and layout whether it does. On an H200 a convolution of 8 channels was
@@ -7,11 +11,6 @@ of it: 1,200 times the error, to four digits the same for both. So such a task h
 are PyTorch's own, and a candidate no further from the truth than the coarser one does what its
 settings allow; it is labelled `tf32`. Whoever wants fp32 switches `torch.backends.cudnn.allow_tf32`
 off in the file, a setting that torch.compile's library calls go by as well.
-
-The precisions that a candidate's source computes in, as far as its tokens tell.
-
-Comments, switched-off code, included names, text outside of assembly, and variables that nobody
-reads do not count. What a preprocessor or a clever name hides is found by measuring: see `digits`.
 """
 
 import copy

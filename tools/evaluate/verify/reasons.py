@@ -1,6 +1,7 @@
-"""What an exception of a candidate means as a verdict, and whether the device survived it.
+"""Why a candidate is rejected: verdicts on its exceptions, and words for whoever has to repair it.
 
-Words for whoever has to repair the kernel: what is wrong, where, and what it looks like.
+The words say what is wrong, where, and what it looks like. `poisoned` tells whether the device
+survived an exception.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,12 @@
-"""Which other values a candidate is tried on first: those that hurt most.
-
-Other values in the same memory, cheaply: a tensor is turned round, and part of it lost.
-
-What a tensor holds stays valid (indices in range, probabilities in theirs), as only values that
-were there before are written. Every value moves, so that whoever keeps answers for rows or blocks
-that did not change finds none. Not for tensors whose order means something.
-
-One task set up on one device: the reference, its truth, its draws. Lives as long as a worker.
+"""One task set up on one device: the reference, its truth, its draws. Lives as long as a worker.
 
 The weights are drawn once a worker, and moved for a while within `other_weights`.
+
+`harshest_first` says which other values a candidate is tried on first: those that hurt most.
+`renew` puts other values into the same memory, cheaply: a tensor is turned round, and part of it
+lost. What a tensor holds stays valid (indices in range, probabilities in theirs), as only values
+that were there before are written. Every value moves, so that whoever keeps answers for rows or
+blocks that did not change finds none. Not for tensors whose order means something.
 """
 
 import copy

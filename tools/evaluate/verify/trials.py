@@ -1,19 +1,15 @@
-"""What must hold when a candidate has returned, apart from the values of its answer.
-
-Whether two calls on the same inputs gave the same bits, and what excuses one that did not.
-
-Some of the library's convolutions add up in whatever order threads come (transposed ones above
-all), so a candidate that calls one may differ from itself for no reason of its own. It then has
-to agree with itself under the library's deterministic algorithms, and each of its answers to be
-right.
-
-The order of events in which a candidate proves itself.
+"""The order of events in which a candidate proves itself, and what must hold when it has returned.
 
 For every draw of inputs the candidate runs before the truth exists: in guarded, poisoned
 memory, with its inputs and weights checked afterwards. The first draw is run again in new memory
 and must give the same bits; later draws reuse the first one's memory with new values, under other
 weights. What is judged is what was there when the candidate returned, in stream order; that
 nothing changed after it is seen when everything has come to rest.
+
+Two calls on the same inputs may differ where the library does. Some of its convolutions add up in
+whatever order threads come (transposed ones above all), so a candidate that calls one may differ
+from itself for no reason of its own. It then has to agree with itself under the library's
+deterministic algorithms, and each of its answers to be right.
 Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
 """
 
@@ -174,11 +170,11 @@ class Runner(Protocol):
 
 
 def plan_runner(
-    bench: ReferenceRuntime, candidate: Candidate, built: Built, memory: GuardedMemory
+    runtime: ReferenceRuntime, candidate: Candidate, built: Built, memory: GuardedMemory
 ) -> PlanRunner:
     """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
     try:
-        return load_candidate(candidate, built, bench.device, allocator=memory)
+        return load_candidate(candidate, built, runtime.device, allocator=memory)
     except (ContractError, LaunchRefused, DeviceError) as error:
         raise rejection(error) from error
 
@@ -187,7 +183,7 @@ class Trials:
     """Runs one candidate through draws of inputs.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         memory: guarded memory that the runner can reach.
         runner: calls the candidate.
         announce: told before the candidate runs, as it may not come back.
@@ -196,26 +192,26 @@ class Trials:
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         memory: GuardedMemory,
         runner: Runner,
         announce: Announce,
         *,
         keeps: bool = False,
     ) -> None:
-        self._bench = bench
+        self._runtime = runtime
         self._announce = announce
         self._memory = memory
         self._runner = runner
-        live = bench.reference.weights()
+        live = runtime.reference.weights()
         self._weights = {n: self._memory.place(t, f"weight {n}") for n, t in live.items()}
         self._moved = False
         self._placed: list[Argument] = []
         self._before: tuple[Tensor, ...] = ()
         self.skipped: list[str] = []
         # Where the device has no room for three copies of everything, copies wait on the host.
-        room = available_bytes(bench.device, bench.rules.memory_fraction)
-        self._tight = bench.device == "cuda" and candidate_bytes(bench.task) > room
+        room = available_bytes(runtime.device, runtime.rules.memory_fraction)
+        self._tight = runtime.device == "cuda" and candidate_bytes(runtime.task) > room
         # Answers are copied when they are returned, else they would change with their memory.
         apart = self._has(Defence.LATE_CHANGES) and self._has(Defence.NEW_VALUES)
         self._keeps = keeps and apart and not self._tight
@@ -229,7 +225,7 @@ class Trials:
     def run(
         self,
         draw: Draw,
-        sentence: ResultComparator,
+        comparator: ResultComparator,
         *,
         twice: bool,
         settle: Callable[[], None],
@@ -241,7 +237,7 @@ class Trials:
 
         Args:
             draw: which inputs.
-            sentence: compares, and keeps the numbers.
+            comparator: compares, and keeps the numbers.
             twice: run again on the same inputs in new memory.
             settle: told when the candidate is done and the reference's turn begins.
             weights: a seed of other weights than the module's own, in the same memory.
@@ -252,17 +248,17 @@ class Trials:
             RejectedError: the candidate failed, with its verdict and reason.
             UnverifiableError: there is no memory for the truth.
         """
-        other = self._bench.other_weights(weights) if weights is not None else nullcontext()
+        other = self._runtime.other_weights(weights) if weights is not None else nullcontext()
         with other:
             self._follow(moved=weights is not None)
             self._recycled = recycled and self._keeps
-            self._run(draw, sentence, twice=twice, settle=settle, instead=instead)
+            self._run(draw, comparator, twice=twice, settle=settle, instead=instead)
 
     def _follow(self, *, moved: bool) -> None:
         """The candidate's weights are the reference's, and so is what it prepared from them."""
         if not moved and not self._moved:
             return
-        for name, live in self._bench.reference.weights().items():
+        for name, live in self._runtime.reference.weights().items():
             refill(self._weights[name], live)
         self._moved = moved
         self.prepare()
@@ -270,28 +266,28 @@ class Trials:
     def _run(
         self,
         draw: Draw,
-        sentence: ResultComparator,
+        comparator: ResultComparator,
         *,
         twice: bool,
         settle: Callable[[], None],
         instead: Sequence[Argument] | None,
     ) -> None:
-        arguments = self._bench.draw(draw) if instead is None else list(instead)
+        arguments = self._runtime.draw(draw) if instead is None else list(instead)
         self._put(arguments)
         pristine = [self._shelve(a) for a in arguments]
         del arguments
         got = self._call(pristine, f"inputs drawn from {draw.distribution!r}")
         other = self._repeat(pristine, got) if twice and self._has(Defence.NEW_MEMORY) else None
-        arguments = [_on(a, self._bench.device) for a in pristine]
+        arguments = [_on(a, self._runtime.device) for a in pristine]
         settle()
-        own = self._bench.own(arguments)
+        own = self._runtime.own(arguments)
         if draw.distribution != "task" and not all(map(finite, own.outputs)):
             self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
             return
-        right = self._bench.right(arguments, own)
+        right = self._runtime.right(arguments, own)
         with small_steps():
             for answer in (got,) if other is None else (got, other):
-                sentence.judge(draw, arguments, answer, own, right, before=self._before)
+                comparator.judge(draw, arguments, answer, own, right, before=self._before)
         if self._has(Defence.NEW_VALUES):
             self._before = tuple(self._shelve(t) for t in got.outputs)
 
@@ -313,14 +309,14 @@ class Trials:
     def _repeat(self, pristine: Sequence[Argument], first: Result) -> Result | None:
         """The same inputs in new memory must give the same bits.
 
-        An answer that has other bits and is excused (see `repeats`) is returned.
+        An answer that has other bits and is excused (see `order_may_change`) is returned.
         """
         shelved = tuple(self._shelve(t) for t in first.outputs) if self._tight else first.outputs
         other = self._again(pristine)
         reason = unlike(shelved, other.outputs)
         if not reason:
             return None
-        if order_may_change(self._bench.task, self._bench.device):
+        if order_may_change(self._runtime.task, self._runtime.device):
             with self._in_one_order():
                 one, two = self._again(pristine), self._again(pristine)
             if not unlike(one.outputs, two.outputs):
@@ -342,8 +338,8 @@ class Trials:
 
     def _call(self, pristine: Sequence[Argument], on_what: str) -> Result:
         """Run the candidate once and check everything but the values."""
-        live = self._bench.reference.weights()
-        for name in self._bench.mutated:
+        live = self._runtime.reference.weights()
+        for name in self._runtime.mutated:
             refill(self._weights[name], live[name])
         self._announce(f"the candidate runs on {on_what}")
         kept_here = {f"input {n}": t for n, t in numbered(tensors(pristine)).items()}
@@ -356,21 +352,23 @@ class Trials:
                 raise RejectedError(Verdict.OUT_OF_BOUNDS, out_of_bounds(damage))
             if far is not None:
                 inputs_unchanged(self._placed, pristine)
-                weights_unchanged(self._weights, live, self._bench.mutated)
+                weights_unchanged(self._weights, live, self._runtime.mutated)
                 untouched(far)
             if self._has(Defence.EXACT_RESULT):
-                shaped(outputs, self._bench.task.outputs)
-            if self._bench.device == "cpu" and self._has(Defence.LATE_CHANGES):
+                shaped(outputs, self._runtime.task.outputs)
+            if self._runtime.device == "cpu" and self._has(Defence.LATE_CHANGES):
                 time.sleep(_REST_S)
             at_rest(outputs, returned, "something works on behind the call")
         # Temporaries are freed before the truth needs room; outputs live as long as their tensors.
         if self._keeps:
             self._memory.retire()
         self._memory.forget("allocation")
-        return Result(returned, {name: self._weights[name].clone() for name in self._bench.mutated})
+        return Result(
+            returned, {name: self._weights[name].clone() for name in self._runtime.mutated}
+        )
 
     def _has(self, defence: Defence) -> bool:
-        return self._bench.rules.has(defence)
+        return self._runtime.rules.has(defence)
 
     def _outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """What the candidate returns, and a copy of it made at once, in stream order."""
@@ -382,7 +380,7 @@ class Trials:
     def _attempt(self, call: Callable[[], Answered]) -> Answered:
         try:
             answer = call()
-            if self._bench.device == "cuda":
+            if self._runtime.device == "cuda":
                 torch.cuda.synchronize()
         except Exception as error:
             raise rejection(error) from error

@@ -1,19 +1,17 @@
-"""Small steps on one thread: dividing them costs more than it brings.
-
-Comparing works through tensors in chunks that fit a cache. On a machine with few cores that also
-does other work, every step shared among threads would wait for the one that is not scheduled.
-
-The reference's forward with something done to single operators: rounded, or a term left out.
-
-Operators are seen as tracing breaks them down, so a layer norm shows its mean, its deviations and
-its scale. Used on the float64 copy of a reference, never on what is compared with it.
-Not covered: what stays one operator (products, convolutions, attention) is altered at its end.
-
-The reference in float64: what an output should be.
+"""The reference in float64: what an output should be.
 
 Evaluated on the device at once where it fits; else in chunks along the first dimension, where
 the result shows that rows do not depend on each other; else on the host. Where nothing fits the
 task cannot be verified here, and that is said.
+
+`Altered` runs the reference's forward with something done to single operators: rounded, or a term
+left out. Operators are seen as tracing breaks them down, so a layer norm shows its mean, its
+deviations and its scale. Used on the float64 copy of a reference, never on what is compared with
+it. Not covered: what stays one operator (products, convolutions, attention) is altered at its end.
+
+`small_steps` keeps comparing on one thread, as dividing small steps costs more than it brings:
+comparing works through tensors in chunks that fit a cache, and on a machine with few cores that
+also does other work, every step shared among threads would wait for the one that is not scheduled.
 """
 
 import copy

@@ -1,12 +1,9 @@
-"""What a worker says while it judges one candidate: what runs now, on whose account, how long.
+"""Times a candidate beside PyTorch, in turns; a finalist under other loads as well.
 
-A step that does not come back in time, or takes its worker along, is told by its last words.
-
-One task in one worker: its bench, timing harness and baselines, each made when needed.
-
-Times one way in which PyTorch itself does a task.
-
-A candidate timed beside PyTorch, in turns; a finalist under other loads as well.
+`TaskRuntime` is one task in one worker: its reference, timing harness and baselines, each made when
+needed. `timed_baseline` times one way in which PyTorch itself does a task, `Comparing` a candidate
+beside all of them. `Steps` is what a worker says meanwhile: what runs now, on whose account, how
+long. A step that does not come back in time, or takes its worker along, is told by its last words.
 """
 
 import time
@@ -37,7 +34,7 @@ _TIMED_RUNS = 10
 
 
 class Steps:
-    """The steps of one request.
+    """Announces what a worker does next for one request.
 
     Args:
         request: What is judged.
@@ -91,7 +88,7 @@ class TaskRuntime:
 
     def __init__(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> None:
         self.task = task
-        self.bench = ReferenceRuntime(task, hardware, rules, seed, no_new_processes)
+        self.runtime = ReferenceRuntime(task, hardware, rules, seed, no_new_processes)
         self._remarks: dict[str, str] = {}
 
     def remark(self, baseline: str) -> str:
@@ -101,14 +98,14 @@ class TaskRuntime:
             BaselineFailedError: it cannot be made.
         """
         if baseline not in self._remarks:
-            asked = baseline in MODES and may_be_coarser(self.task, self.bench.device)
+            asked = baseline in MODES and may_be_coarser(self.task, self.runtime.device)
             self._remarks[baseline] = self._far_off(baseline) if asked else ""
         return self._remarks[baseline]
 
     def _far_off(self, baseline: str) -> str:
-        seed = fresh_seed(self.bench.seed, "exactness")
-        times = times_eager(self.bench, self.baselines.get(baseline), seed)
-        bound = self.bench.rules.error_bound
+        seed = fresh_seed(self.runtime.seed, "exactness")
+        times = times_eager(self.runtime, self.baselines.get(baseline), seed)
+        bound = self.runtime.rules.error_bound
         if times is None or times <= bound:
             return ""
         return (
@@ -118,25 +115,25 @@ class TaskRuntime:
     @cached_property
     def harness(self) -> Harness:
         """Timing inputs and stopwatch."""
-        return Harness(self.bench)
+        return Harness(self.runtime)
 
     @cached_property
     def baselines(self) -> BaselineCalls:
         """What PyTorch itself does, ready to be timed."""
-        return BaselineCalls(self.bench, self.harness, no_new_processes)
+        return BaselineCalls(self.runtime, self.harness, no_new_processes)
 
     @cached_property
     def nulls(self) -> tuple[str, ...]:
         """Which answers without work pass for this task; a warning each."""
         try:
-            return self.bench.nulls.words()
+            return self.runtime.nulls.words()
         except UnverifiableError as error:
             return (f"null answers were not tried: {error}",)
 
     @cached_property
     def findings(self) -> Findings:
         """What the audit's experiments found: badges, and notes on what was left out."""
-        return find(self.bench)
+        return find(self.runtime)
 
     def dispatched(self) -> tuple[Dispatched, ...]:
         """What PyTorch runs on the device for one forward.
@@ -144,41 +141,43 @@ class TaskRuntime:
         Raises:
             RefusedError: one forward would take too long to wait for.
         """
-        seconds = forward_s(self.bench)
+        seconds = forward_s(self.runtime)
         if seconds > _PATIENCE_S:
             raise refuse(f"one forward would take about {seconds:.0f} s here")
-        arguments = self.bench.draw(Draw("task", fresh_seed(self.bench.seed, "dispatch")))
+        arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "dispatch")))
         warm_ups = 2 if seconds < _LONG_S else 0
-        return dispatched(lambda: self.bench.own(arguments), self.bench.device, warm_ups=warm_ups)
+        return dispatched(
+            lambda: self.runtime.own(arguments), self.runtime.device, warm_ups=warm_ups
+        )
 
 
-def timed_baseline(station: TaskRuntime, name: str, meter: Meter) -> Baseline:
+def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseline:
     """Make one of PyTorch's ways and time it; eager beside itself as well, which tells the noise.
 
     Args:
-        station: the task on its device.
+        task_runtime: the task on its device.
         name: see `BaselineCalls`.
         meter: counts the seconds of each step.
 
     Raises:
         BaselineFailedError: it cannot be made.
     """
-    rules = station.bench.rules
+    rules = task_runtime.runtime.rules
     meter.begin(f"baselines: build {name}")
-    call = station.baselines.get(name)
+    call = task_runtime.baselines.get(name)
     meter.begin(f"baselines: time {name}")
     notes: tuple[str, ...] = ()
     noise: float | None = None
     seconds, taken = rules.precise_s, tuple[float, ...]()
     if name == "eager":
         start = time.monotonic()
-        again = station.harness.compare("eager", call, call, seconds=rules.calibrate_s)
+        again = task_runtime.harness.compare("eager", call, call, seconds=rules.calibrate_s)
         noise = abs(again.ratio - 1.0)
         # What was compared with itself has been timed; the rest of its time is for further samples.
         taken = again.baseline_samples_ms + again.candidate_samples_ms
         seconds -= time.monotonic() - start
         notes = (f"A/A ratio {again.ratio:.3f} [{again.ci95_low:.3f}, {again.ci95_high:.3f}]",)
-    measurement = station.harness.measure(
+    measurement = task_runtime.harness.measure(
         call,
         seconds=seconds,
         least=rules.pairs_min,
@@ -190,16 +189,16 @@ def timed_baseline(station: TaskRuntime, name: str, meter: Meter) -> Baseline:
     return Baseline(
         name=name,
         measurement=measurement,
-        setup_s=station.baselines.setup_s.get(name, 0.0),
+        setup_s=task_runtime.baselines.setup_s.get(name, 0.0),
         noise=noise,
     )
 
 
 class Comparing:
-    """The comparisons of one candidate.
+    """Compares one candidate with every baseline.
 
     Args:
-        station: The task on its device, its clock and its baselines.
+        task_runtime: The task on its device, its clock and its baselines.
         request: What is judged, and beside what.
         steps: Announces what runs.
 
@@ -208,18 +207,21 @@ class Comparing:
         failed: What could not be compared because a baseline failed meanwhile.
     """
 
-    def __init__(self, station: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
-        self._station, self._request, self._steps = station, request, steps
+    def __init__(self, task_runtime: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
+        self._task_runtime, self._request, self._steps = task_runtime, request, steps
         self._rules = request.rules
         self.launch_ms: float | None = None
         self.failed: list[str] = []
 
     def compare(self, call: Timed, screen: Measurement) -> tuple[Comparison, ...]:
         """Against every baseline that can be made here, in turns."""
-        harness = self._station.harness
+        harness = self._task_runtime.harness
         replayed: Timed | None = None
         notes: tuple[str, ...] = ()
-        if self._station.bench.device == "cuda" and screen.median_ms < self._rules.graph_below_ms:
+        if (
+            self._task_runtime.runtime.device == "cuda"
+            and screen.median_ms < self._rules.graph_below_ms
+        ):
             self._steps.candidate_runs("the candidate is captured as a graph")
             self._steps.begin("capture")
             replayed = self._inspected(harness.as_graph(call))
@@ -259,7 +261,7 @@ class Comparing:
             return ()
         self._steps.say(f"{name}'s answers are looked at", self._rules.reference_s, baseline=name)
         self._steps.begin(f"exactness {name}")
-        found = self._station.remark(name)
+        found = self._task_runtime.remark(name)
         return (found,) if found else ()
 
     def _hardest_first(self) -> list[str]:
@@ -288,7 +290,7 @@ class Comparing:
             self._steps.begin(f"{mode} mode")
             seconds, noise = self._rules.mode_s, known.noise
             try:
-                compared = self._station.harness.compare(
+                compared = self._task_runtime.harness.compare(
                     name, _answerable(baseline), call, seconds=seconds, noise=noise, mode=mode
                 )
             except BaselineFailedError as error:
@@ -298,7 +300,7 @@ class Comparing:
         return tuple(found)
 
     def _inspected(self, call: Timed | None) -> Timed | None:
-        inspection = self._station.harness.inspection
+        inspection = self._task_runtime.harness.inspection
         return inspection.watching(call) if call is not None and inspection is not None else call
 
     def _baseline(self, name: str, *, as_graph: bool) -> Timed | None:
@@ -306,11 +308,11 @@ class Comparing:
         self._steps.say(f"{name} is made", limit, baseline=name)
         self._steps.begin(f"build {name}")
         try:
-            call = self._station.baselines.get(name)
+            call = self._task_runtime.baselines.get(name)
         except BaselineFailedError:
             return None
         if as_graph and name != "graph":
-            return self._station.harness.as_graph(call) or call
+            return self._task_runtime.harness.as_graph(call) or call
         return call
 
 

@@ -1,10 +1,8 @@
-"""Whether a compiled candidate is right, and in which precision.
+"""The ladder that one compiled candidate climbs: verify, set up, screen, compare.
 
-Draws of inputs in the order of the effort; what was not looked at is kept in words.
-
-The ladder that one compiled candidate climbs: verify, set up, screen, compare.
-
-Each rung can end it; what is known by then is in the evaluation.
+Each rung can end it; what is known by then is in the evaluation. `Proof` decides whether the
+candidate is right, and in which precision: draws of inputs in the order of the effort; what was not
+looked at is kept in words.
 """
 
 import secrets
@@ -42,25 +40,25 @@ from kernelwright.tools.types import Evaluation, Measurement, StageTimes, Verdic
 
 
 class Proof:
-    """One candidate's trials.
+    """Decides whether one candidate is right, and in which precision.
 
     Args:
-        station: The task on its device.
+        task_runtime: The task on its device.
         request: What is judged.
         steps: Announces what runs.
     """
 
-    def __init__(self, station: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
-        self._station, self._request, self._steps = station, request, steps
+    def __init__(self, task_runtime: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
+        self._task_runtime, self._request, self._steps = task_runtime, request, steps
         self._rules = request.rules
-        self._sentence = ResultComparator(station.bench)
+        self._comparator = ResultComparator(task_runtime.runtime)
         self._not_verified: list[str] = []
         self._precision = by_source(request.task, request.candidate)
 
     @property
     def others(self) -> list[str]:
         """Distributions beside the task's own that it was tried on."""
-        return [name for name in self._sentence.distributions if name != "task"]
+        return [name for name in self._comparator.distributions if name != "task"]
 
     def verify(self) -> Verification:
         """The verdict, with every figure that led to it."""
@@ -78,30 +76,30 @@ class Proof:
             return self._verification(Verdict.CRASHED, f"the reference itself failed: {refused}")
         if self._rules.has(Defence.NULLS):
             self._steps.begin("nulls")
-            self._not_verified += self._station.nulls
+            self._not_verified += self._task_runtime.nulls
         if off := self._rules.switched_off:
             self._not_verified.append(f"anything by {', '.join(off)}: switched off for a test")
         if self._request.effort != "certify":
             self._not_verified.append(f"distributions other than {self._used()}")
-        beside = "" if not self._sentence.coarser else AS_TURNED
+        beside = "" if not self._comparator.coarser else AS_TURNED
         return self._verification(
             Verdict.CORRECT, f"right on inputs drawn from {self._used()}{beside}"
         )
 
     def _try_draws(self) -> None:
-        request, bench = self._request, self._station.bench
+        request, runtime = self._request, self._task_runtime.runtime
         poisoned = self._rules.has(Defence.POISON)
-        memory = GuardedMemory(bench.device, bench.rules.guard_bytes, poisoned=poisoned)
+        memory = GuardedMemory(runtime.device, runtime.rules.guard_bytes, poisoned=poisoned)
         self._steps.begin("load")
-        runner = plan_runner(bench, request.candidate, request.built, memory)
-        trials = Trials(bench, memory, runner, self._steps.candidate_runs, keeps=True)
+        runner = plan_runner(runtime, request.candidate, request.built, memory)
+        trials = Trials(runtime, memory, runner, self._steps.candidate_runs, keeps=True)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
             self._steps.begin(f"verify {draw.distribution}")
             try:
                 trials.run(
                     draw,
-                    self._sentence,
+                    self._comparator,
                     twice=number == 0,
                     settle=self._steps.reference_runs,
                     weights=self._other_weights(number),
@@ -111,28 +109,28 @@ class Proof:
                 if number == 0:
                     raise
                 self._not_verified.append(f"{draw.distribution}: {refused}")
-            if note := bench.truth.note:
+            if note := runtime.truth.note:
                 self._not_verified.append(note)
-                bench.truth.note = ""
+                runtime.truth.note = ""
         self._not_verified += trials.skipped
         self._precision = self._measured(trials)
 
     def _measured(self, trials: Trials) -> Precision:
         """Its digits; a screening measures them only where the source gives a reason to."""
-        request, bench = self._request, self._station.bench
+        request, runtime = self._request, self._task_runtime.runtime
         if not self._rules.has(Defence.PRECISION):
             return Precision(label=task_precision(request.task))
         if request.effort == "screen" and not lower_precisions(request.task, request.candidate):
             return self._as_turned(self._precision)
         self._steps.begin("digits")
         seed = fresh_seed(request.seed, "digits")
-        found = measured(trials, bench, request.candidate, seed, self._steps.reference_runs)
+        found = measured(trials, runtime, request.candidate, seed, self._steps.reference_runs)
         return self._as_turned(found)
 
     def _as_turned(self, found: Precision) -> Precision:
         """No finer label than that of PyTorch's own result which it was as close as."""
         unseen = found.label == task_precision(self._request.task)
-        coarser = unseen and self._sentence.coarser
+        coarser = unseen and self._comparator.coarser
         return found.model_copy(update={"label": COARSER}) if coarser else found
 
     def _other_weights(self, number: int) -> int | None:
@@ -150,21 +148,21 @@ class Proof:
         return [Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(chosen)]
 
     def _used(self) -> str:
-        return ", ".join(dict.fromkeys(self._sentence.distributions))
+        return ", ".join(dict.fromkeys(self._comparator.distributions))
 
     def _verification(self, verdict: Verdict, reason: str) -> Verification:
-        sentence = self._sentence
+        comparator = self._comparator
         return Verification(
             verdict=verdict,
             reason=reason,
-            error_ratio=sentence.error_ratio,
-            errors=tuple(sentence.errors),
-            allclose_1e4=sentence.allclose_1e4,
-            allclose_1e2=sentence.allclose_1e2,
+            error_ratio=comparator.error_ratio,
+            errors=tuple(comparator.errors),
+            allclose_1e4=comparator.allclose_1e4,
+            allclose_1e2=comparator.allclose_1e2,
             precision=self._precision.label,
             effective_bits=self._precision.bits,
             apart=self._precision.apart,
-            distributions=tuple(sentence.distributions),
+            distributions=tuple(comparator.distributions),
             not_verified=tuple(dict.fromkeys(self._not_verified)),
         )
 
@@ -173,21 +171,21 @@ _MORE_LOOKS = 3
 
 
 class Ladder:
-    """One candidate's way up."""
+    """Takes one compiled candidate up the ladder."""
 
     def __init__(
         self,
-        station: TaskRuntime,
+        task_runtime: TaskRuntime,
         request: JudgeRequest,
         announce: Callable[[Stage], None],
         meter: Meter,
     ) -> None:
-        self._station = station
+        self._task_runtime = task_runtime
         self._request = request
         self._rules = request.rules
         self._steps = Steps(request, announce, meter)
-        self._proof = Proof(station, request, self._steps)
-        self._comparing = Comparing(station, request, self._steps)
+        self._proof = Proof(task_runtime, request, self._steps)
+        self._comparing = Comparing(task_runtime, request, self._steps)
         self._stages = StageTimes(compile_s=request.built.seconds)
 
     def climb(self) -> Evaluation:
@@ -211,13 +209,13 @@ class Ladder:
             return self._failed(evaluation, found.verdict, f"while it was timed: {found.reason}")
 
     def _time(self, evaluation: Evaluation) -> Evaluation:
-        bench, request = self._station.bench, self._request
+        runtime, request = self._task_runtime.runtime, self._request
         self._steps.begin("inputs")
-        memory = SpoiltMemory(bench.device)
-        runner = load_candidate(request.candidate, request.built, bench.device, allocator=memory)
-        weights = {name: value.clone() for name, value in bench.reference.weights().items()}
+        memory = SpoiltMemory(runtime.device)
+        runner = load_candidate(request.candidate, request.built, runtime.device, allocator=memory)
+        weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
         self._steps.candidate_runs("the candidate prepares")
-        watch = stopwatch(bench.device)
+        watch = stopwatch(runtime.device)
         prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
 
         def plain(arguments: Sequence[Argument]) -> object:
@@ -225,7 +223,7 @@ class Ladder:
 
         self._steps.say("inputs for timing are drawn", self._rules.reference_s)
         start = time.perf_counter()
-        harness = self._station.harness
+        harness = self._task_runtime.harness
         self._steps.candidate_runs("the candidate is timed", often=True)
         launches = runner.launches(harness.sets[0], weights)
         evaluation = evaluation.model_copy(update={"launches": launches})
@@ -233,7 +231,7 @@ class Ladder:
         share, method = self._coverage(weights)
         self._steps.begin("time alone")
         inspection = Inspection(
-            bench,
+            runtime,
             weights,
             lambda: runner.prepare_again(weights),
             self._request.seed,
@@ -251,7 +249,7 @@ class Ladder:
         """Who does the work, seen in a run of its own."""
         if not self._rules.has(Defence.COVERAGE):
             return None, ""
-        device, inputs = self._station.bench.device, self._station.harness.sets[0]
+        device, inputs = self._task_runtime.runtime.device, self._task_runtime.harness.sets[0]
         runner = load_candidate(self._request.candidate, self._request.built, device)
         runner.prepare(weights)
         return coverage(lambda: runner(inputs, weights), runner, device)
@@ -266,7 +264,7 @@ class Ladder:
         prepare_ms: float,
     ) -> Evaluation:
         """Screen, and compare where that was asked for."""
-        bench, request = self._station.bench, self._request
+        runtime, request = self._task_runtime.runtime, self._request
         screen = self._screen(call)
         update = {"coverage": share, "method": method}
         evaluation = evaluation.model_copy(
@@ -277,7 +275,7 @@ class Ladder:
                 "stages": self._spent("screen_s", start),
             }
         )
-        words = impossible(screen.median_ms, bench, request.baselines)
+        words = impossible(screen.median_ms, runtime, request.baselines)
         if words and self._rules.has(Defence.FLOOR):
             return self._failed(evaluation, Verdict.BELOW_FLOOR, words)
         if request.effort == "screen":
@@ -300,7 +298,7 @@ class Ladder:
     def _screen(self, call: Timed) -> Measurement:
         rules, best = self._rules, self._request.best_ms
         hopeless = rules.hopeless_ratio * best if best is not None else float("inf")
-        harness = self._station.harness
+        harness = self._task_runtime.harness
         screen = harness.measure(
             call,
             seconds=rules.screen_s,

@@ -1,20 +1,18 @@
-"""Records the launches of one call of a C++ candidate, so that another program can make them again.
+"""Times, counts and records the kernels of a candidate's call.
 
-Of each launch: which function, every storage that its tensors lie in as it was just before, and
-the arguments. Integers of eight bytes throughout, as `tools.languages.cpp.sanitizers` reads them.
+`profiled` times them: by CUPTI's records on a GPU, by the clock on a CPU. On a CPU its calls are
+counted first, without any clock around their parts. Inputs and cold caches are the harness's, as
+when the candidate was timed. Not covered on a CPU: work inside a plan that is neither a launch nor
+a library operator; all of it together is the kernel `plan`.
 
-Counts what the processors do during a candidate's calls, and nothing that lies between them.
+`counted` counts what the processors do during a candidate's calls, and nothing that lies between
+them. A few passes with a few events each, every pass over calls with cold caches as when the
+candidate was timed; medians over calls. What cannot be counted is said with what would help.
 
-A few passes with a few events each, every pass over calls with cold caches as when the candidate
-was timed; medians over calls. What cannot be counted is said with what would help.
-
-Times the kernels of a candidate's call: by CUPTI's records on a GPU, by the clock on a CPU.
-
-On a CPU its calls are counted first, without any clock around their parts.
-
-Inputs and cold caches are the harness's, as when the candidate was timed.
-Not covered on a CPU: work inside a plan that is neither a launch nor a library operator; all of it
-together is the kernel `plan`.
+`recorded` writes down the launches of one call of a C++ candidate, so that another program can make
+them again. Of each launch: which function, every storage that its tensors lie in as it was just
+before, and the arguments. Integers of eight bytes throughout, as `tools.languages.cpp.sanitizers`
+reads them.
 """
 
 import ctypes
@@ -73,13 +71,13 @@ class _TooMuchError(Exception):
     """The launches hold more than a file of theirs may."""
 
 
-def recorded(station: TaskRuntime, request: RecordRequest) -> LaunchesRecorded:
+def recorded(task_runtime: TaskRuntime, request: RecordRequest) -> LaunchesRecorded:
     """Write one call's launches on the task's own inputs down, or say why that cannot be."""
-    bench = station.bench
+    runtime = task_runtime.runtime
     try:
-        arguments = bench.draw(Draw("task", request.seed))
-        weights = {name: value.clone() for name, value in bench.reference.weights().items()}
-        runner = load_candidate(request.candidate, request.built, bench.device)
+        arguments = runtime.draw(Draw("task", request.seed))
+        weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
+        runner = load_candidate(request.candidate, request.built, runtime.device)
         runner.prepare(weights)
         with Path(LAUNCHES).open("wb") as file:
             recorder = _Recorder(file, runner.source.functions)
@@ -256,16 +254,16 @@ _CALLS = 3
 _COPIES = ("memcpy", "memset")
 
 
-def profiled(station: TaskRuntime, request: ProfileRequest) -> Profiled:
+def profiled(task_runtime: TaskRuntime, request: ProfileRequest) -> Profiled:
     """The times of every kernel in a call, or why there are none."""
     try:
-        runner = load_candidate(request.candidate, request.built, station.bench.device)
-        weights = {name: w.clone() for name, w in station.bench.reference.weights().items()}
+        runner = load_candidate(request.candidate, request.built, task_runtime.runtime.device)
+        weights = {name: w.clone() for name, w in task_runtime.runtime.reference.weights().items()}
         runner.prepare(weights)
-        if station.bench.device == "cuda":
-            return _recorded(station, runner, weights)
-        seen = counted(station.harness, runner, weights, station.bench.rules)
-        times = _clocked(station, runner, weights)
+        if task_runtime.runtime.device == "cuda":
+            return _recorded(task_runtime, runner, weights)
+        seen = counted(task_runtime.harness, runner, weights, task_runtime.runtime.rules)
+        times = _clocked(task_runtime, runner, weights)
         return Profiled(times=times, host=seen.host, uncounted=seen.missing)
     except Exception as error:
         return Profiled(missing=_missing(rejection(error).reason, "see its verdict"))
@@ -288,7 +286,7 @@ def open_profiler() -> Profiled:
 
 
 def _clocked(
-    station: TaskRuntime, runner: PlanRunner, weights: Mapping[str, Tensor]
+    task_runtime: TaskRuntime, runner: PlanRunner, weights: Mapping[str, Tensor]
 ) -> tuple[KernelTime, ...]:
     """Wall times of launches and library operators; what is left of a call is the plan's."""
     calls: list[list[Span]] = []
@@ -313,8 +311,8 @@ def _clocked(
         return result
 
     runner.observe(clock)
-    rules = station.bench.rules
-    measured = station.harness.measure(
+    rules = task_runtime.runtime.rules
+    measured = task_runtime.harness.measure(
         whole, seconds=rules.screen_s, least=_CALLS, most=rules.screen_samples_max
     )
     own = {item.name for item in runner.source.functions}
@@ -322,12 +320,14 @@ def _clocked(
     return kernel_times(calls[-len(measured.samples_ms) :], own, "wall")
 
 
-def _recorded(station: TaskRuntime, runner: PlanRunner, weights: Mapping[str, Tensor]) -> Profiled:
+def _recorded(
+    task_runtime: TaskRuntime, runner: PlanRunner, weights: Mapping[str, Tensor]
+) -> Profiled:
     """CUPTI's records of a few calls, each with cold caches."""
-    sets, bench = station.harness.sets, station.bench
-    cache_bytes = int(bench.hardware.cache_mib * 2**20)
-    flush = Flush(bench.device, cache_bytes, needed=True, settle_s=bench.rules.settle_s)
-    station.harness.warm(lambda arguments: runner(arguments, weights))
+    sets, runtime = task_runtime.harness.sets, task_runtime.runtime
+    cache_bytes = int(runtime.hardware.cache_mib * 2**20)
+    flush = Flush(runtime.device, cache_bytes, needed=True, settle_s=runtime.rules.settle_s)
+    task_runtime.harness.warm(lambda arguments: runner(arguments, weights))
     calls: list[tuple[Span, ...]] = []
     for number in range(_CALLS):
         flush()

@@ -1,14 +1,12 @@
-"""What judging a task takes in memory, known from its sizes before anything is allocated.
+"""A worker's main loop: a request in, stages on the way, one reply out.
 
-`least_bytes` is certain; the others are estimates of worst moments, after which the judge chunks,
-shelves on the host or times with fewer sets of inputs. Only what cannot fit in any way is refused.
+`RequestHandler` answers each kind of request with the module that does it. An unexpected exception
+is answered too, as `Broken`: the parent raises it where a person of ours can see it.
 
-Takes each kind of request to whoever answers it.
-
-The loop of a worker: a request in, stages on the way, one reply out.
-
-An unexpected exception is answered too, as `Broken`: the parent raises it where a person of
-ours can see it.
+`needs_of` says what judging a task takes in memory, known from its sizes before anything is
+allocated. `least_bytes` is certain; the others are estimates of worst moments, after which the
+judge chunks, shelves on the host or times with fewer sets of inputs. Only what cannot fit in any
+way is refused.
 """
 
 from __future__ import annotations
@@ -151,12 +149,15 @@ _PARTS = {"place": "beside: place", "compile": "beside: build", "whole": "baseli
 
 
 class RequestHandler:
-    """Answers requests; keeps the station of the last task. `retire` says why it must end."""
+    """Answers each kind of request, and keeps the runtime of the last task.
+
+    `retire` says why the worker must end.
+    """
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
-        self._station: TaskRuntime | None = None
-        self._court: ForeignSession | None = None
+        self._task_runtime: TaskRuntime | None = None
+        self._session: ForeignSession | None = None
         self.retire = ""
         self._full = False
         self.meter = Meter()
@@ -168,7 +169,7 @@ class RequestHandler:
         try:
             return self._answer(request)
         finally:
-            if self._station is not None:
+            if self._task_runtime is not None:
                 gc.collect()  # plans stand in cycles, and hold the memory they were judged in
             leave_the_device_to_others()
 
@@ -245,15 +246,15 @@ class RequestHandler:
         self._say(f"{name} is built", rules.baseline_s, "reference", name)
         self.meter.begin(f"{_PARTS[request.step]} {name}")
         try:
-            bench = self._at(request.task, request.hardware, rules, request.seed).bench
+            runtime = self._at(request.task, request.hardware, rules, request.seed).runtime
             if request.step == "place":
-                self._placed = place(request.task, bench.device)
+                self._placed = place(request.task, runtime.device)
             elif request.step == "compile":
-                complete = compile_only(bench.reference.module, self._placed)
+                complete = compile_only(runtime.reference.module, self._placed)
                 self._placed = []
                 torch.cuda.empty_cache()
             else:
-                compiled(bench, name)(bench.draw(Draw("task", request.seed)))
+                compiled(runtime, name)(runtime.draw(Draw("task", request.seed)))
         except Exception as error:  # torch.compile raises nearly every class there is
             words = " ".join(str(error).split())[:300] or type(error).__name__
             return BaselineMeasured(baseline=Baseline(name=name, failure=words))
@@ -266,9 +267,9 @@ class RequestHandler:
         try:
             self.meter.begin("baselines: inputs")
             self._take_over(request.compiled)
-            station = self._at(request.task, request.hardware, request.rules, request.seed)
-            _ = station.harness
-            return BaselineMeasured(baseline=timed_baseline(station, request.name, self.meter))
+            task_runtime = self._at(request.task, request.hardware, request.rules, request.seed)
+            _ = task_runtime.harness
+            return BaselineMeasured(baseline=timed_baseline(task_runtime, request.name, self.meter))
         except (BaselineFailedError, RefusedError) as failed:
             return BaselineMeasured(baseline=Baseline(name=request.name, failure=str(failed)))
         except (MemoryError, RuntimeError) as error:
@@ -282,9 +283,9 @@ class RequestHandler:
         self._say("the reference is built", request.rules.reference_s, "reference")
         self.meter.begin(f"{request.effort}: reference")
         self._take_over(request.compiled)
-        station = self._at(request.task, request.hardware, request.rules, request.seed)
+        task_runtime = self._at(request.task, request.hardware, request.rules, request.seed)
         try:
-            ladder = Ladder(station, request, self._announce, self.meter)
+            ladder = Ladder(task_runtime, request, self._announce, self.meter)
             return Judged(evaluation=ladder.climb())
         finally:
             self.retire = poisoned(request.hardware.kind)
@@ -293,8 +294,8 @@ class RequestHandler:
         self._say("the candidate is profiled", request.rules.profile_s, "candidate")
         self.meter.begin("profile: times")
         try:
-            station = self._at(request.task, request.hardware, request.rules, request.seed)
-            return profiled(station, request)
+            task_runtime = self._at(request.task, request.hardware, request.rules, request.seed)
+            return profiled(task_runtime, request)
         except (RefusedError, MemoryError, RuntimeError) as error:
             return not_timed(error)
         finally:
@@ -302,11 +303,11 @@ class RequestHandler:
 
     def _foreign(self, request: ForeignRequest) -> Judged | Lacking:
         try:
-            if request.usher is None:
-                raise ValueError("a judge of foreign code inherits its usher's socket")
-            if self._court is None:
-                self._court = ForeignSession(request.usher)
-            return Judged(evaluation=ForeignLadder(request, self._court, self._announce).climb())
+            if request.broker is None:
+                raise ValueError("a judge of foreign code inherits its guest broker's socket")
+            if self._session is None:
+                self._session = ForeignSession(request.broker)
+            return Judged(evaluation=ForeignLadder(request, self._session, self._announce).climb())
         except LackingError as lacks:
             return Lacking(words=str(lacks))
         finally:
@@ -315,10 +316,10 @@ class RequestHandler:
     def _hold_out(self, request: HoldoutRequest) -> ShapesTried:
         rules = request.rules
         self.meter.begin("certify: other shapes")
-        station = self._at(request.task, request.hardware, rules, request.seed)
+        task_runtime = self._at(request.task, request.hardware, rules, request.seed)
         try:
             found = held_out(
-                station.bench,
+                task_runtime.runtime,
                 request.candidate,
                 request.built,
                 request.seed,
@@ -332,8 +333,8 @@ class RequestHandler:
     def _record(self, request: RecordRequest) -> LaunchesRecorded:
         self._say("its launches are recorded", request.rules.candidate_s, "candidate")
         try:
-            station = self._at(request.task, request.hardware, request.rules, request.seed)
-            return recorded(station, request)
+            task_runtime = self._at(request.task, request.hardware, request.rules, request.seed)
+            return recorded(task_runtime, request)
         except (RefusedError, MemoryError, RuntimeError) as error:
             return LaunchesRecorded(problem=" ".join(str(error).split())[:200] or "out of memory")
 
@@ -342,14 +343,15 @@ class RequestHandler:
         self._taken.update(folders)
 
     def _at(self, task: Task, hardware: Hardware, rules: Rules, seed: int) -> TaskRuntime:
-        """The station of this task, a new one when the last request was about another."""
-        known = self._station
-        if known is None or known.task != task or known.bench.rules != rules:
-            self._station = known = None  # its memory is free before the next one asks for any,
+        """The runtime of this task, a new one when the last request was about another."""
+        known = self._task_runtime
+        if known is None or known.task != task or known.runtime.rules != rules:
+            # Its memory, what stands in cycles included, is free before the next one asks for any.
+            self._task_runtime = known = None
             gc.unfreeze()
-            gc.collect()  # and so is what stood in cycles;
+            gc.collect()
             gc.freeze()  # what is left, modules above all, is looked through at the next task only
-            self._station = known = TaskRuntime(task, hardware, rules, seed)
+            self._task_runtime = known = TaskRuntime(task, hardware, rules, seed)
         return known
 
     def _retire_if_needed(self, device: str) -> None:
@@ -389,20 +391,20 @@ def serve(connection: socket.socket) -> None:
             os._exit(0)
         connection.sendall(frame(token + message.model_dump_json().encode()))
 
-    desk = RequestHandler(lambda stage: send(stage))
+    handler = RequestHandler(lambda stage: send(stage))
     send(Ready(pid=process))
     while True:
         token, asked = opened(receive_blocking(connection))
         request = REQUEST.validate_json(asked)
-        send(_reply(desk, request))
+        send(_reply(handler, request))
 
 
-def _reply(desk: RequestHandler, request: Request) -> Reply:
+def _reply(handler: RequestHandler, request: Request) -> Reply:
     try:
-        answer: Answer = desk.answer(request)
+        answer: Answer = handler.answer(request)
     except Exception as error:
         answer = Broken(
             words=f"{type(error).__name__} in a worker answering {request.kind!r}: {error}",
             detail=traceback.format_exc(),
         )
-    return Reply(answer=answer, retire=desk.retire, phases=desk.meter.taken())
+    return Reply(answer=answer, retire=handler.retire, phases=handler.meter.taken())

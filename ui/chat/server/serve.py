@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelwright.ui.chat.server.config import write_root
-from kernelwright.ui.chat.server.login import People, secret
 from kernelwright.ui.chat.server.memory import imports_out_of_sight, swept
+from kernelwright.ui.chat.server.people import People, secret
 from kernelwright.ui.chat.settings import ChatSettings, use
 from kernelwright.ui.complaints import LACKING, Complaint
 

@@ -14,11 +14,7 @@ from kernelwright.tools.types import Graph
 
 Run = Callable[..., Any]
 Recorder = Callable[[], Any]
-GENTLE = settings(
-    max_examples=120,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+GENTLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def tensor(*shape: int) -> torch.Tensor:

@@ -36,12 +36,11 @@ from kernelwright.tools.codegen.ir import (
     results,
 )
 from kernelwright.tools.codegen.ir.rewrites import rewrite
-from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.languages import INCLUDE, parse_kernel
 from kernelwright.tools.languages.cuda.inspection import disassemble
 from kernelwright.tools.types import DType
 
 HERE = Path(__file__).parent
-INCLUDE = HERE.parents[3] / "tools" / "compile" / "include"
 Buffers = dict[str, torch.Tensor]
 _COMPUTED = {"float64": "float64", "float32": "float32", "bool": "bool"}
 

@@ -1,18 +1,23 @@
 """Every strategy of every loop computes what the loop says, on the emulated device."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kernelwright.profiles.load import Hardware
 
+Kept = Callable[..., list[Any]]
+
 
 @pytest.fixture(scope="module")
 def variants(
-    toolbox: SimpleNamespace, builds: dict, small_device: Hardware, tmp_path_factory
+    toolbox: SimpleNamespace, builds: dict, small_device: Hardware, kept: Kept, tmp_path_factory
 ) -> list:
     made = toolbox.make_variants(builds, small_device, settings=1, most_threads=64)
+    made = kept(made, lambda variant: variant.strategy.name)
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("emulated")))
     return made
 

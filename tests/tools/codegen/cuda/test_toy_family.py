@@ -16,7 +16,6 @@ from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.candidates import new_candidate
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.emitter import FAMILIES
 from kernelwright.tools.codegen.cuda.printing.case import Case
@@ -38,13 +37,12 @@ from kernelwright.tools.codegen.library.kernel_library import (
     Recipe,
     repertoire_for,
 )
-from kernelwright.tools.languages import Built, compile_candidate
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import (
     Candidate,
     DType,
     Graph,
-    Language,
     Node,
     Scalar,
     Task,
@@ -283,7 +281,7 @@ def test_equal_calls_share_a_kernel() -> None:
     draft = drafts.draft({"mm": "naive_product", "mm_1": "naive_product"})
     assert draft.kernel.count("_mm(") == 1
     assert draft.plan.count("mm_mm") == 2
-    new_candidate(Language.CUDA, draft.kernel, draft.plan)
+    new_candidate("cuda", draft.kernel, draft.plan)
 
 
 def test_two_families_do_not_share_a_name() -> None:

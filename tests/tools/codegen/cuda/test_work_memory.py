@@ -23,6 +23,8 @@ from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 
+Kept = Callable[..., list[Any]]
+
 r = torch.randn
 
 
@@ -130,8 +132,11 @@ def _renamed(text: str, number: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wholes(toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: Any) -> list[Whole]:
+def wholes(
+    toolbox: SimpleNamespace, small_device: Hardware, kept: Kept, tmp_path_factory: Any
+) -> list[Whole]:
     made = [one for at, name in enumerate(TASKS) for one in whole(name, small_device, at)]
+    made = kept(made, lambda one: TASKS[one.name][2])
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("wholes")))
     return made
 

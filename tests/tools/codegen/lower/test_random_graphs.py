@@ -14,11 +14,7 @@ BINARY = ["add.Tensor", "sub.Tensor", "mul.Tensor", "maximum.default"]
 REDUCTIONS = ["sum.dim_IntList", "mean.dim", "amax.default", "amin.default"]
 KINDS = ["unary", "binary", "reduce", "view", "view", "scan", "softmax", "cat", "cat", "replace"]
 
-GENTLE = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+GENTLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def view(draw: st.DrawFn, graph: Any, name: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Task, TracePolicy
@@ -50,15 +50,15 @@ def task(tmp_path_factory) -> Task:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory) -> AsyncIterator[Courthouse]:
-    """One courthouse for the tests of a file, whose judge stays as it does for a person."""
-    made = Courthouse(tmp_path_factory.mktemp("house"), "cpu")
+async def foreign_judge(tmp_path_factory) -> AsyncIterator[ForeignJudge]:
+    """One judge for the tests of a file, whose judge stays as it does for a person."""
+    made = ForeignJudge(tmp_path_factory.mktemp("judge"), "cpu")
     yield made
     await made.aclose()
 
 
 @pytest.fixture
-def judged(task, house: Courthouse):
+def judged(task, foreign_judge: ForeignJudge):
     """Judges a ModelNew: `await judged(source)`, with `against` baselines to time it beside."""
 
     async def judge(source: str, *, against=(), rules: Rules | None = None, allow=()):
@@ -72,6 +72,6 @@ def judged(task, house: Courthouse):
             seed=7,
             compare_to=tuple(against),
         )
-        return await house.judge(request)
+        return await foreign_judge.judge(request)
 
     return judge

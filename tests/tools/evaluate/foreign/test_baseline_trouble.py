@@ -1,7 +1,7 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
@@ -50,7 +50,7 @@ async def judged(tmp_path, trouble: str, call: int, against: tuple[str, ...]):
     finally:
         await executor.aclose()
     assert isinstance(task, Task), task
-    house = Courthouse(tmp_path / "house", "cpu")
+    foreign_judge = ForeignJudge(tmp_path / "judge", "cpu")
     request = ForeignRequest(
         task=task,
         hardware=detect("cpu"),
@@ -60,9 +60,9 @@ async def judged(tmp_path, trouble: str, call: int, against: tuple[str, ...]):
         compare_to=against,
     )
     try:
-        return await house.judge(request)
+        return await foreign_judge.judge(request)
     finally:
-        await house.aclose()
+        await foreign_judge.aclose()
 
 
 async def test_where_not_even_eager_can_be_called_there_are_no_times(tmp_path):

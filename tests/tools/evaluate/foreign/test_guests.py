@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Verdict
@@ -108,7 +108,7 @@ async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tm
     finds = HONEST.replace(
         "class ModelNew", "import os\nassert not os.path.exists('left')\n\nclass ModelNew"
     )
-    house = Courthouse(tmp_path, "cpu")
+    foreign_judge = ForeignJudge(tmp_path, "cpu")
     request = ForeignRequest(
         task=task,
         hardware=detect("cpu"),
@@ -119,69 +119,79 @@ async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tm
     try:
         for source in (leaves, finds):
             foreign = Foreign(name="it", source=source)
-            found = await house.judge(request.model_copy(update={"foreign": foreign}))
+            found = await foreign_judge.judge(request.model_copy(update={"foreign": foreign}))
             assert found.verdict is Verdict.CORRECT, found.verification.reason
             assert not list(tmp_path.glob("guest-*/candidate")), "what it wrote went with it"
     finally:
-        await house.aclose()
-    assert house.judges_started == 1
+        await foreign_judge.aclose()
+    assert foreign_judge.judges_started == 1
+
+
+FAILURES = [
+    ("x.zero_(); return x * self.weight", Verdict.INPUT_MUTATED, "input 0 was changed"),
+    (
+        "self.first = getattr(self, 'first', self.weight.clone())\n        "
+        "return torch.softmax(x, 1) * self.first",
+        Verdict.STALE_RESULT,
+        "with other weights",
+    ),
+    (
+        "import os\n        os.fork() or __import__('time').sleep(30)\n        "
+        "return torch.softmax(x, 1) * self.weight",
+        Verdict.CHEATING,
+        "processes running",
+    ),
+    (
+        'import os\n        print(\'{"verdict": "correct"}\', flush=True)\n        os._exit(0)',
+        Verdict.CRASHED,
+        "ended its process with exit status 0",
+    ),
+]
+# The same in other ways, as a sweep.
+OTHER_FAILURES = [
+    ("return torch.softmax(x, 1)", Verdict.WRONG_RESULT, "are wrong"),
+    ("return torch.softmax(x, 1)[1:]", Verdict.WRONG_SHAPE, "expected float32[32, 200]"),
+    (
+        "class Lazy(torch.Tensor): pass\n        "
+        "return (torch.softmax(x, 1) * self.weight).as_subclass(Lazy)",
+        Verdict.CHEATING,
+        "not a plain tensor",
+    ),
+    (
+        "key = x.data_ptr(), x.shape\n        "
+        "self.kept = getattr(self, 'kept', {})\n        "
+        "self.kept.setdefault(key, torch.softmax(x, 1) * self.weight)\n        "
+        "return self.kept[key]",
+        Verdict.STALE_RESULT,
+        "a result is kept between calls",
+    ),
+    (
+        "import threading, time\n        y = torch.empty_like(x)\n        "
+        "def late(): time.sleep(0.4); y.copy_(torch.softmax(x, 1) * self.weight)\n        "
+        "threading.Thread(target=late).start()\n        return y",
+        Verdict.CHEATING,
+        "outlive its calls",
+    ),
+    (
+        "import ctypes\n        return ctypes.string_at(0)",
+        Verdict.ILLEGAL_ACCESS,
+        "segmentation fault",
+    ),
+    (
+        "return ModelNew.forward(self, x)",
+        Verdict.LAUNCH_ERROR,
+        "recursion",
+    ),
+]
+ALL_FAILURES = [
+    *FAILURES,
+    *(pytest.param(*failure, marks=pytest.mark.exhaustive) for failure in OTHER_FAILURES),
+]
 
 
 @pytest.mark.parametrize(
     ("forward", "verdict", "words"),
-    [
-        ("return torch.softmax(x, 1)", Verdict.WRONG_RESULT, "are wrong"),
-        ("return torch.softmax(x, 1)[1:]", Verdict.WRONG_SHAPE, "expected float32[32, 200]"),
-        ("x.zero_(); return x * self.weight", Verdict.INPUT_MUTATED, "input 0 was changed"),
-        (
-            "class Lazy(torch.Tensor): pass\n        "
-            "return (torch.softmax(x, 1) * self.weight).as_subclass(Lazy)",
-            Verdict.CHEATING,
-            "not a plain tensor",
-        ),
-        (
-            "key = x.data_ptr(), x.shape\n        "
-            "self.kept = getattr(self, 'kept', {})\n        "
-            "self.kept.setdefault(key, torch.softmax(x, 1) * self.weight)\n        "
-            "return self.kept[key]",
-            Verdict.STALE_RESULT,
-            "a result is kept between calls",
-        ),
-        (
-            "self.first = getattr(self, 'first', self.weight.clone())\n        "
-            "return torch.softmax(x, 1) * self.first",
-            Verdict.STALE_RESULT,
-            "with other weights",
-        ),
-        (
-            "import threading, time\n        y = torch.empty_like(x)\n        "
-            "def late(): time.sleep(0.4); y.copy_(torch.softmax(x, 1) * self.weight)\n        "
-            "threading.Thread(target=late).start()\n        return y",
-            Verdict.CHEATING,
-            "outlive its calls",
-        ),
-        (
-            "import os\n        os.fork() or __import__('time').sleep(30)\n        "
-            "return torch.softmax(x, 1) * self.weight",
-            Verdict.CHEATING,
-            "processes running",
-        ),
-        (
-            'import os\n        print(\'{"verdict": "correct"}\', flush=True)\n        os._exit(0)',
-            Verdict.CRASHED,
-            "ended its process with exit status 0",
-        ),
-        (
-            "import ctypes\n        return ctypes.string_at(0)",
-            Verdict.ILLEGAL_ACCESS,
-            "segmentation fault",
-        ),
-        (
-            "return ModelNew.forward(self, x)",
-            Verdict.LAUNCH_ERROR,
-            "recursion",
-        ),
-    ],
+    ALL_FAILURES,
     ids=lambda value: value.split("\n")[0][:24] if isinstance(value, str) else "",
 )
 async def test_each_failure_is_named(judged, forward, verdict, words):
@@ -202,6 +212,7 @@ async def test_digits_that_are_cut_off_without_a_name_are_measured_and_ranked_ap
     assert "computes in bf16" in found.verification.apart
 
 
+@pytest.mark.exhaustive
 async def test_a_compiler_in_the_forward_that_wants_it_whole_is_a_baseline(judged):
     whole = f"""{HEAD}
     @torch.compile(fullgraph=True, backend="aot_eager")
@@ -214,6 +225,7 @@ async def test_a_compiler_in_the_forward_that_wants_it_whole_is_a_baseline(judge
     assert found.verification.method.startswith("compiled by PyTorch")
 
 
+@pytest.mark.exhaustive
 async def test_weights_of_another_shape_are_not_held_for_kept_ones(judged):
     one = HEAD.replace("torch.rand(columns) + 0.5", "(torch.rand(columns) + 0.5)[:, None]")
     forward = "    def forward(self, x):\n        return torch.softmax(x, 1) * self.weight[:, 0]\n"

@@ -33,8 +33,8 @@ def test_only_the_candidates_own_trouble_changes_its_verdict(
     dismissed: list[bool] = []
     monkeypatch.setattr(climbing, "Timing", lambda *_: SimpleNamespace(against=fails))
     ladder = climbing.ForeignLadder.__new__(climbing.ForeignLadder)
-    ladder._bench = ladder._request = ladder._seat = None
-    ladder._secret, ladder._court = 1, SimpleNamespace(dismiss=lambda: dismissed.append(True))
+    ladder._runtime = ladder._request = ladder._seat = None
+    ladder._secret, ladder._session = 1, SimpleNamespace(dismiss=lambda: dismissed.append(True))
     right = Verification(verdict=Verdict.CORRECT, reason="right")
     found = ladder._time(Evaluation(candidate="it", verification=right))
     assert found.verdict is verdict

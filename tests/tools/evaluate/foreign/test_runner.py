@@ -25,8 +25,8 @@ def runner(rules: Rules = _RULES, **reports: Done) -> GuestRunner:
         books=lambda: _QUIET,
     )
     seat = SimpleNamespace(link=link, arena=None, outputs=lambda _: (), named=lambda _: ())
-    bench = SimpleNamespace(device="cpu", rules=rules)
-    return GuestRunner(bench, seat, _MAKE, lambda: 1.0, lambda: 1.0)
+    runtime = SimpleNamespace(device="cpu", rules=rules)
+    return GuestRunner(runtime, seat, _MAKE, lambda: 1.0, lambda: 1.0)
 
 
 def test_a_guest_with_nothing_to_hide_is_called():

@@ -5,7 +5,8 @@ from chainlit.auth import create_jwt
 from chainlit.config import config
 from chainlit.user import User
 
-from kernelwright.ui.chat.server.login import LOCAL, Login, People, PersonError, secret
+from kernelwright.ui.chat.server.login import LOCAL, Login
+from kernelwright.ui.chat.server.people import People, PersonError, secret
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from kernelwright.ui.chat.server.application import open_store
-from kernelwright.ui.chat.server.login import People
+from kernelwright.ui.chat.server.people import People
 from kernelwright.ui.chat.server.serve import _check_people, _listening, _only_one, address
 from kernelwright.ui.chat.settings import ChatSettings
 from kernelwright.ui.complaints import LACKING, UNUSABLE, Complaint
@@ -60,3 +62,11 @@ def test_a_database_that_cannot_be_opened_keeps_its_password_to_itself(tmp_path)
         open_store(ChatSettings(home=tmp_path, database=url))
     assert "geheim" not in str(complaint.value)
     assert complaint.value.status == LACKING
+
+
+def test_chainlit_is_imported_only_after_its_folder_is_in_place():
+    code = (
+        "import sys, kernelwright.ui.chat.server.serve, kernelwright.ui.cli.chat\n"
+        "assert 'chainlit' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

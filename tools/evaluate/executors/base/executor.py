@@ -1,13 +1,12 @@
-"""What one trip to a judge far away shall bring back.
+"""The class through which everything is evaluated, so that where it happens can change.
 
-An errand says more than a list: what to do next with what turned out well, so that screening,
-tuning and precise comparison take one trip and not three.
+A subclass of `Executor` must answer the abstract methods. All else is optional: every optional
+method has a default that holds for an executor without that power, and `capabilities` says which
+powers there are, so that nobody has to ask what class an executor is of.
 
-The class through which everything is evaluated, so that where it happens can change.
-
-A subclass must answer the abstract methods. All else is optional: every optional method has a
-default that holds for an executor without that power, and `capabilities` says which powers there
-are, so that nobody has to ask what class an executor is of.
+`BatchRequest` is what one trip to a judge far away shall bring back. It says more than a list: what
+to do next with what turned out well, so that screening, tuning and precise comparison take one
+trip and not three.
 """
 
 import re
@@ -45,8 +44,8 @@ class Variants(Value):
     candidates: tuple[Candidate, ...]
 
 
-class Errand(Value):
-    """What to measure, in this order.
+class BatchRequest(Value):
+    """What one trip to a far device shall measure, in this order.
 
     Attributes:
         probe: Describe the device, audit the task, measure every baseline.
@@ -54,10 +53,10 @@ class Errand(Value):
         variants: Screen those of the `tuned` fastest correct candidates of `screen`.
         tuned: How many candidates have their variants screened.
         finalists: Judge at most so many of all that was screened precisely, by the rule of
-            `selection.promising`; 0 for none.
+            `finalists.promising`; 0 for none.
         to_beat_ms: The screened time of the best candidate so far; None when there is none.
         precise: Judge each of these precisely, whatever they did before.
-        certify: Certify these in order until one settles the rest (`selection.settles`).
+        certify: Certify these in order until one settles the rest (`finalists.settles`).
         screened_ms: Of each of those, the screened time, where there is one.
         rivals: How many of the first are certified even after one is decided.
     """
@@ -74,7 +73,7 @@ class Errand(Value):
     rivals: int = 1
 
     @model_validator(mode="after")
-    def _names(self) -> "Errand":
+    def _names(self) -> "BatchRequest":
         if self.screened_ms and len(self.screened_ms) != len(self.certify):
             raise ValueError("a screened time, or none, for each candidate that is certified")
         for candidate in self.candidates():
@@ -218,8 +217,8 @@ class Executor(ABC):
         """Why a candidate cannot be built, as far as that is seen without a trip."""
         return None
 
-    async def fetch(self, task: Task, errand: Errand) -> None:
-        """Make one trip for all of an errand; its results are `known` from then on."""
+    async def fetch(self, task: Task, request: BatchRequest) -> None:
+        """Make one trip for all of a request; its results are `known` from then on."""
         return
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:

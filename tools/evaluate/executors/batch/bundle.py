@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.executors.base.executor import Errand
+from kernelwright.tools.evaluate.executors.base.executor import BatchRequest
 from kernelwright.tools.types import Baselines, Effort, Evaluation, Refusal, Task, Value
 
 FORMAT = 1
@@ -42,7 +42,7 @@ class Manifest(Value):
     seed: int = 0
     task: Task
     baselines: Baselines | None = None
-    errand: Errand
+    errand: BatchRequest
 
 
 class Probed(Value):

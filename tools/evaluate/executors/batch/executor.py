@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Errand, Executor
+from kernelwright.tools.evaluate.executors.base.executor import BatchRequest, Capabilities, Executor
 from kernelwright.tools.evaluate.executors.batch.bundle import (
     DONE,
     PROBE,
@@ -95,7 +95,7 @@ class BatchExecutor(Executor):
         key = task_key(task)
         if key in self._baselines:
             return self._baselines[key]
-        bundle, _ = self._trip(task, Errand(probe=True))
+        bundle, _ = self._trip(task, BatchRequest(probe=True))
         probed = bundle.get(PROBE, Probed)
         if probed is None:
             raise BundleError(f"{bundle.folder} is said to be done, but has no {PROBE}")
@@ -130,14 +130,14 @@ class BatchExecutor(Executor):
             return failed
         return None
 
-    async def fetch(self, task: Task, errand: Errand) -> None:
-        """Make one trip for all of an errand; `known` has its results afterwards.
+    async def fetch(self, task: Task, request: BatchRequest) -> None:
+        """Make one trip for all of a request; `known` has its results afterwards.
 
         Raises:
             AwaitingError: While the far host has not answered.
             BundleError: When what came back is not what was sent.
         """
-        bundle, done = self._trip(task, errand)
+        bundle, done = self._trip(task, request)
         self._known |= bundle.evaluations(done)
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
@@ -154,11 +154,11 @@ class BatchExecutor(Executor):
             return known
         if (failed := await self.check(candidate)) is not None:
             return failed
-        await self.fetch(task, Errand.model_validate({effort: (candidate,)}))
+        await self.fetch(task, BatchRequest.model_validate({effort: (candidate,)}))
         return self._known[candidate.id, effort]
 
     async def profile(self, task: Task, candidate: Candidate) -> Profile:
-        """No trip asks for that: an errand brings times only."""
+        """No trip asks for that: a request brings times only."""
         return not_asked(candidate, "the far host was not asked for counters")
 
     async def aclose(self) -> None:
@@ -170,23 +170,23 @@ class BatchExecutor(Executor):
         if done is not None and bundle.manifest.run == self._run:
             self._known |= bundle.evaluations(done)
 
-    def _trip(self, task: Task, errand: Errand) -> tuple[Bundle, Done]:
-        bundle = self._posted(task, errand)
+    def _trip(self, task: Task, request: BatchRequest) -> tuple[Bundle, Done]:
+        bundle = self._posted(task, request)
         done = bundle.done
         # Copied file by file, the list may arrive before what it lists.
         if done is None or not bundle.is_whole(done):
             raise self._awaiting(bundle)
         return bundle, done
 
-    def _posted(self, task: Task, errand: Errand) -> Bundle:
-        """The bundle of that errand; it is written unless it is there."""
+    def _posted(self, task: Task, request: BatchRequest) -> Bundle:
+        """The bundle of that request; it is written unless it is there."""
         plain = task.model_copy(update={"warnings": ()})
-        key = _errand_key(self._run, plain, errand)
+        key = _request_key(self._run, plain, request)
         there = sorted(self._folder.glob(f"*-{key[:12]}"))
         if there:
             bundle = Bundle(there[0])
             sent = bundle.manifest
-            if _errand_key(sent.run, sent.task, sent.errand) != key:
+            if _request_key(sent.run, sent.task, sent.errand) != key:
                 raise BundleError(f"{bundle.folder} was changed, or belongs to another run")
             return bundle
         number = len(list(self._folder.glob("[0-9]*-*"))) + 1
@@ -194,11 +194,11 @@ class BatchExecutor(Executor):
             run=self._run,
             number=number,
             target=self._hardware.kind,
-            device="" if errand.probe else self._hardware.name,
+            device="" if request.probe else self._hardware.name,
             seed=self._seed,
             task=plain,
             baselines=self._baselines.get(task_key(task)),
-            errand=errand,
+            errand=request,
         )
         return Bundle.write(self._folder / f"{number:03d}-{key[:12]}", manifest)
 
@@ -212,7 +212,7 @@ class BatchExecutor(Executor):
         return AwaitingError(words, (bundle.folder / DONE,))
 
 
-def _errand_key(run: str, task: Task, errand: Errand) -> str:
-    """What tells errands apart."""
-    text = "\0".join((run, task_key(task), errand.model_dump_json()))
+def _request_key(run: str, task: Task, request: BatchRequest) -> str:
+    """What tells requests apart."""
+    text = "\0".join((run, task_key(task), request.model_dump_json()))
     return sha256(text.encode()).hexdigest()

@@ -11,7 +11,7 @@ from kernelwright.tools.evaluate.executors.base.kind import (
 
 
 class BatchKind(ExecutorKind):
-    """Evaluates on another host, by bundles."""
+    """The executor that evaluates on another host, by bundles of files."""
 
     def make(self, order: Order) -> Executor:
         """An executor that writes bundles for the chosen device.

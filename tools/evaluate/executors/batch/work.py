@@ -74,25 +74,25 @@ class _Work:
         await self._compile_ahead(hardware)
         if manifest.errand.probe:
             await self._probe(manifest.task, hardware)
-        await self._candidates_of_errand()
+        await self._candidates_of_request()
         seconds = time.perf_counter() - start
         return self._bundle.finish(hardware.name, seconds, self._jobs)
 
-    async def _candidates_of_errand(self) -> None:
-        errand = self._bundle.manifest.errand
-        screened = [await self._judge(item.id, "screen") for item in errand.screen]
-        tuned = {item.candidate for item in fastest(screened)[: errand.tuned]}
-        variants = [group for group in errand.variants if group.of in tuned]
+    async def _candidates_of_request(self) -> None:
+        request = self._bundle.manifest.errand
+        screened = [await self._judge(item.id, "screen") for item in request.screen]
+        tuned = {item.candidate for item in fastest(screened)[: request.tuned]}
+        variants = [group for group in request.variants if group.of in tuned]
         ids = [item.id for group in variants for item in group.candidates]
         screened += [await self._judge(id, "screen") for id in ids]
-        for evaluation in promising(screened, errand.to_beat_ms, errand.finalists):
+        for evaluation in promising(screened, request.to_beat_ms, request.finalists):
             await self._judge(evaluation.candidate, "precise")
-        for candidate in errand.precise:
+        for candidate in request.precise:
             await self._judge(candidate.id, "precise")
         decided = False
-        screened_ms = errand.screened_ms or (None,) * len(errand.certify)
-        for number, (candidate, ms) in enumerate(zip(errand.certify, screened_ms, strict=True)):
-            if decided and number >= errand.rivals:
+        screened_ms = request.screened_ms or (None,) * len(request.certify)
+        for number, (candidate, ms) in enumerate(zip(request.certify, screened_ms, strict=True)):
+            if decided and number >= request.rivals:
                 break
             certified = await self._judge(candidate.id, "certify")
             decided = decided or settles(certified, ms)

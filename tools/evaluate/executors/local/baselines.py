@@ -1,6 +1,8 @@
-"""Compiles candidates outside the device's lease, some before they are asked about.
+"""What is known of a task before it is judged: PyTorch's own times, and compiled candidates.
 
-What PyTorch itself does with a task on this machine, measured once a task and remembered.
+`KnownBaselines` measures what PyTorch itself does with a task on this machine, once a task, and
+remembers it. `Compiling` compiles candidates outside the device's lease, some before they are asked
+about.
 """
 
 import asyncio
@@ -77,7 +79,7 @@ class KnownBaselines:
         self._unmakeable: set[tuple[str, str]] = set()
 
     def of(self, task: Task) -> Baselines | None:
-        """What is known of a task's."""
+        """The known baselines of a task."""
         return self._known.get(task_key(task))
 
     def remember(self, task: Task, baselines: Baselines) -> None:

@@ -1,13 +1,13 @@
-"""torch.compile's baselines, built once a task in processes that no candidate ever saw.
+"""Turns files into tasks, and builds torch.compile's baselines where no candidate can reach them.
 
-Inductor keeps what it compiles in a folder, and whoever can write there can make the baseline slow.
-So a candidate's worker has a folder of its own, which goes with it, and what was built cleanly lies
-in another one, which workers can read and none can write: they copy it before they compile, and
-find the work done. The process that read the file builds it too where it is still there.
+`Reading` says what a file is, and whether being right on it proves anything. `Builder` builds the
+baselines once a task, in processes that no candidate ever saw: Inductor keeps what it compiles in a
+folder, and whoever can write there can make the baseline slow. So a candidate's worker has a folder
+of its own, which goes with it, and what was built cleanly lies in another one, which workers can
+read and none can write: they copy it before they compile, and find the work done. The process that
+read the file builds it too where it is still there.
 Not covered: executors that share workers which stood ready before (the chat's): those have no such
 folder to read, and build for themselves.
-
-What a file is, and whether being right on it proves anything.
 """
 
 import asyncio

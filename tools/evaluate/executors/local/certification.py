@@ -1,9 +1,9 @@
-"""Where a candidate's call spends its time, and hardware counters where they can be read.
-
-One candidate judged by this machine's workers, and a finalist as closely as can be.
+"""Judges one candidate by this machine's workers, a finalist as closely as can be; and profiles it.
 
 A finalist has a process of its own, which no other candidate ever saw; what is too good to be
 believed has two. After that come other shapes, over which its worker may be lost, and a sanitizer.
+`Profiles` tells where a candidate's call spends its time, and reads hardware counters where they
+can be read.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class Profiles:
 
 
 class Certification:
-    """Takes compiled candidates up the ladder; keeps the best time of every task."""
+    """Judges compiled candidates, finalists closely; keeps the best time of every task."""
 
     def __init__(self, shop: Workshop, baselines: KnownBaselines, builder: Builder) -> None:
         self._shop = shop

@@ -19,7 +19,7 @@ from kernelwright.tools.evaluate.executors.local.baselines import (
 from kernelwright.tools.evaluate.executors.local.builder import Builder, Reading
 from kernelwright.tools.evaluate.executors.local.certification import Certification, Profiles
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop, readable
-from kernelwright.tools.evaluate.foreign.host.judge import Courthouse
+from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
 from kernelwright.tools.evaluate.messages import DispatchSeen, RecordRequest
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
@@ -67,7 +67,7 @@ class LocalExecutor(Executor):
         self._baselines = KnownBaselines(self._shop, self._builder)
         self._certification = Certification(self._shop, self._baselines, self._builder)
         self._profiles = Profiles(self._shop)
-        self._courthouse = Courthouse(scratch, hardware.kind)
+        self._foreign_judge = ForeignJudge(scratch, hardware.kind)
 
     @classmethod
     def create(
@@ -223,7 +223,7 @@ class LocalExecutor(Executor):
             compare_to=tuple(against) if timed else (),
         )
         async with self._shop.lease:
-            return await self._courthouse.judge(request)
+            return await self._foreign_judge.judge(request)
 
     async def aclose(self) -> None:
         """End every process."""
@@ -232,5 +232,5 @@ class LocalExecutor(Executor):
             self._compiling.aclose(),
             self._shop.aclose(),
             self._profiles.aclose(),
-            self._courthouse.aclose(),
+            self._foreign_judge.aclose(),
         )

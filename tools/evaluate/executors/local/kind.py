@@ -5,7 +5,7 @@ from kernelwright.tools.evaluate.executors.base.kind import ExecutorKind, Order
 
 
 class LocalKind(ExecutorKind):
-    """Evaluates here."""
+    """The executor that evaluates on this machine."""
 
     def make(self, order: Order) -> Executor:
         """Worker processes for the device of this machine; a target that is not here is lacking."""

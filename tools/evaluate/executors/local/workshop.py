@@ -93,7 +93,7 @@ class Workshop:
 
     @property
     def lease(self) -> Lease:
-        """The device's."""
+        """The lease of the device, which whoever asks its workers holds."""
         return self.keeper.lease
 
     @property

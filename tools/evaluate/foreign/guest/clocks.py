@@ -1,8 +1,8 @@
-"""Opens the judge's memory in the guest.
+"""The clocks that a guest reports, neither of which is believed by itself, and the judge's memory.
 
-The guest's own clock: the first of the three, and not one that is believed by itself.
-
-The third clock: durations of kernels, summed by CUPTI through torch's profiler.
+`guest_clock` times calls as a program itself would: device events, or the monotonic clock.
+`profiled` adds up durations of kernels, by CUPTI through torch's profiler. `opened` makes the
+shared bytes a tensor in the guest.
 """
 
 import time

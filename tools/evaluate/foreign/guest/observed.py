@@ -1,6 +1,7 @@
-"""The reference as PyTorch's baselines, in a guest of its own, timed by the same protocol.
+"""PyTorch's baselines in a guest, and what foreign code left changed in its own process.
 
-What foreign code left changed in its own process, as far as that can be seen from within.
+The reference is timed by the same protocol as foreign code, in a guest of its own. Settings and
+threads are observed as far as that can be done from within.
 """
 
 import sys

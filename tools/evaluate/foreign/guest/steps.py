@@ -1,6 +1,6 @@
-"""Copies an answer into the judge's memory, and says when it is none.
+"""What a guest can be told to do, one method an order.
 
-What a guest can be told to do, one method an order.
+An answer is copied into the judge's memory by `deliver`, which says when it is none.
 """
 
 import json

@@ -1,20 +1,18 @@
-"""How threads of OpenMP wait in a judge of foreign code and in its guests: asleep.
+"""The guests of one judge: a fresh process for each candidate, and one for the reference.
 
-By default they spin for some milliseconds (libgomp) once they have nothing to do, which is right
-for a program that has the processors to itself. Here three processes take turns on them, and each
-starts a round from sleep: its threads are then often woken on one processor, where one spins in
-wait for another that needs that very processor. Seen on two processors in a single process
-(`benchmarks/waking.py`): tanh of 0.25 MB took 7.8 ms after a pause of 20 ms, and 0.11 back to back;
-with threads that sleep at once 0.41 and 0.22. So both sides pay for waking up, at every operator
-that runs in parallel. Threads are not bound to processors, as what a file starts would be, too.
+The program starts and watches them; the judge holds the other end of each one's socket. A spare has
+imported torch and waits for its memory and its source; it has a folder of its own and has met
+nothing of anybody's. It is started while a candidate is only verified, never while one is timed,
+and whoever comes next gets it.
 
-One guest, started and watched by the program; the judge holds the other end of its socket.
-
-The guests of one judge: a fresh one for each candidate, and one for the reference.
-
-A spare has imported torch and waits for its memory and its source; it has a folder of its own and
-has met nothing of anybody's. It is started while a candidate is only verified, never while one
-is timed, and whoever comes next gets it.
+In a judge of foreign code and in its guests threads of OpenMP that wait are asleep. By default they
+spin for some milliseconds (libgomp) once they have nothing to do, which is right for a program that
+has the processors to itself. Here three processes take turns on them, and each starts a round from
+sleep: its threads are then often woken on one processor, where one spins in wait for another that
+needs that very processor. Seen on two processors in a single process (`benchmarks/waking.py`): tanh
+of 0.25 MB took 7.8 ms after a pause of 20 ms, and 0.11 back to back; with threads that sleep at
+once 0.41 and 0.22. So both sides pay for waking up, at every operator that runs in parallel.
+Threads are not bound to processors, as what a file starts would be, too.
 """
 
 import asyncio
@@ -209,7 +207,7 @@ class Guests:
         return guest
 
     def named(self, name: str) -> GuestProcess | None:
-        """Who has the name now."""
+        """The guest that has the name now."""
         return self._seated.get(name)
 
     async def leave(self, name: str) -> None:

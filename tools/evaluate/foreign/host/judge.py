@@ -27,7 +27,7 @@ from kernelwright.tools.types import (
 )
 
 
-class Courthouse:
+class ForeignJudge:
     """The judge of foreign code and its guests, for one candidate at a time.
 
     Args:
@@ -50,7 +50,7 @@ class Courthouse:
         """The evaluation of foreign code; every failure of it is one.
 
         Args:
-            request: what is asked; `usher` is filled in here.
+            request: what is asked; `broker` is filled in here.
 
         Raises:
             EnvironmentLacksError: this machine has not what the code needs, such as a GPU.
@@ -90,7 +90,7 @@ class Courthouse:
         judge = await self._present(request)
         if self._asked > 1 and not request.compare_to:
             self._guests.spare_next = True
-        asked = request.model_copy(update={"usher": judge.usher.descriptor})
+        asked = request.model_copy(update={"broker": judge.broker.descriptor})
         return await judge.worker.ask(asked, request.rules.reference_s)
 
     async def _present(self, request: ForeignRequest) -> Judge:

@@ -1,10 +1,9 @@
-"""Answers the judge's questions about guests, and brings them in, from outside of all walls.
+"""Judges of foreign code: the one at work, and on a GPU the one that comes after it.
 
-Judges of foreign code: the one that sits, and on a GPU the one that comes after it.
-
-A judge is a worker of our own with an usher beside it, who brings guests in. On a GPU each judge
-hears one case, so the next one is started while its predecessor is busy: it imports torch
-meanwhile and leaves the device alone until it is asked.
+A judge is a worker of our own with a `GuestBroker` beside it, who answers its questions about
+guests and brings them in from outside of all walls. On a GPU each judge takes one candidate, so the
+next one is started while its predecessor is busy: it imports torch meanwhile and leaves the device
+alone until it is asked.
 """
 
 import asyncio
@@ -81,12 +80,12 @@ class Judge(NamedTuple):
     """A worker that judges, and who answers its questions about guests."""
 
     worker: WorkerProcess
-    usher: GuestBroker
+    broker: GuestBroker
 
     async def aclose(self) -> None:
         """End both."""
         await self.worker.aclose()
-        await self.usher.aclose()
+        await self.broker.aclose()
 
 
 class Judges:
@@ -135,7 +134,7 @@ class Judges:
             self._next = asyncio.create_task(self._start(readable))
 
     async def leave(self) -> None:
-        """End the one that sits."""
+        """End the judge at work."""
         judge, self._present = self._present, None
         if judge is not None:
             await judge.aclose()
@@ -151,21 +150,21 @@ class Judges:
 
     async def _start(self, readable: tuple[Path, ...]) -> Judge:
         self.started += 1
-        usher = GuestBroker(self._guests)
+        broker = GuestBroker(self._guests)
         try:
             worker = await WorkerProcess.start(
                 # Never another's folder, which may still be on its way out.
                 self._scratch / "judge" / str(next(self._numbers)),
                 self._rules,
-                (usher.descriptor,),
+                (broker.descriptor,),
                 device=self._device,
                 readable=readable,
                 settings=ASLEEP,
             )
         except BaseException:
-            await usher.aclose()
+            await broker.aclose()
             raise
-        return Judge(worker, usher)
+        return Judge(worker, broker)
 
 
 def _can_hear(judge: Judge, readable: tuple[Path, ...]) -> bool:

@@ -41,31 +41,31 @@ class Findings(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def find(bench: ReferenceRuntime) -> Findings:
+def find(runtime: ReferenceRuntime) -> Findings:
     """The measured badges of a task.
 
     Raises:
         RefusedError: the user's code fails on the task's own inputs.
     """
-    limit_s = bench.rules.audit_s
+    limit_s = runtime.rules.audit_s
     try:
-        subject, first = _affordable(bench, limit_s)
+        subject, first = _affordable(runtime, limit_s)
     except UnverifiableError as error:
         return Findings((), (f"the audit's experiments were left out: {error}",))
     with small_steps():
-        return _Experiments(bench, subject, first, time.monotonic() + limit_s).run()
+        return _Experiments(runtime, subject, first, time.monotonic() + limit_s).run()
 
 
-def _affordable(bench: ReferenceRuntime, limit_s: float) -> tuple[Subject, Sample]:
+def _affordable(runtime: ReferenceRuntime, limit_s: float) -> tuple[Subject, Sample]:
     """A version of the task that is quick enough, and a first draw of it."""
     per_forward_s = limit_s / _FORWARDS
     for tries_left in reversed(range(_TRIES)):
-        subject = subject_of(bench, forward_s(bench), per_forward_s)
+        subject = subject_of(runtime, forward_s(runtime), per_forward_s)
         if subject is None:
             break
         start = time.monotonic()
-        first = subject.sample("task", fresh_seed(bench.seed, "nulls"))
-        if bench.device == "cuda":
+        first = subject.sample("task", fresh_seed(runtime.seed, "nulls"))
+        if runtime.device == "cuda":
             torch.cuda.synchronize()  # what was issued is not what it costs
         taken = time.monotonic() - start
         if taken <= _FIRST_SHARE * limit_s or not tries_left:
@@ -79,18 +79,18 @@ class _Experiments:
     """All of them on one subject, as long as there is time."""
 
     def __init__(
-        self, bench: ReferenceRuntime, subject: Subject, first: Sample, until: float
+        self, runtime: ReferenceRuntime, subject: Subject, first: Sample, until: float
     ) -> None:
-        self._bench = bench
+        self._runtime = runtime
         self._subject = subject
         self._first = first
         self._until = until
-        self._seed = bench.seed
+        self._seed = runtime.seed
         self._skipped: list[str] = []
 
     def run(self) -> Findings:
         """Badges in the order of how much they say."""
-        task, first = self._bench.task, self._first
+        task, first = self._runtime.task, self._first
         badges: list[Badge] = []
         settled = _has(task, Doubt.CONSTANT) or _has(task, Doubt.VOID)
         if not settled and (found := self._attempt(constant)) is not None:
@@ -103,7 +103,7 @@ class _Experiments:
         if (found := self._insensitive()) is not None:
             badges.append(found)
         for words in passing_nulls(
-            first.own, first.right, tensors(first.arguments), self._bench.chunk_elements
+            first.own, first.right, tensors(first.arguments), self._runtime.chunk_elements
         ):
             badges.append(Badge(name=Doubt.NULL_PASSES, reason=words))
         badges += self._idle_terms()
@@ -118,13 +118,13 @@ class _Experiments:
 
     def _insensitive(self) -> Badge | None:
         subject, first, seed = self._subject, self._first, self._seed
-        unused = {badge.reason for badge in self._bench.task.badges}
+        unused = {badge.reason for badge in self._runtime.task.badges}
         inputs = [
             name
             for name in idle_inputs(subject, first, seed)
             if f"the forward does not use {name}" not in unused
         ]
-        reference = self._bench.reference
+        reference = self._runtime.reference
         parameters = list(idle_parameters(subject, reference, first, seed, self._goes_on))
         words = "" if subject.is_whole else f", measured with {subject.words}"
         return insensitive(inputs, parameters, words)
@@ -132,7 +132,7 @@ class _Experiments:
     def _idle_terms(self) -> list[Badge]:
         """One badge for all terms that may be left out."""
         try:
-            terms = list(idle_terms(self._subject, self._bench, self._seed, self._goes_on))
+            terms = list(idle_terms(self._subject, self._runtime, self._seed, self._goes_on))
         except (RefusedError, UnverifiableError):
             return []
         if not terms:
@@ -160,11 +160,11 @@ class _Experiments:
         return (*notes, *self._skipped)
 
 
-def forward_s(bench: ReferenceRuntime) -> float:
+def forward_s(runtime: ReferenceRuntime) -> float:
     """About how long PyTorch's forward takes: every result written and read, all operations."""
-    graph, hardware = bench.task.graph, bench.hardware
+    graph, hardware = runtime.task.graph, runtime.hardware
     moved = 2 * sum(spec.size_bytes for node in graph.nodes for spec in node.out)
-    return moved / (hardware.bandwidth_gb_s * 1e9) + bench.task.flops / (
+    return moved / (hardware.bandwidth_gb_s * 1e9) + runtime.task.flops / (
         hardware.fp32_tflops * 1e12
     )
 

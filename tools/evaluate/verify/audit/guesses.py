@@ -1,14 +1,13 @@
-"""Can the answer be given without looking at the inputs?
+"""Whether an answer can be guessed, and whether it depends on every input and parameter.
 
-Two guesses are tried. One number for every draw and every distribution: the task is constant. The
-mean over other draws of the task's own inputs, element by element: such a task can be learnt by
-heart, as a loss over a million uniform numbers can, whose expectation is known.
+Two guesses are tried, neither of which looks at the inputs. One number for every draw and every
+distribution: the task is constant. The mean over other draws of the task's own inputs, element by
+element: such a task can be learnt by heart, as a loss over a million uniform numbers can, whose
+expectation is known.
 
-Does the output depend on every input and on every parameter?
-
-Each is replaced alone, and the new answer is handed in as one to the old question: where the
-judge takes it, that input or parameter does not matter within the bound. Nothing is claimed
-before several draws of two distributions agree.
+Each input and each parameter is replaced alone, and the new answer is handed in as one to the old
+question: where the judge takes it, that input or parameter does not matter within the bound.
+Nothing is claimed before several draws of two distributions agree.
 """
 
 from __future__ import annotations

@@ -39,25 +39,25 @@ class Subject:
     """Draws inputs and runs the reference on them.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         factories: what makes `get_inputs` smaller; None for the task's own sizes.
         words: what is smaller, for people.
     """
 
     def __init__(
         self,
-        bench: ReferenceRuntime,
+        runtime: ReferenceRuntime,
         factories: Callable[[], ShrunkenFactories] | None,
         words: str = "",
     ) -> None:
-        self._bench = bench
+        self._runtime = runtime
         self._factories = factories
         self.words = words
-        self.whole = bench.task
-        self.task = bench.task
+        self.whole = runtime.task
+        self.task = runtime.task
         self._double: Reference | None = None
         if factories is not None:
-            self.task = _resized(bench.task, self.arguments("task", 0))
+            self.task = _resized(runtime.task, self.arguments("task", 0))
 
     @property
     def is_whole(self) -> bool:
@@ -66,11 +66,11 @@ class Subject:
 
     def with_other_weights(self, seed: int) -> Subject:
         """The same experiments on weights drawn under another seed."""
-        return Subject(self._bench.with_other_weights(seed), self._factories, self.words)
+        return Subject(self._runtime.with_other_weights(seed), self._factories, self.words)
 
     def afresh(self) -> Subject:
         """The same experiments once the weights have changed in their memory."""
-        return Subject(self._bench, self._factories, self.words)
+        return Subject(self._runtime, self._factories, self.words)
 
     def altered(self, arguments: Sequence[Argument], mode: Altered) -> tuple[Tensor, ...]:
         """The truth with something done to operators; buffers stay as they are."""
@@ -80,13 +80,13 @@ class Subject:
     def arguments(self, distribution: str, seed: int) -> list[Argument]:
         """Fresh arguments; RefusedError when the file's get_inputs fails."""
         if self._factories is None:
-            return self._bench.draw(Draw(distribution, seed))
+            return self._runtime.draw(Draw(distribution, seed))
         with self._factories() if distribution == "task" else nullcontext():
-            return list(draw(self.task, distribution, seed, self._bench.device))
+            return list(draw(self.task, distribution, seed, self._runtime.device))
 
     def own(self, arguments: Sequence[Argument]) -> tuple[Tensor, ...]:
         """PyTorch's own result in the task's types; buffers stay as they are."""
-        return self._bench.own(arguments).outputs
+        return self._runtime.own(arguments).outputs
 
     def sample(self, distribution: str, seed: int) -> Sample:
         """One draw and its truth.
@@ -96,14 +96,14 @@ class Subject:
             RefusedError: the user's code fails.
         """
         arguments = self.arguments(distribution, seed)
-        own = self._bench.own(arguments)
+        own = self._runtime.own(arguments)
         if self.is_whole:
-            return Sample(arguments, own.outputs, self._bench.right(arguments, own).outputs)
+            return Sample(arguments, own.outputs, self._runtime.right(arguments, own).outputs)
         return Sample(arguments, own.outputs, self._in_double(arguments))
 
     def _in_double(self, arguments: Sequence[Argument]) -> tuple[Tensor, ...]:
         if self._double is None:
-            self._double = self._bench.reference.double()
+            self._double = self._runtime.reference.double()
         before = self._double.snapshot()
         try:
             return tuple(t.clone() for t in self._double.forward(arguments))
@@ -112,7 +112,7 @@ class Subject:
 
     def passes(self, answer: Sequence[Tensor], sample: Sample) -> bool:
         """Whether the judge would take `answer` for the answer to this draw."""
-        rules, chunk = self._bench.rules, self._bench.chunk_elements
+        rules, chunk = self._runtime.rules, self._runtime.chunk_elements
         for got, own, right in zip(answer, sample.own, sample.right, strict=True):
             if got.shape != own.shape:
                 return False
@@ -130,38 +130,38 @@ class Subject:
         return True
 
 
-def subject_of(bench: ReferenceRuntime, seconds: float, limit_s: float) -> Subject | None:
+def subject_of(runtime: ReferenceRuntime, seconds: float, limit_s: float) -> Subject | None:
     """The task itself when one forward takes at most `limit_s`, else a smaller version of it.
 
     None when it has no smaller version that is small enough: its forward insists on its sizes.
 
     Args:
-        bench: the task on its device.
+        runtime: the task on its device.
         seconds: an estimate of one forward of the whole.
         limit_s: what one forward should take; a smaller version may take `_PATIENCE` times that.
     """
     if seconds <= limit_s:
-        return Subject(bench, None)
-    rows = _rows(bench.task)
+        return Subject(runtime, None)
+    rows = _rows(runtime.task)
     few = max(_LEAST_ROWS, int(rows * limit_s / seconds)) if rows else 0
     if rows and few < rows and seconds * few / rows <= _PATIENCE * limit_s:
-        made = _try(bench, lambda: ShrunkenFactories(few, only=rows), f"{few} of {rows} rows")
+        made = _try(runtime, lambda: ShrunkenFactories(few, only=rows), f"{few} of {rows} rows")
         if made is not None:
             return made
-    return _try(bench, ShrunkenFactories, "every dimension cut to at most 64")
+    return _try(runtime, ShrunkenFactories, "every dimension cut to at most 64")
 
 
 def _try(
-    bench: ReferenceRuntime, factories: Callable[[], ShrunkenFactories], words: str
+    runtime: ReferenceRuntime, factories: Callable[[], ShrunkenFactories], words: str
 ) -> Subject | None:
     try:
-        subject = Subject(bench, factories, words)
-        if _sizes(subject.task) == _sizes(bench.task):
+        subject = Subject(runtime, factories, words)
+        if _sizes(subject.task) == _sizes(runtime.task):
             return None
         outputs = subject.own(subject.arguments("task", 0))
     except RefusedError:
         return None
-    return subject if len(outputs) == len(bench.task.outputs) else None
+    return subject if len(outputs) == len(runtime.task.outputs) else None
 
 
 def _rows(task: Task) -> int | None:

@@ -31,10 +31,10 @@ Term = tuple[str, Callable[[], object]]
 
 
 def idle_terms(
-    subject: Subject, bench: ReferenceRuntime, seed: int, goes_on: Callable[[], bool]
+    subject: Subject, runtime: ReferenceRuntime, seed: int, goes_on: Callable[[], bool]
 ) -> Iterator[str]:
     """What may be left out unnoticed, in words; looked at as long as `goes_on` says."""
-    with bench.other_weights(fresh_seed(seed, "terms")):
+    with runtime.other_weights(fresh_seed(seed, "terms")):
         samples = _Samples(subject.afresh(), seed)
         for number in range(TERMS_MAX):
             if not goes_on():

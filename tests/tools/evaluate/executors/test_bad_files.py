@@ -1,0 +1,127 @@
+"""A user's file may do anything to its process; the person reads one sentence."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.types import Doubt, Refusal, Task, TracePolicy
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(4)]\n"
+MODEL = "import os, sys, time, torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reader(
+    tmp_path_factory: pytest.TempPathFactory, cpu: Hardware
+) -> AsyncIterator[LocalExecutor]:
+    rules = Rules(memory_fraction=0.08)
+    made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=7, rules=rules)
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("        os._exit(7)\n", "exit status 7"),
+        pytest.param("        os.abort()\n", "an abort", marks=pytest.mark.exhaustive),
+        pytest.param("        sys.exit(3)\n", "exits the process", marks=pytest.mark.exhaustive),
+        ("        os.fork()\n        return x\n", "must not start processes"),
+        ("        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n", "GiB"),
+    ],
+    ids=["_exit", "abort", "exit", "fork", "memory"],
+)
+async def test_a_forward_that_ends_its_process_is_refused(
+    reader: LocalExecutor, write: Callable[[str], Path], body: str, words: str
+) -> None:
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy(timeout_s=60))
+    assert isinstance(found, Refusal)
+    assert words in found.sentence
+    assert "\n" not in found.sentence
+    assert "Traceback" not in found.sentence
+
+
+async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    # Two processes by one name; the second started without Python's knowledge, as by native code.
+    name = f"hangs-{os.getpid()}"[:15]
+    native = f"libc = ctypes.CDLL(None)\nlibc.prctl(15, {name.encode()!r}, 0, 0, 0)\nlibc.fork()\n"
+    path = write("import ctypes, time\n" + native + "time.sleep(600)\n")
+    reading = asyncio.create_task(reader.trace(path, TracePolicy(timeout_s=10.0)))
+    await asyncio.to_thread(_until, lambda: len(_named(name)) == 2 or reading.done())
+    assert not reading.done()
+    found = await reading
+    assert isinstance(found, Refusal)
+    assert "did not finish within 10 s" in found.sentence
+    assert _named(name) == []
+
+
+async def test_what_a_file_left_running_ends_with_its_reading(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    name = f"stays-{os.getpid()}"[:15]
+    native = f"libc.prctl(15, {name.encode()!r}, 0, 0, 0), time.sleep(600)"
+    path = write(
+        f"import ctypes, time\nlibc = ctypes.CDLL(None)\nif libc.fork() == 0: {native}\n"
+        "time.sleep(0.3)\n" + MODEL + "        return x * 2\n" + INPUTS
+    )
+    found = await reader.read(path, TracePolicy())
+    assert isinstance(found, Task), found
+    assert _named(name) == []
+
+
+async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor) -> None:
+    found = await reader.trace(Path("no_such_file.py"), TracePolicy())
+    assert isinstance(found, Refusal)
+    assert "does not exist" in found.sentence
+
+
+@pytest.mark.exhaustive
+async def test_random_forwards_are_refused_with_the_way_out(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    body = "        return torch.nn.functional.dropout(x, 0.5, self.training)\n"
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
+    assert isinstance(found, Refusal)
+    assert "random numbers" in found.sentence
+    assert ".eval()" in found.sentence
+
+
+@pytest.mark.exhaustive
+async def test_a_task_that_zeros_would_pass_is_badged(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    body = "        return (x - x) * 1.0\n"
+    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
+    assert not isinstance(found, Refusal), found
+    assert Doubt.CONSTANT in {badge.name for badge in found.badges}
+    assert any("is 0, whatever the inputs are" in warning for warning in found.warnings)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.05)
+
+
+def _named(name: str) -> list[int]:
+    """Processes of this machine whose name was set to this one, zombies left out."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            comm, _, state = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        if comm == name and state.split()[0] != "Z":
+            found.append(int(folder.name))
+    return found

@@ -1,0 +1,112 @@
+"""What a task's graph tells the judge: ties, memory foreseen, floors, null answers, labels."""
+
+import pytest
+import torch
+
+from kernelwright.tools.evaluate.timing.speed_of_light import reads_partly
+from kernelwright.tools.evaluate.verify.indices import evaluate, tied
+from kernelwright.tools.evaluate.verify.memory import peak_double_bytes
+from kernelwright.tools.evaluate.verify.nulls import passing_nulls
+from kernelwright.tools.evaluate.verify.precision import candidate_precision
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import (
+    DType,
+    Graph,
+    InputSpec,
+    Node,
+    Ref,
+    Scalar,
+    Task,
+    TensorSpec,
+)
+
+MATRIX = TensorSpec(shape=(4, 6), dtype=DType.FLOAT32)
+
+POSITIONS = TensorSpec(shape=(4,), dtype=DType.INT64)
+
+
+def graph(*nodes: Node, output: str, inputs: tuple[str, ...] = ("x",)) -> Graph:
+    start = tuple(Node(name=name, op="input", out=(MATRIX,)) for name in inputs)
+    return Graph(nodes=(*start, *nodes), inputs=inputs, outputs=(output,))
+
+
+def node(name: str, op: str, *args: object, out: TensorSpec = MATRIX) -> Node:
+    listed = tuple(Ref(node=a) if isinstance(a, str) else Scalar(value=a) for a in args)  # type: ignore[arg-type]
+    return Node(name=name, op=op, args=listed, out=(out,))
+
+
+def task(of: Graph) -> Task:
+    return Task(
+        name="t", path="t.py", source="", source_sha256="0", entry="Model",
+        entry_kind="kernelbench", inputs=(InputSpec(name="x", tensor=MATRIX),),
+        outputs=of.node(of.outputs[0]).out, graph=of, bytes_moved=192, flops=24,
+    )  # fmt: skip
+
+
+ARGMAX = graph(node("i", "aten.argmax.default", "x", 1, out=POSITIONS), output="i")
+
+COMPUTED = graph(
+    node("y", "aten.mul.Tensor", "x", 0.1),
+    node("i", "aten.argmax.default", "y", 1, out=POSITIONS),
+    output="i",
+)
+
+
+@pytest.mark.parametrize("of", [ARGMAX, COMPUTED], ids=["of-an-input", "of-a-computation"])
+def test_another_position_is_right_only_where_the_values_tie(of: Graph) -> None:
+    x = torch.zeros(4, 6)
+    x[:, 2] = x[:, 5] = 3.0
+    first, last = torch.full((4,), 2), torch.full((4,), 5)
+    assert tied(of, 0, last, first, [x], {})
+    assert not tied(of, 0, torch.full((4,), 1), first, [x], {})
+    assert not tied(of, 0, torch.full((4,), 99), first, [x], {})
+
+
+def test_integers_that_are_no_positions_have_no_ties() -> None:
+    plain = graph(node("i", "aten.sum.default", "x", out=POSITIONS), output="i")
+    assert not tied(plain, 0, torch.ones(4), torch.zeros(4), [torch.ones(4, 6)], {})
+
+
+def test_a_graph_without_its_constants_is_not_worked_out() -> None:
+    unknown = graph(node("y", "aten.add.Tensor", "x", "c"), output="y")
+    assert evaluate(unknown, "y", [torch.ones(4, 6)], {}) is None
+
+
+def test_memory_is_foreseen_from_what_is_alive_at_once() -> None:
+    chain = graph(
+        node("a", "aten.exp.default", "x"),
+        node("b", "aten.exp.default", "a"),
+        node("c", "aten.exp.default", "b"),
+        output="c",
+    )
+    assert peak_double_bytes(chain) == 3 * MATRIX.numel * 8
+
+
+def test_a_floor_is_no_bound_where_inputs_are_read_in_part() -> None:
+    assert reads_partly(graph(node("y", "aten.gather.default", "x"), output="y"))
+    assert not reads_partly(graph(node("y", "aten.exp.default", "x"), output="y"))
+
+
+def test_null_answers_that_pass_are_named() -> None:
+    zeros, ramp = torch.zeros(9), torch.arange(9.0)
+    assert not passing_nulls([ramp], [ramp.double()], [torch.randn(9)], 4)
+    (zero, mean) = passing_nulls([zeros], [zeros.double()], [torch.randn(9)], 4)
+    assert "zeros" in zero
+    assert "mean" in mean
+    (same,) = passing_nulls([ramp], [ramp.double()], [ramp.clone()], 4)
+    assert "input 0" in same
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("float half_of = x[0] * 0.5f; // half precision? no", "fp32"),
+        ("_Float16 h = x[0]; y[0] = h;", "fp16"),
+        ("__nv_bfloat16 h = x[0]; y[0] = h;", "bf16"),
+        ('asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32");', "tf32"),
+    ],
+)
+def test_a_lower_precision_in_the_source_is_labelled(text: str, precision: str) -> None:
+    kernel = f'extern "C" void f(const float* x) {{ {text} }}'
+    candidate = new_candidate("cpp", kernel, "def forward(x):\n    return x\n")
+    assert candidate_precision(task(ARGMAX), candidate) == precision
