@@ -127,18 +127,18 @@ class TimedAgent:
     """Notes when its mind was called and when it was done."""
 
     def __init__(self, inner: object, client: InstantClient, role: str) -> None:
-        self._inner, self._voice, self._role = inner, client, role
+        self._inner, self._client, self._role = inner, client, role
 
     def __getattr__(self, name: str) -> object:
         """The mind's method of that name, watched."""
         method = getattr(self._inner, name)
 
         async def timed(*given: object, **named: object) -> object:
-            self._voice.began[self._role] = time.perf_counter()
+            self._client.began[self._role] = time.perf_counter()
             try:
                 return await method(*given, **named)
             finally:
-                self._voice.finished(self._role)
+                self._client.finished(self._role)
 
         return timed
 

@@ -123,7 +123,7 @@ class Watch:
     """Measures step after step."""
 
     def __init__(self, client: InstantClient) -> None:
-        self._voice = client
+        self._client = client
         self._now = self._read()
 
     def step(self) -> Step:
@@ -133,7 +133,7 @@ class Watch:
         return Step(1e3 * at_s, 1e3 * cpu_s, questions)
 
     def _read(self) -> tuple[float, float, int]:
-        return time.perf_counter(), time.process_time(), len(self._voice.asked)
+        return time.perf_counter(), time.process_time(), len(self._client.asked)
 
 
 def _step(found: list[Step]) -> dict:

@@ -82,11 +82,11 @@ class CoderAnswer(Value):
 class Coder(Protocol):
     """Writes candidates."""
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
+    async def write(self, request: CoderRequest) -> CoderAnswer:
         """Write an idea down."""
         ...
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """Answer a failure; no candidates means that nothing better is known."""
         ...
 
@@ -103,43 +103,47 @@ class PlaybookCoder:
     def __init__(self, repertoire: Repertoire) -> None:
         self._repertoire = repertoire
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
+    async def write(self, request: CoderRequest) -> CoderAnswer:
         """The idea's recipe under settings that lie far apart."""
-        recipe = Recipe.from_idea(order.idea)
+        recipe = Recipe.from_idea(request.idea)
         if recipe is None:
             return CoderAnswer(
                 candidates=(), notes=("the playbook cannot write another mind's idea",)
             )
-        return self._write(order, recipe.choices, parents=_parents(order.idea), note="")
+        return self._write(request, recipe.choices, parents=_parents(request.idea), note="")
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """Other settings where resources were the trouble, else another form or strategy."""
         failed, verdict = failure.candidate, failure.evaluation.verdict
         message = _message(failure.evaluation)
         note = f"instead of {failed.id}, which was {verdict.value.replace('_', ' ')}: {message}"
         chosen = choices(failed)
         if verdict in RESOURCES:
-            answer = self._write(order, chosen, parents=(failed.id,), note=note)
+            answer = self._write(request, chosen, parents=(failed.id,), note=note)
             if answer.candidates:
                 return answer
-        other = self._other(chosen, order, refused=is_refused(failure.evaluation))
+        other = self._other(chosen, request, refused=is_refused(failure.evaluation))
         if other is None:
             return CoderAnswer(candidates=(), notes=(f"nothing to put {note}",))
-        return self._write(order, other, parents=(failed.id,), note=note)
+        return self._write(request, other, parents=(failed.id,), note=note)
 
     def _write(
-        self, order: CoderRequest, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
+        self, request: CoderRequest, chosen: dict[str, str], *, parents: tuple[str, ...], note: str
     ) -> CoderAnswer:
         try:
             draft = self._repertoire.draft(chosen)
             source = parse_kernel(draft.kernel, self._repertoire.language)
         except (ValueError, ContractError) as error:
             return CoderAnswer(
-                candidates=(), notes=(f"{order.idea.id} could not be written: {error}",)
+                candidates=(), notes=(f"{request.idea.id} could not be written: {error}",)
             )
-        used = {item.settings for item in order.written if item.kernel == draft.kernel}
+        used = {item.settings for item in request.written if item.kernel == draft.kernel}
         settings = spread(
-            valid_settings(source), order.count, used, _preferences(order.analysis), order.seed
+            valid_settings(source),
+            request.count,
+            used,
+            _preferences(request.analysis),
+            request.seed,
         )
         return CoderAnswer(
             candidates=tuple(
@@ -148,7 +152,7 @@ class PlaybookCoder:
                     draft.kernel,
                     draft.plan,
                     settings=chosen_settings,
-                    idea=order.idea.id,
+                    idea=request.idea.id,
                     parents=parents,
                     strategies=draft.strategies,
                     note=note,
@@ -158,7 +162,7 @@ class PlaybookCoder:
         )
 
     def _other(
-        self, chosen: dict[str, str], order: CoderRequest, *, refused: bool
+        self, chosen: dict[str, str], request: CoderRequest, *, refused: bool
     ) -> dict[str, str] | None:
         """The next strategy of the loop that the idea changed, or of the dominant one.
 
@@ -166,11 +170,11 @@ class PlaybookCoder:
         same form read the same results of the library. Nothing more is written of a form in
         doubt while another is not.
         """
-        written = [choices(item) for item in order.written]
+        written = [choices(item) for item in request.written]
         forms = self._forms(written) if refused else iter(())
-        undoubted = {item.get(FORM) for item in written} - {*order.doubts}
-        idle = chosen.get(FORM) in order.doubts and undoubted
-        others = chain(forms, () if idle else self._strategies(chosen, order))
+        undoubted = {item.get(FORM) for item in written} - {*request.doubts}
+        idle = chosen.get(FORM) in request.doubts and undoubted
+        others = chain(forms, () if idle else self._strategies(chosen, request))
         return next((one for one in others if one not in written and one != chosen), None)
 
     def _forms(self, written: list[dict[str, str]]) -> Iterator[dict[str, str]]:
@@ -181,9 +185,11 @@ class PlaybookCoder:
             if option.loop == FORM and option.strategy.name not in known:
                 yield in_form(options, {FORM: option.strategy.name})
 
-    def _strategies(self, chosen: dict[str, str], order: CoderRequest) -> Iterator[dict[str, str]]:
+    def _strategies(
+        self, chosen: dict[str, str], request: CoderRequest
+    ) -> Iterator[dict[str, str]]:
         """The same with another strategy of one loop, the fastest by prediction first."""
-        recipe = Recipe.from_idea(order.idea)
+        recipe = Recipe.from_idea(request.idea)
         options = self._repertoire.options()
         loop = (recipe.changed if recipe else "") or (options[0].loop if options else "")
         for option in _by_prediction(options, loop):

@@ -91,84 +91,87 @@ class ModelCoder:
         floor = floor_ms(task.bytes_moved, task.flops, hardware)
         self._roofline = roofline_card(task, hardware, floor)
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
+    async def write(self, request: CoderRequest) -> CoderAnswer:
         """Candidates for an idea, by the model unless the playbook knows how."""
-        if order.idea.recipe:
-            answer = await self._fallback.write(_with_recipe(order, order.idea.recipe))
-            if answer.candidates or order.idea.origin == "playbook":
+        if request.idea.recipe:
+            answer = await self._fallback.write(_with_recipe(request, request.idea.recipe))
+            if answer.candidates or request.idea.origin == "playbook":
                 return answer
-        shown = offers(order, self._repertoire, self._start)
-        prompt = self._prompt(order, self._words(order, shown))
+        shown = offers(request, self._repertoire, self._start)
+        prompt = self._prompt(request, self._words(request, shown))
         base = shown.start or (shown.items[0].name if len(shown.items) == 1 else "")
         try:
             checked = await self._rounds.ask(
-                prompt, base, lambda name: find_source(name, shown, order), order.count
+                prompt, base, lambda name: find_source(name, shown, request), request.count
             )
         except LLMError as error:
-            return await self._stand_in(order, str(error), ())
-        made = [self._candidate(draft, order, checked.said) for draft in checked.drafts]
-        candidates = _new(made, order)
-        filled = (*candidates, *self._variants(candidates, order))
+            return await self._stand_in(request, str(error), ())
+        made = [self._candidate(draft, request, checked.said) for draft in checked.drafts]
+        candidates = _new(made, request)
+        filled = (*candidates, *self._variants(candidates, request))
         return CoderAnswer(
-            candidates=filled, notes=_notes(checked, order, len(made) - len(candidates))
+            candidates=filled, notes=_notes(checked, request, len(made) - len(candidates))
         )
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """A corrected candidate, from the compiler's or the judge's own words."""
         failed = failure.candidate
         if failed.origin == "playbook":
-            return await self._fallback.repair(order, failure)
-        prompt = self._prompt(order, self._repair_words(order, failure))
+            return await self._fallback.repair(request, failure)
+        prompt = self._prompt(request, self._repair_words(request, failure))
         shown = Offers()
         try:
             checked = await self._rounds.ask(
-                prompt, failed.id, lambda name: find_source(name, shown, _knowing(order, failed)), 1
+                prompt,
+                failed.id,
+                lambda name: find_source(name, shown, _knowing(request, failed)),
+                1,
             )
         except LLMError as error:
-            return await self._stand_in(order, str(error), (failed.id,))
+            return await self._stand_in(request, str(error), (failed.id,))
         verdict = failure.evaluation.verdict.value.replace("_", " ")
         said = f"after {failed.id} ({verdict}): {checked.said}"
         made = [
-            self._candidate(draft, order, said, repaired=failed).model_copy(
+            self._candidate(draft, request, said, repaired=failed).model_copy(
                 update={"parents": (failed.id,)}
             )
             for draft in checked.drafts
         ]
-        candidates = _new(made, order)
-        notes = _notes(checked, order, len(made) - len(candidates))
+        candidates = _new(made, request)
+        notes = _notes(checked, request, len(made) - len(candidates))
         return CoderAnswer(candidates=candidates, notes=notes)
 
-    def _prompt(self, order: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
+    def _prompt(self, request: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
         return Prompt(
-            key=f"coder:{order.idea.id}:{order.attempt}",
+            key=f"coder:{request.idea.id}:{request.attempt}",
             role="coder",
             messages=messages,
-            round=order.round or order.idea.round,
+            round=request.round or request.idea.round,
         )
 
-    def _words(self, order: CoderRequest, shown: Offers) -> tuple[Message, ...]:
-        wrap = order.idea.origin == PERSON and self._start is not None and not self._start.plan
+    def _words(self, request: CoderRequest, shown: Offers) -> tuple[Message, ...]:
+        wrap = request.idea.origin == PERSON and self._start is not None and not self._start.plan
         return self._coder.messages(
             **self._standing,
             craft=craft(self._language, self._architecture),
             roofline=self._roofline,
-            strategy=order.strategy.text if order.strategy else "",
-            steering=_steering(order.steering),
-            learnt=_learnt(order),
+            strategy=request.strategy.text if request.strategy else "",
+            steering=_steering(request.steering),
+            learnt=_learnt(request),
             sources=shown.items,
-            idea=order.idea,
-            expected_ms=f"{order.idea.predicted_ms:.4g}" if order.idea.predicted_ms else "",
+            idea=request.idea,
+            expected_ms=f"{request.idea.predicted_ms:.4g}" if request.idea.predicted_ms else "",
             start=shown.start if not wrap else "",
             wrap=wrap,
-            count=order.count,
+            count=request.count,
         )
 
-    def _repair_words(self, order: CoderRequest, failure: Failure) -> tuple[Message, ...]:
+    def _repair_words(self, request: CoderRequest, failure: Failure) -> tuple[Message, ...]:
         found = findings(failure.candidate, failure.evaluation)
         return self._repair.messages(
             **self._standing,
-            idea=order.idea,
-            steering=_steering(order.steering),
+            idea=request.idea,
+            steering=_steering(request.steering),
             failed=failure.candidate.id,
             candidate=candidate_card(failure.candidate),
             verdict=found.verdict,
@@ -177,122 +180,126 @@ class ModelCoder:
             places=fenced("", found.places) if found.places else "",
             resources=found.resources,
             passed=found.passed,
-            before=_attempts(order, failure.candidate),
+            before=_attempts(request, failure.candidate),
         )
 
     def _candidate(
-        self, draft: Draft, order: CoderRequest, said: str, repaired: Candidate | None = None
+        self, draft: Draft, request: CoderRequest, said: str, repaired: Candidate | None = None
     ) -> Candidate:
-        known = {item.id for item in order.written}
+        known = {item.id for item in request.written}
         parents = (
-            (draft.base,) if draft.base in known else tuple(filter(None, (order.idea.parent,)))
+            (draft.base,) if draft.base in known else tuple(filter(None, (request.idea.parent,)))
         )
         labels = draft.labels or (source_of(repaired).labels if repaired else ())
         candidate = new_candidate(
             self._language,
             draft.kernel,
             draft.plan,
-            idea=order.idea.id,
+            idea=request.idea.id,
             parents=parents,
             origin="model",
             strategies=labels,
             note=said[:_NOTE_CHARACTERS],
         )
-        strategy = order.strategy.id if order.strategy else ""
+        strategy = request.strategy.id if request.strategy else ""
         return candidate.model_copy(update={"strategy": strategy})
 
-    def _variants(self, candidates: tuple[Candidate, ...], order: CoderRequest) -> list[Candidate]:
+    def _variants(
+        self, candidates: tuple[Candidate, ...], request: CoderRequest
+    ) -> list[Candidate]:
         """Other settings of the first candidate, where fewer were written than asked for."""
-        if not candidates or len(candidates) >= order.count:
+        if not candidates or len(candidates) >= request.count:
             return []
         first = candidates[0]
         valid = valid_settings(parse_kernel(first.kernel, first.language))
-        used = {item.settings for item in (*order.written, *candidates) if _same(item, first)}
-        analysis = order.analysis
+        used = {item.settings for item in (*request.written, *candidates) if _same(item, first)}
+        analysis = request.analysis
         preferences = (analysis.prefer, analysis.avoid) if analysis else ((), ())
-        missing = order.count - len(candidates)
+        missing = request.count - len(candidates)
         return [
             new_candidate(
                 first.language, first.kernel, first.plan, settings=settings, idea=first.idea,
                 parents=first.parents, origin="model", strategies=first.strategies, note=first.note,
             ).model_copy(update={"strategy": first.strategy})
-            for settings in spread(valid, missing, used, preferences, order.seed)
+            for settings in spread(valid, missing, used, preferences, request.seed)
         ]  # fmt: skip
 
     async def _stand_in(
-        self, order: CoderRequest, why: str, parents: tuple[str, ...]
+        self, request: CoderRequest, why: str, parents: tuple[str, ...]
     ) -> CoderAnswer:
         """What the playbook has not written yet, in the place of a model that does not answer."""
-        recipe = self._unwritten(order)
+        recipe = self._unwritten(request)
         if recipe is None:
             words = f"{why}; the playbook has nothing to put in its place"
             return CoderAnswer(candidates=(), notes=(words,))
-        answer = await self._fallback.write(_with_recipe(order, recipe.model_dump_json()))
+        answer = await self._fallback.write(_with_recipe(request, recipe.model_dump_json()))
         words = f"{why}; the playbook wrote {', '.join(recipe.about)} in its place"
         made = answer.candidates
         if parents:
             made = tuple(item.model_copy(update={"parents": parents}) for item in made)
         return CoderAnswer(candidates=made, notes=(words, *answer.notes))
 
-    def _unwritten(self, order: CoderRequest) -> Recipe | None:
+    def _unwritten(self, request: CoderRequest) -> Recipe | None:
         """A recipe that no candidate has, the best by the roofline for the first idea."""
         first, options = first_choices(self._repertoire), self._repertoire.options()
         if not first:
             return None
-        written = [choices(item) for item in _settled(order)]
+        written = [choices(item) for item in _settled(request)]
         changes = (
             {option.loop: option.strategy.name} for option in options if option.loop in first
         )
         ways = [first, *(in_form(options, first | change) for change in changes)]
         left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
         # Ideas of one round are written side by side, and each should stand for something else.
-        return Recipe.of(left[_number(order.idea.id) % len(left)], roofline_ms=0.0)
+        return Recipe.of(left[_number(request.idea.id) % len(left)], roofline_ms=0.0)
 
 
-def _with_recipe(order: CoderRequest, recipe: str) -> CoderRequest:
-    idea = order.idea.model_copy(update={"origin": "playbook", "recipe": recipe})
-    return order.model_copy(update={"idea": idea})
+def _with_recipe(request: CoderRequest, recipe: str) -> CoderRequest:
+    idea = request.idea.model_copy(update={"origin": "playbook", "recipe": recipe})
+    return request.model_copy(update={"idea": idea})
 
 
-def _knowing(order: CoderRequest, failed: Candidate) -> CoderRequest:
-    return order.model_copy(update={"written": (*order.written, failed)})
+def _knowing(request: CoderRequest, failed: Candidate) -> CoderRequest:
+    return request.model_copy(update={"written": (*request.written, failed)})
 
 
-def _attempts(order: CoderRequest, failed: Candidate) -> tuple[str, ...]:
+def _attempts(request: CoderRequest, failed: Candidate) -> tuple[str, ...]:
     """What was tried on the way to a candidate that failed, the first attempt first."""
-    written = {item.id: item for item in order.written}
+    written = {item.id: item for item in request.written}
     notes: list[str] = []
     at: Candidate | None = failed
-    while at is not None and at.idea == failed.idea and len(notes) <= order.attempt:
+    while at is not None and at.idea == failed.idea and len(notes) <= request.attempt:
         notes.append(at.note)
         at = next((written[id] for id in at.parents if id in written), None)
     return tuple(note for note in reversed(notes) if note)
 
 
-def _new(made: list[Candidate], order: CoderRequest) -> tuple[Candidate, ...]:
+def _new(made: list[Candidate], request: CoderRequest) -> tuple[Candidate, ...]:
     """Each candidate once, and none that was written before."""
-    known = {item.id for item in order.written}
+    known = {item.id for item in request.written}
     return tuple({item.id: item for item in made if item.id not in known}.values())
 
 
-def _notes(checked: Checked, order: CoderRequest, known: int) -> tuple[str, ...]:
-    notes = [f"idea {order.idea.id}: {words}" for words in checked.notes]
+def _notes(checked: Checked, request: CoderRequest, known: int) -> tuple[str, ...]:
+    notes = [f"idea {request.idea.id}: {words}" for words in checked.notes]
     if known:
-        notes.append(f"idea {order.idea.id}: {known} of the model's candidates are written already")
+        notes.append(
+            f"idea {request.idea.id}: {known} of the model's candidates are written already"
+        )
     if checked.gave_up:
-        notes.append(f"idea {order.idea.id}: the model gave up: {checked.gave_up}")
+        notes.append(f"idea {request.idea.id}: the model gave up: {checked.gave_up}")
     elif not checked.drafts:
-        notes.append(f"idea {order.idea.id}: the model wrote nothing that can be judged")
+        notes.append(f"idea {request.idea.id}: the model wrote nothing that can be judged")
     return tuple(notes)
 
 
-def _settled(order: CoderRequest) -> tuple[Candidate, ...]:
+def _settled(request: CoderRequest) -> tuple[Candidate, ...]:
     """Candidates of earlier rounds and of this idea: what siblings write meanwhile is left out.
 
     So a step that is taken again, or replayed, asks and does the same.
     """
-    judged = {entry.idea for entry in order.ledger} | {order.idea.id}
-    return tuple(item for item in order.written if item.idea in judged)
+    judged = {entry.idea for entry in request.ledger} | {request.idea.id}
+    return tuple(item for item in request.written if item.idea in judged)
 
 
 def _number(idea: str) -> int:
@@ -309,21 +316,21 @@ def _steering(steering: Steering) -> str:
     return steering_card(steering) if steering != Steering() else ""
 
 
-def _learnt(order: CoderRequest) -> str:
+def _learnt(request: CoderRequest) -> str:
     """The critic's contrast, what bounds the best, which moves paid: whatever there is of it."""
-    parts = [analysis_card(order.analysis)] if order.analysis else []
-    parts += [symptoms_card(order.symptoms)] if order.symptoms else []
-    if order.moves:
-        lines = (f"- {line}" for line in order.moves[:_MOVES_SHOWN])
+    parts = [analysis_card(request.analysis)] if request.analysis else []
+    parts += [symptoms_card(request.symptoms)] if request.symptoms else []
+    if request.moves:
+        lines = (f"- {line}" for line in request.moves[:_MOVES_SHOWN])
         parts.append("\n".join(("Moves between behaviours, and what they brought:", *lines)))
-    parts += [words] if (words := _labels_in_use(order)) else []
+    parts += [words] if (words := _labels_in_use(request)) else []
     return "\n\n".join(parts)
 
 
-def _labels_in_use(order: CoderRequest) -> str:
+def _labels_in_use(request: CoderRequest) -> str:
     """The words that earlier candidates gave their labels, so that the same thing is said alike."""
     used: dict[str, dict[str, None]] = {name: {} for name in LABELS}
-    for candidate in _settled(order):
+    for candidate in _settled(request):
         for name, value in declared(candidate).items():
             if name in used:
                 used[name][value] = None

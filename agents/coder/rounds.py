@@ -45,27 +45,27 @@ class Offers(Value):
     start: str = ""
 
 
-def offers(order: CoderRequest, repertoire: Repertoire, start: Start | None) -> Offers:
+def offers(request: CoderRequest, repertoire: Repertoire, start: Start | None) -> Offers:
     """What this order may start from, the most important first."""
-    judged = {item.candidate.id: item for item in order.parents}
-    written = {item.id: item for item in order.written}
+    judged = {item.candidate.id: item for item in request.parents}
+    written = {item.id: item for item in request.written}
     found: dict[str, Offer] = {}
-    if start is not None and order.idea.origin == PERSON:
+    if start is not None and request.idea.origin == PERSON:
         found[PERSON] = _of_person(start)
-    for offer in (*_parent(order, judged, written), *_elites(order)):
+    for offer in (*_parent(request, judged, written), *_elites(request)):
         found.setdefault(offer.name, offer)
     if not found and (draft := _draft(repertoire)) is not None:
         found[PLAYBOOK] = draft
     first = next(iter(found), "")
-    return Offers(items=tuple(found.values()), start=first if first in _firm(order) else "")
+    return Offers(items=tuple(found.values()), start=first if first in _firm(request) else "")
 
 
-def find_source(name: str, shown: Offers, order: CoderRequest) -> Source | None:
+def find_source(name: str, shown: Offers, request: CoderRequest) -> Source | None:
     """The source of that name: one that is shown, or any candidate of the run by its id."""
     for offer in shown.items:
         if offer.name == name:
             return offer.source
-    for candidate in order.written:
+    for candidate in request.written:
         if candidate.id == name or (len(name) >= 8 and candidate.id.startswith(name)):
             return source_of(candidate)
     return None
@@ -85,9 +85,9 @@ def first_choices(repertoire: Repertoire) -> dict[str, str]:
     return in_form(repertoire.options(), first)
 
 
-def _firm(order: CoderRequest) -> tuple[str, ...]:
+def _firm(request: CoderRequest) -> tuple[str, ...]:
     """What the idea itself says to start from."""
-    return tuple(filter(None, (order.idea.parent, PERSON)))
+    return tuple(filter(None, (request.idea.parent, PERSON)))
 
 
 def _of_person(start: Start) -> Offer:
@@ -102,21 +102,21 @@ def _of_person(start: Start) -> Offer:
 
 
 def _parent(
-    order: CoderRequest, judged: Mapping[str, Standing], written: Mapping[str, Candidate]
+    request: CoderRequest, judged: Mapping[str, Standing], written: Mapping[str, Candidate]
 ) -> Iterator[Offer]:
-    parent = order.idea.parent or ""
+    parent = request.idea.parent or ""
     if parent in judged:
         yield _judged(judged[parent], "To start from")
     elif parent in written:
         yield _offer(written[parent], "To start from", candidate_card(written[parent]))
 
 
-def _elites(order: CoderRequest) -> Iterator[Offer]:
+def _elites(request: CoderRequest) -> Iterator[Offer]:
     """The fastest of what is worth starting from, besides the idea's own parent."""
-    others = [item for item in order.parents if item.candidate.id != order.idea.parent]
+    others = [item for item in request.parents if item.candidate.id != request.idea.parent]
     for item in others[:_OTHERS]:
         if len(item.candidate.kernel) <= _CHARACTERS:
-            yield _judged(item, "For comparison" if order.idea.parent else "The fastest so far")
+            yield _judged(item, "For comparison" if request.idea.parent else "The fastest so far")
 
 
 def _judged(item: Standing, title: str) -> Offer:

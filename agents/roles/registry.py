@@ -161,19 +161,19 @@ class StartingCoder:
         self._coder = coder
         self._start = start
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
+    async def write(self, request: CoderRequest) -> CoderAnswer:
         """The person's candidate where it is complete and asked for."""
-        if order.idea.origin != PERSON or not self._start.plan:
-            return await self._coder.write(order)
+        if request.idea.origin != PERSON or not self._start.plan:
+            return await self._coder.write(request)
         start = self._start
         try:
             candidate = new_candidate(
-                start.language, start.kernel, start.plan, idea=order.idea.id, origin="person"
+                start.language, start.kernel, start.plan, idea=request.idea.id, origin="person"
             )
         except ContractError as error:
             return CoderAnswer(candidates=(), notes=(f"{start.name}: {error}",))
         return CoderAnswer(candidates=(candidate,))
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """The other coder's."""
-        return await self._coder.repair(order, failure)
+        return await self._coder.repair(request, failure)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from kernelwright.graphs.conversation.search_manager import SearchManager, SearchSession
-from kernelwright.graphs.conversation.store import ConversationStore, OnTable
+from kernelwright.graphs.conversation.store import ConversationState, ConversationStore
 from kernelwright.graphs.run_view.story import Story, load
 from kernelwright.profiles.models import Models
 from kernelwright.tools.archive import Archive, RunRecord, Target
@@ -61,17 +61,17 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ConversationContext:
-    """A person's home, one conversation's table in it, and the server around them."""
+    """A person's home, the conversation's store in it, and the server around them."""
 
     home: Path
     search_manager: SearchManager
     settings: Settings
-    table: ConversationStore
+    store: ConversationStore
 
     @property
-    def now(self) -> OnTable:
-        """What lies on the table."""
-        return self.table.now
+    def now(self) -> ConversationState:
+        """The loaded task and the run that is talked about."""
+        return self.store.now
 
     @property
     def folder(self) -> Path | None:

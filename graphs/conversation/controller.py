@@ -117,7 +117,7 @@ class ChatController:
     ) -> None:
         folder = folder_of(home.absolute(), person)
         self._context = ConversationContext(
-            folder, search_manager, settings or Settings(), search_manager.table(folder, thread)
+            folder, search_manager, settings or Settings(), search_manager.store_of(folder, thread)
         )
         self._watches: dict[Hear, EventSubscriber] = {}
         self._ears: dict[HearSpeech, StreamSubscriber] = {}
@@ -129,7 +129,7 @@ class ChatController:
 
     @property
     def task(self) -> TaskCard | None:
-        """The card of the task on the table."""
+        """The card of the loaded task."""
         return self._context.now.card
 
     @property
@@ -177,9 +177,9 @@ class ChatController:
             | ReopenRun
             | DeleteRun,
         ):
-            async with self._context.table.turn:
+            async with self._context.store.turn:
                 reply = await self._change(command)
-            self._context.search_manager.news.ring(self.home)
+            self._context.search_manager.news.notify(self.home)
             return reply
         return await self._answer(command)
 
@@ -196,19 +196,19 @@ class ChatController:
         self.unwatch(hear)
         watch = EventSubscriber(lambda: self._context.folder, hear, after)
         self._watches[hear] = watch
-        self._context.search_manager.news.hang(self.home, watch.wake)
+        self._context.search_manager.news.subscribe(self.home, watch.wake)
 
     def unwatch(self, hear: Hear | None = None) -> None:
         """Tell a listener no more, or all of this conversation's; the search goes on."""
         for known in [hear] if hear is not None else list(self._watches):
             watch = self._watches.pop(known, None)
             if watch is not None:
-                self._context.search_manager.news.take_down(self.home, watch.wake)
+                self._context.search_manager.news.unsubscribe(self.home, watch.wake)
                 watch.close()
 
     def amend(self, tell: Callable[[ChatReply], Awaitable[None]]) -> None:
         """Be told the card anew when a figure came later than the first answer to a file."""
-        self._context.table.amended = tell
+        self._context.store.amended = tell
 
     def overhear(self, hear: HearSpeech) -> None:
         """Be told what models say while they say it, a few times a second; nothing is kept.
@@ -219,14 +219,14 @@ class ChatController:
         self.turn_away(hear)
         subscriber = StreamSubscriber(self._speeches, hear)
         self._ears[hear] = subscriber
-        self._context.search_manager.speech.hang(self.home, subscriber.wake)
+        self._context.search_manager.speech.subscribe(self.home, subscriber.wake)
 
     def turn_away(self, hear: HearSpeech | None = None) -> None:
         """The opposite of `overhear`, for one who listens in or for all of this conversation's."""
         for known in [hear] if hear is not None else list(self._ears):
             subscriber = self._ears.pop(known, None)
             if subscriber is not None:
-                self._context.search_manager.speech.take_down(self.home, subscriber.wake)
+                self._context.search_manager.speech.unsubscribe(self.home, subscriber.wake)
                 subscriber.close()
 
     def _speeches(self) -> Speeches | None:

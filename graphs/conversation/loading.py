@@ -23,7 +23,7 @@ from kernelwright.agents.assistant.types import (
 from kernelwright.graphs.conversation.answers import other_device
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.outline import proposals
-from kernelwright.graphs.conversation.store import OnTable, file_name
+from kernelwright.graphs.conversation.store import ConversationState, file_name
 from kernelwright.graphs.conversation.task_card import (
     TaskCard,
     card_of,
@@ -139,7 +139,7 @@ async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
     if not command.source.strip():
         return ChatReply.of("That file is empty; attach the one with your module.")
     file = await asyncio.to_thread(_put, context, command)
-    fresh = OnTable(
+    fresh = ConversationState(
         file=str(file),
         name=command.name,
         gpu=command.gpu or context.now.gpu,
@@ -149,7 +149,7 @@ async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
 
 
 async def change(context: ConversationContext, command: ChangeTask) -> ChatReply:
-    """Read the file on the table once more, with other inputs, entry or precision."""
+    """Read the loaded file once more, with other inputs, entry or precision."""
     if not context.now.file:
         return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
     if command == ChangeTask():
@@ -163,7 +163,7 @@ async def change(context: ConversationContext, command: ChangeTask) -> ChatReply
         }
     )
     gpu = command.gpu or context.now.gpu
-    changed = OnTable(
+    changed = ConversationState(
         file=context.now.file,
         name=context.now.name,
         gpu=gpu,
@@ -225,7 +225,7 @@ async def cancel(context: ConversationContext) -> ChatReply:
     """Put the task away."""
     if not context.now.waiting:
         return ChatReply.of("All right, nothing was done.")
-    await context.table.put(OnTable(gpu=context.now.gpu, run=_kept_run(context)))
+    await context.store.put(ConversationState(gpu=context.now.gpu, run=_kept_run(context)))
     return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
 
 
@@ -234,7 +234,7 @@ def _kept_run(context: ConversationContext) -> str:
     return context.now.run if context.search_session is not None else ""
 
 
-async def read_anew(context: ConversationContext, fresh: OnTable) -> ChatReply:
+async def read_anew(context: ConversationContext, fresh: ConversationState) -> ChatReply:
     """Trace what lies there and show the card; a refusal keeps the file for a second try.
 
     Whoever attached a file waits for this, but not for a device that is busy: then PyTorch's own
@@ -249,17 +249,17 @@ async def read_anew(context: ConversationContext, fresh: OnTable) -> ChatReply:
             if (await asyncio.wait({timing}, timeout=left_s))[0]:
                 found = timing.result()
             else:
-                context.table.follow(_amend(context, fresh, timing))
+                context.store.follow(_amend(context, fresh, timing))
     except EnvironmentLacksError as lack:
         return ChatReply.of(f"I cannot run anything on this machine: {lack}.")
     if isinstance(found, Refusal):
-        await context.table.put(fresh)
+        await context.store.put(fresh)
         return _refused(found, fresh)
     return await _shown(context, fresh, found)
 
 
-async def _shown(context: ConversationContext, fresh: OnTable, found: Read) -> ChatReply:
-    """The card of what was read, which lies on the table from now on."""
+async def _shown(context: ConversationContext, fresh: ConversationState, found: Read) -> ChatReply:
+    """The card of what was read, which is the loaded task from now on."""
     card = card_of(
         found.task,
         found.hardware,
@@ -270,27 +270,27 @@ async def _shown(context: ConversationContext, fresh: OnTable, found: Read) -> C
         fresh.precisions,
     )
     read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
-    await context.table.put(fresh.model_copy(update=read))
+    await context.store.put(fresh.model_copy(update=read))
     return reply_of(card, *other_device(fresh.gpu, found.hardware))
 
 
 async def _amend(
-    context: ConversationContext, fresh: OnTable, timing: "asyncio.Task[Read | Refusal]"
+    context: ConversationContext, fresh: ConversationState, timing: "asyncio.Task[Read | Refusal]"
 ) -> ChatReply | None:
     """The card again, when the device had time; None where something else lies there by now."""
     found = await timing
-    async with context.table.turn:
+    async with context.store.turn:
         now = context.now
         if not now.waiting or now.audited or (now.file, now.policy) != (fresh.file, fresh.policy):
             return None
         if isinstance(found, Refusal):
-            await context.table.put(fresh)
+            await context.store.put(fresh)
             return _refused(found, fresh)
         said = {"steering": now.steering, "run": now.run}
         return await _shown(context, fresh.model_copy(update=said), found)
 
 
-async def _read(judge: Executor, fresh: OnTable) -> Read | Refusal:
+async def _read(judge: Executor, fresh: ConversationState) -> Read | Refusal:
     """What can be known without the device's time; all of it where reading takes that anyway."""
     path = Path(fresh.file)
     if not judge.capabilities.reads_apart:
@@ -330,7 +330,7 @@ def _put(context: ConversationContext, command: LoadTask) -> Path:
     return path
 
 
-def _refused(refusal: Refusal, fresh: OnTable) -> ChatReply:
+def _refused(refusal: Refusal, fresh: ConversationState) -> ChatReply:
     """Why it is no task, with what might make it one."""
     offers = proposals(Path(fresh.file), fresh.policy, refusal)
     why: tuple[Words | Code, ...] = (Words(text=quiet(refusal.sentence, 600)),)

@@ -30,7 +30,7 @@ from kernelwright.graphs.conversation.explaining import (
     standing_of,
 )
 from kernelwright.graphs.conversation.steering import NO_RUN, STOP
-from kernelwright.graphs.conversation.store import TITLE, OnTable, keep_title
+from kernelwright.graphs.conversation.store import TITLE, ConversationState, keep_title
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.graphs.run_view.wording import STATUS, one_line, quiet, ratio
 from kernelwright.graphs.search.summary import material_of
@@ -175,8 +175,8 @@ async def reopen(context: ConversationContext, command: ReopenRun) -> ChatReply:
     if isinstance(found, ChatReply):
         return found
     record = found.record
-    await context.table.put(
-        OnTable(
+    await context.store.put(
+        ConversationState(
             file=record.task.path,
             name=record.task.name,
             policy=record.policy,
@@ -216,7 +216,7 @@ async def delete(context: ConversationContext, command: DeleteRun) -> ChatReply:
     if not command.approved:
         return _ask_about_run(found)
     if context.now.run == id:
-        await context.table.put(OnTable(gpu=context.now.gpu))
+        await context.store.put(ConversationState(gpu=context.now.gpu))
     try:
         await context.read(lambda: shutil.rmtree(folder))
     except OSError as error:

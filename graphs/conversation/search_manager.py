@@ -46,22 +46,22 @@ Wake = Callable[[], None]
 class Notifier:
     """The listeners of every person, known by the person's folder.
 
-    They are rung from whatever thread the news comes from, and say nothing of what it is.
+    They are called from whatever thread the news comes from, and say nothing of what it is.
     """
 
     def __init__(self) -> None:
         self._of: dict[Path, set[Wake]] = {}
 
-    def hang(self, home: Path, wake: Wake) -> None:
+    def subscribe(self, home: Path, wake: Wake) -> None:
         """Have something called whenever there may be something new for this person."""
         self._of.setdefault(home, set()).add(wake)
 
-    def take_down(self, home: Path, wake: Wake) -> None:
-        """The opposite of `hang`; nothing happens where it hangs no longer."""
+    def unsubscribe(self, home: Path, wake: Wake) -> None:
+        """The opposite of `subscribe`; nothing happens where it is subscribed no longer."""
         self._of.get(home, set()).discard(wake)
 
-    def ring(self, home: Path) -> None:
-        """Call everything that this person's pages hung up."""
+    def notify(self, home: Path) -> None:
+        """Call every subscriber of this person's."""
         for wake in tuple(self._of.get(home, ())):
             wake()
 
@@ -140,11 +140,11 @@ class SearchManager:
         )
         self.judges = Judges(target, Path(self._scratch.name), make_executor, idle_s, ready)
         self._make_agents = make_agents
-        self._search_manager: dict[Path, SearchSession] = {}
+        self._sessions: dict[Path, SearchSession] = {}
         # What changed with a person's searches, and what their models say more.
         self.news, self.speech = Notifier(), Notifier()
         # As long as somebody sits at it; kept in its file, it is laid anew for the next.
-        self._tables: WeakValueDictionary[Path, ConversationStore] = WeakValueDictionary()
+        self._stores: WeakValueDictionary[Path, ConversationStore] = WeakValueDictionary()
         self._warming: asyncio.Task[None] | None = None
         self._leaving = False
 
@@ -152,19 +152,17 @@ class SearchManager:
     def going(self) -> tuple[SearchSession, ...]:
         """The searches that run right now."""
         return tuple(
-            search_session
-            for search_session in self._search_manager.values()
-            if search_session.goes_on
+            search_session for search_session in self._sessions.values() if search_session.goes_on
         )
 
-    def table(self, home: Path, thread: str) -> ConversationStore:
-        """The table of a conversation; the same one for every page that shows it."""
-        table = ConversationStore.of(home, thread)
-        return self._tables.setdefault(table.path, table)
+    def store_of(self, home: Path, thread: str) -> ConversationStore:
+        """The store of a conversation; the same one for every page that shows it."""
+        store = ConversationStore.of(home, thread)
+        return self._stores.setdefault(store.path, store)
 
     def find(self, folder: Path) -> SearchSession | None:
         """The live search of a run's folder; None when nobody works on it here."""
-        search_session = self._search_manager.get(folder)
+        search_session = self._sessions.get(folder)
         return search_session if search_session is not None and search_session.goes_on else None
 
     def ahead(self, home: Path) -> int:
@@ -317,9 +315,7 @@ class SearchManager:
         if self._warming is not None:
             self._warming.cancel()
         sessions = [
-            search_session
-            for search_session in self._search_manager.values()
-            if search_session.goes_on
+            search_session for search_session in self._sessions.values() if search_session.goes_on
         ]
         for search_session in sessions:
             if search_session.session is not None:
@@ -348,7 +344,7 @@ class SearchManager:
             search_session.control.steer(widened(steering))
         if folder is not None:
             search_session.run = folder.name
-            self._search_manager[folder] = search_session
+            self._sessions[folder] = search_session
         search_session.session = self.engine.submit(
             self._see_through(search_session, home, session)
         )
@@ -378,21 +374,21 @@ class SearchManager:
         if isinstance(event, RunStarted):
             search_session.run = event.run
             folder = home / "runs" / event.run
-            self._search_manager[folder] = search_session
+            self._sessions[folder] = search_session
             if search_session.state == "starting":
                 search_session.state = "running"
             keep_going(folder, going=True)
             search_session.name(event.run)
         if isinstance(event, ModelCalled):
             search_session.speeches.end(event.key)
-            self.speech.ring(home)
-        self.news.ring(home)
+            self.speech.notify(home)
+        self.news.notify(home)
 
     def _overheard(
         self, search_session: SearchSession, home: Path, prompt: Prompt, piece: str
     ) -> None:
         search_session.speeches.hear(prompt, piece)
-        self.speech.ring(home)
+        self.speech.notify(home)
 
     def _ended(self, search_session: SearchSession, home: Path) -> None:
         folder = home / "runs" / search_session.run
@@ -400,11 +396,11 @@ class SearchManager:
             _aftermath(search_session, folder, leaving=self._leaving)
         # Only now, so that whoever sees the end finds kept how it ended.
         search_session.state = "ended"
-        if self._search_manager.get(folder) is search_session:
-            del self._search_manager[folder]
+        if self._sessions.get(folder) is search_session:
+            del self._sessions[folder]
         search_session.speeches.clear()
-        self.speech.ring(home)
-        self.news.ring(home)
+        self.speech.notify(home)
+        self.news.notify(home)
         search_session.name(search_session.run)
         search_session.done.set_result(None)
 

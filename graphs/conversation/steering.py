@@ -27,7 +27,7 @@ from kernelwright.agents.assistant.types import (
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.search_manager import SearchSession
-from kernelwright.graphs.conversation.store import OnTable, kept_steering
+from kernelwright.graphs.conversation.store import ConversationState, kept_steering
 from kernelwright.graphs.run_view.wording import count, one_line, seconds
 from kernelwright.profiles.load import SearchProfile, search_profile
 from kernelwright.tools.archive import Archive, RunRecord
@@ -47,7 +47,7 @@ NO_RUN = "There is no search yet. Attach a file or paste a module, and I will ha
 
 
 async def start(context: ConversationContext, command: StartSearch) -> ChatReply:
-    """Begin the search over the task on the table."""
+    """Begin the search over the loaded task."""
     now = context.now
     if context.search_session is not None:
         return ChatReply.of(
@@ -69,7 +69,7 @@ async def start(context: ConversationContext, command: StartSearch) -> ChatReply
     )
     if not search_session.run:
         return ChatReply.of(f"The search could not begin: {why(search_session)}.")
-    await context.table.put(now.model_copy(update={"run": search_session.run, "waiting": False}))
+    await context.store.put(now.model_copy(update={"run": search_session.run, "waiting": False}))
     words = (
         f"The search has begun as run `{search_session.run}`: {one_line(profile.name, 20)}, up to "
         f"{count(profile.rounds, 'round')} and {seconds(profile.seconds)}. You can leave; it goes "
@@ -78,7 +78,7 @@ async def start(context: ConversationContext, command: StartSearch) -> ChatReply
     return ChatReply.of(words, PAUSE, STOP)
 
 
-def steering_of(now: OnTable) -> Steering:
+def steering_of(now: ConversationState) -> Steering:
     """What the person said before the search began; precisions they allow are hints."""
     hints = dict.fromkeys((*now.steering.hints, *now.precisions))
     return now.steering.model_copy(update={"hints": tuple(hints)})
@@ -222,7 +222,7 @@ async def current(context: ConversationContext) -> Steering:
 async def keep(context: ConversationContext, steering: Steering) -> None:
     """Let steering hold from now on."""
     if context.folder is None:
-        await context.table.put(context.now.model_copy(update={"steering": steering}))
+        await context.store.put(context.now.model_copy(update={"steering": steering}))
     else:
         await context.search_manager.steer(context.folder, steering)
 

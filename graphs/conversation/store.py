@@ -128,8 +128,8 @@ def note(folder: Path, words: str) -> None:
 log = logging.getLogger(__name__)
 
 
-class OnTable(Value):
-    """The things themselves.
+class ConversationState(Value):
+    """What a conversation is about: the loaded task, its search, and steering for it.
 
     `file` is where the person's file was put, "" while there is none; `gpu` the device they
     named. `task` and `card` are what was read of it, `audited` once the judge ran it, `waiting`
@@ -155,13 +155,13 @@ Amend = Callable[[ChatReply], Awaitable[None]]
 
 @dataclass(eq=False)
 class ConversationStore:
-    """The table of one conversation; those who change it take turns by `turn`.
+    """The state of one conversation, kept as a file; those who change it take turns by `turn`.
 
     `amended` is told when what was said of the task is to be said anew: a figure came late.
     """
 
     path: Path
-    now: OnTable = field(default_factory=OnTable)
+    now: ConversationState = field(default_factory=ConversationState)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     amended: Amend | None = None
     _following: set[asyncio.Task[None]] = field(default_factory=set)
@@ -171,7 +171,7 @@ class ConversationStore:
         """The table as it was left; an empty one where nothing was, or nothing can be read."""
         path = home / "conversations" / f"{thread_name(thread)}.json"
         try:
-            return cls(path, OnTable.model_validate_json(path.read_bytes()))
+            return cls(path, ConversationState.model_validate_json(path.read_bytes()))
         except (OSError, ValidationError):
             return cls(path)
 
@@ -189,7 +189,7 @@ class ConversationStore:
         except Exception:  # the search asks again, and tells what is wrong
             log.exception("the rest of an answer did not come")
 
-    async def put(self, now: OnTable) -> None:
+    async def put(self, now: ConversationState) -> None:
         """Change what lies there, and keep it."""
         self.now = now
         await asyncio.to_thread(_write, self.path, now.model_dump_json())

@@ -45,13 +45,13 @@ class CoderInTurn:
         self._place = {item.id: number for number, item in enumerate(written)}
         self._idea = {item.id: item.idea for item in written}
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
+    async def write(self, request: CoderRequest) -> CoderAnswer:
         """Candidates for an idea, in turn."""
-        return await self._in_turn(await self._inner.write(order))
+        return await self._in_turn(await self._inner.write(request))
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """A repair, in turn."""
-        return await self._in_turn(await self._inner.repair(order, failure))
+        return await self._in_turn(await self._inner.repair(request, failure))
 
     async def _in_turn(self, answer: CoderAnswer) -> CoderAnswer:
         wanted = self._before(answer.candidates)

@@ -133,13 +133,15 @@ async def _ask(context: SearchContext, work: Work) -> list[Candidate]:
     # What siblings write meanwhile is not seen, whether they were faster or the step is repeated.
     seen = int(context.decide(key, lambda: str(len(archive.candidates()))))
     before = {item.candidate.id: item.candidate for item in archive.candidates()[:seen]}
-    order = _order(context, work, tuple(before.values()))
-    answer = await _answer(context, work, order)
+    request = _coder_request(context, work, tuple(before.values()))
+    answer = await _answer(context, work, request)
     _note(context, work["round"], f"{work['idea']}:{work['failed']}", answer.notes)
     return [candidate for candidate in answer.candidates if candidate.id not in before]
 
 
-def _order(context: SearchContext, work: Work, written: tuple[Candidate, ...]) -> CoderRequest:
+def _coder_request(
+    context: SearchContext, work: Work, written: tuple[Candidate, ...]
+) -> CoderRequest:
     archive, idea = context.archive, _idea(context, work["idea"])
     analyses = archive.analyses()
     judged = archive.standings()
@@ -179,15 +181,15 @@ def _attempt(context: SearchContext, failed: str) -> int:
     return count
 
 
-async def _answer(context: SearchContext, work: Work, order: CoderRequest) -> CoderAnswer:
+async def _answer(context: SearchContext, work: Work, request: CoderRequest) -> CoderAnswer:
     if not work["failed"]:
-        return await context.agents.coder.write(order)
+        return await context.agents.coder.write(request)
     evaluation = context.archive.evaluation(work["failed"])
     if evaluation is None:
         return CoderAnswer(candidates=())
     failed = context.archive.candidate(work["failed"])
     failure = Failure(candidate=failed, evaluation=evaluation)
-    return await context.agents.coder.repair(order, failure)
+    return await context.agents.coder.repair(request, failure)
 
 
 def _planner_input(state: SearchState, context: SearchContext, round: int) -> PlannerInput:

@@ -28,7 +28,7 @@ class LoadTask(Value):
 
 
 class ChangeTask(Value):
-    """Change the task that is on the table: its inputs, entry, precision, or the GPU it is for.
+    """Change the loaded task: its inputs, entry, precision, or the GPU it is for.
 
     Inputs are written `64x128:float32`, one for each input; without a type (`64x128`) it stays as
     it is. Sizes change one dimension alone: `columns=4096` the last one, `rows=8192` the first.
@@ -45,13 +45,13 @@ class ChangeTask(Value):
 
 
 class AuditTask(Value):
-    """Say whether beating the task on the table would prove anything, and what its floor is."""
+    """Say whether beating the loaded task would prove anything, and what its floor is."""
 
     kind: Literal["audit_task"] = "audit_task"
 
 
 class StartSearch(Value):
-    """Begin the search over the task on the table."""
+    """Begin the search over the loaded task."""
 
     kind: Literal["start_search"] = "start_search"
     search: Literal["quick", "standard", "deep"] | None = None
@@ -60,7 +60,7 @@ class StartSearch(Value):
 
 
 class CancelTask(Value):
-    """Put the task on the table away without searching."""
+    """Put the loaded task away without searching."""
 
     kind: Literal["cancel_task"] = "cancel_task"
 

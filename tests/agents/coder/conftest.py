@@ -94,7 +94,7 @@ def answer() -> str:
 
 
 @pytest.fixture
-def order() -> CoderRequest:
+def coder_request() -> CoderRequest:
     return CoderRequest(idea=IDEA, count=1, round=1)
 
 

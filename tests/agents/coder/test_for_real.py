@@ -46,7 +46,7 @@ def here() -> Hardware:
 
 @pytest.mark.exhaustive
 async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_judge_said(
-    make_coder: MakeCoder, order: CoderRequest, answer: str, here: Hardware, tmp_path: Path
+    make_coder: MakeCoder, coder_request: CoderRequest, answer: str, here: Hardware, tmp_path: Path
 ) -> None:
     (tmp_path / "shift.py").write_text(MODULE)
     executor = LocalExecutor(here, tmp_path, seed=7, rules=SHORT)
@@ -55,13 +55,13 @@ async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_jud
         assert isinstance(task, Task)
         broken = answer.replace("i < n;", "i < n - 1;").replace("1.0f", "one")
         coder, client = make_coder(broken, task=task)
-        (first,) = (await coder.write(order)).candidates
+        (first,) = (await coder.write(coder_request)).candidates
         judged = await executor.evaluate(task, first, "screen")
         assert judged.verdict is Verdict.COMPILE_ERROR
 
         client.script = [answer.replace("i < n;", "i < n - 1;")]
         (second,) = (
-            await coder.repair(order, Failure(candidate=first, evaluation=judged))
+            await coder.repair(coder_request, Failure(candidate=first, evaluation=judged))
         ).candidates
         assert "was not declared" in client.asked[-1].messages[-1].text
         judged = await executor.evaluate(task, second, "screen")
@@ -69,7 +69,7 @@ async def test_a_compile_error_and_a_wrong_result_are_repaired_from_what_the_jud
 
         client.script = [FIX.format(base=second.id)]
         failure = Failure(candidate=second, evaluation=judged)
-        (third,) = (await coder.repair(order, failure)).candidates
+        (third,) = (await coder.repair(coder_request, failure)).candidates
         assert "the last element" in client.asked[-1].messages[-1].text
         judged = await executor.evaluate(task, third, "screen")
         assert judged.verdict is Verdict.CORRECT

@@ -46,7 +46,7 @@ class ModelEditor:
     """Asks a model, and repeats the critic where nobody answers."""
 
     def __init__(self, client: LLMClient, behind: RoleAgent[Draft]) -> None:
-        self._voice, self._behind = client, behind
+        self._client, self._behind = client, behind
         file = Path(__file__).with_name("editor.md")
         self._words = PromptTemplate(file, "round", "best", "implies")
 
@@ -55,7 +55,7 @@ class ModelEditor:
         key, round = f"editor:{question.round}", question.round
         prompt = Prompt(key=key, role="editor", messages=messages, round=round)
         try:
-            return (await answer(self._voice, prompt, Remark)).value
+            return (await answer(self._client, prompt, Remark)).value
         except LLMError as error:
             plain = await self._behind.answer(question)
             return plain.model_copy(update={"notes": (f"nobody edits: {error}",)})

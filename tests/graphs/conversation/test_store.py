@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.graphs.conversation.store import (
+    ConversationState,
     ConversationStore,
-    OnTable,
     file_name,
     folder_of,
     slug,
@@ -51,8 +51,8 @@ def test_names_keep_their_underscores_where_they_are_harmless() -> None:
 
 async def test_a_table_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     table = ConversationStore.of(tmp_path, "one")
-    await table.put(OnTable(run="softmax-1121-abcd"))
+    await table.put(ConversationState(run="softmax-1121-abcd"))
     assert ConversationStore.of(tmp_path, "one").now.run == "softmax-1121-abcd"
     table.path.write_text("{broken")
-    assert ConversationStore.of(tmp_path, "one").now == OnTable()
-    assert ConversationStore.of(tmp_path, "two").now == OnTable()
+    assert ConversationStore.of(tmp_path, "one").now == ConversationState()
+    assert ConversationStore.of(tmp_path, "two").now == ConversationState()

@@ -138,13 +138,13 @@ class SlowerFirst:
     def __init__(self, inner: Coder) -> None:
         self._inner = inner
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
-        answer = await self._inner.write(order)
-        await asyncio.sleep(0.3 if order.idea.id.endswith("i1") else 0.0)
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        answer = await self._inner.write(request)
+        await asyncio.sleep(0.3 if request.idea.id.endswith("i1") else 0.0)
         return answer
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
-        return await self._inner.repair(order, failure)
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
+        return await self._inner.repair(request, failure)
 
 
 async def test_writers_take_the_turns_that_they_took(

@@ -40,15 +40,15 @@ class Under:
         ideas = tuple(idea.model_copy(update={"strategy": id}) for idea in proposal.ideas)
         return proposal.model_copy(update={"ideas": ideas})
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
-        self._heard[f"coder:{order.round}"] = order.moves
-        return self._labelled(order, await self._coder.write(order))
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        self._heard[f"coder:{request.round}"] = request.moves
+        return self._labelled(request, await self._coder.write(request))
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
-        return self._labelled(order, await self._coder.repair(order, failure))
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
+        return self._labelled(request, await self._coder.repair(request, failure))
 
-    def _labelled(self, order: CoderRequest, answer: CoderAnswer) -> CoderAnswer:
-        id = order.strategy.id if order.strategy else ""
+    def _labelled(self, request: CoderRequest, answer: CoderAnswer) -> CoderAnswer:
+        id = request.strategy.id if request.strategy else ""
         written = tuple(item.model_copy(update={"strategy": id}) for item in answer.candidates)
         return answer.model_copy(update={"candidates": written})
 

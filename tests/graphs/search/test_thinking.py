@@ -39,13 +39,13 @@ class Listening:
         proposal = await self._planner.plan(planner_input)
         return proposal.model_copy(update={"notes": ("the first said no", "the second too")})
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
-        self.orders.append(order)
-        return await self._coder.write(order)
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        self.orders.append(request)
+        return await self._coder.write(request)
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
-        self.orders.append(order)
-        return await self._coder.repair(order, failure)
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
+        self.orders.append(request)
+        return await self._coder.repair(request, failure)
 
 
 @pytest.fixture
@@ -99,25 +99,25 @@ async def test_a_planner_sees_every_candidate_that_was_judged(listen) -> None:
 
 async def test_a_coder_sees_where_to_start_from_and_what_was_learnt(listen) -> None:
     heard = await listen(rounds=2)
-    early = [order for order in heard.orders if order.round == 1]
-    late = [order for order in heard.orders if order.round == 2]
-    assert all(order.parents == () and order.ledger == () for order in early)
+    early = [request for request in heard.orders if request.round == 1]
+    late = [request for request in heard.orders if request.round == 2]
+    assert all(request.parents == () and request.ledger == () for request in early)
     assert late
-    for order in late:
-        assert order.parents
-        assert order.parents[0].candidate.id == order.idea.parent
-        assert order.ledger
-        assert order.attempt == 0
+    for request in late:
+        assert request.parents
+        assert request.parents[0].candidate.id == request.idea.parent
+        assert request.ledger
+        assert request.attempt == 0
     assert {item.candidate.id for item in heard.situations[1].parents} <= {
-        item.candidate.id for order in late for item in order.parents
+        item.candidate.id for request in late for item in request.parents
     }
 
 
 async def test_repairs_of_an_idea_are_counted(listen) -> None:
     heard = await listen(wrong=lambda candidate, effort: Verdict.WRONG_RESULT, rounds=1, repairs=2)
     attempts: dict[str, list[int]] = {}
-    for order in heard.orders:
-        attempts.setdefault(order.idea.id, []).append(order.attempt)
+    for request in heard.orders:
+        attempts.setdefault(request.idea.id, []).append(request.attempt)
     assert attempts
     assert all(of == list(range(len(of))) for of in attempts.values())
     assert max(map(len, attempts.values())) == 3
@@ -126,10 +126,10 @@ async def test_repairs_of_an_idea_are_counted(listen) -> None:
 async def test_evolving_sections_and_moves_are_for_models_only(listen) -> None:
     plain = await listen(rounds=1)
     assert plain.situations[0].strategy is None
-    assert {order.strategy for order in plain.orders} == {None}
+    assert {request.strategy for request in plain.orders} == {None}
     heard = await listen(rounds=3, strategist=Silent())
     assert heard.situations[0].strategy.id == "planner:0"
-    assert {order.strategy.id for order in heard.orders} == {"coder:0"}
+    assert {request.strategy.id for request in heard.orders} == {"coder:0"}
     assert any("from" in line for line in heard.situations[2].moves)
 
 
@@ -137,7 +137,7 @@ async def test_steering_reaches_the_coder_too(listen) -> None:
     control = Control()
     control.steering = Steering(hints=("keep it simple",))
     heard = await listen(rounds=1, control=control)
-    assert {order.steering.hints for order in heard.orders} == {("keep it simple",)}
+    assert {request.steering.hints for request in heard.orders} == {("keep it simple",)}
 
 
 async def test_notes_of_a_proposal_are_told_once_and_in_order(listen) -> None:

@@ -27,15 +27,17 @@ class AskingCoder:
 
     def __init__(self, inner: object, client: ManualClient) -> None:
         self._inner = inner
-        self._voice = client
+        self._client = client
 
-    async def write(self, order: CoderRequest) -> CoderAnswer:
-        said = Message(author="person", text=f"May {order.idea.title} be tried?")
-        await self._voice.say(Prompt(key=f"coder:{order.idea.id}", role="coder", messages=(said,)))
-        answer: CoderAnswer = await self._inner.write(order)  # type: ignore[attr-defined]
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        said = Message(author="person", text=f"May {request.idea.title} be tried?")
+        await self._client.say(
+            Prompt(key=f"coder:{request.idea.id}", role="coder", messages=(said,))
+        )
+        answer: CoderAnswer = await self._inner.write(request)  # type: ignore[attr-defined]
         return answer
 
-    async def repair(self, order: CoderRequest, failure: Failure) -> CoderAnswer:
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         return CoderAnswer(candidates=())
 
 

@@ -97,7 +97,7 @@ async def test_conversations_that_ended_leave_nothing_behind(tmp_path):
     del desk, visit
     gc.collect()
     assert not desks
-    assert not lives._tables
+    assert not lives._stores
     assert not conversation._turns
     await lives.aclose()
 
