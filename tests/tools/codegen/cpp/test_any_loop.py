@@ -123,7 +123,10 @@ class RandomLoop:
         self.b.store(name, value, dtype, **strides)
 
 
-@pytest.mark.parametrize("seed", range(2))
+MORE = (pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 8))
+
+
+@pytest.mark.parametrize("seed", [0, *MORE])
 def test_random_loops_agree_with_float64(
     build: Any, case: Any, everything: Any, check: Any, seed: int
 ):

@@ -41,7 +41,7 @@ def layer_norm_gelu(build: Any, rows: int, columns: int, across: bool) -> Any:
     return b.loop("layer_norm_gelu")
 
 
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_softmax_in_every_way(build: Any, case: Any, everything: Any, check: Any, across: bool):
     cases = []
     for rows, columns in SHAPES:
@@ -52,7 +52,7 @@ def test_softmax_in_every_way(build: Any, case: Any, everything: Any, check: Any
     check(everything(cases))
 
 
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_layer_norm_in_every_way(build: Any, case: Any, everything: Any, check: Any, across: bool):
     cases = []
     for rows, columns in SHAPES:

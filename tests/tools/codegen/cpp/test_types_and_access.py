@@ -84,7 +84,12 @@ def test_a_loss_picks_its_targets(build: Any, case: Any, everything: Any, check:
     check(everything([case(b.loop("cross_entropy"), data, y=(rows, torch.float32))]))
 
 
-@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+REST = ("prod", "max", "min")
+
+
+@pytest.mark.parametrize(
+    "kind", ["sum", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in REST)]
+)
 def test_scans_in_every_way(build: Any, case: Any, everything: Any, check: Any, kind: str):
     cases = []
     for rows, columns, across in [(3, 5000, False), (9, 77, False), (70, 60, True)]:
@@ -99,7 +104,9 @@ def test_scans_in_every_way(build: Any, case: Any, everything: Any, check: Any, 
     check(everything(cases, settings=1), 3e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float64", pytest.param("bfloat16", marks=pytest.mark.exhaustive)]
+)
 def test_norms_in_every_float_type(build: Any, case: Any, everything: Any, check: Any, dtype: str):
     rows, columns = 12, 100
     b = build({"r": rows}, {"c": columns})

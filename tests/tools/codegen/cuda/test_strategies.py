@@ -60,12 +60,12 @@ def test_every_strategy_keeps_the_contract(builds: dict[str, Any]):
     [
         ("softmax_online", "sm_90a", "H200"),
         ("layer_norm", "sm_80", "A100"),
-        ("rms_residual", "sm_89", "L40S"),
-        ("batch_norm_columns", "sm_120", "RTX 5090"),
+        pytest.param("rms_residual", "sm_89", "L40S", marks=pytest.mark.exhaustive),
+        pytest.param("batch_norm_columns", "sm_120", "RTX 5090", marks=pytest.mark.exhaustive),
         ("cumprod_short", "sm_100a", "B200"),
-        ("integers", "sm_89", "L40S"),
-        ("bias_gelu_half", "sm_90a", "H200"),
-        ("extremes", "sm_90a", "H200"),
+        pytest.param("integers", "sm_89", "L40S", marks=pytest.mark.exhaustive),
+        pytest.param("bias_gelu_half", "sm_90a", "H200", marks=pytest.mark.exhaustive),
+        pytest.param("extremes", "sm_90a", "H200", marks=pytest.mark.exhaustive),
     ],
 )
 async def test_every_strategy_compiles_to_code_without_spills_or_traps(

@@ -1,13 +1,8 @@
-"""A task's forms are options of the search: proved in words, predicted, written down, judged."""
-
-from collections.abc import Callable
+"""A task's forms are options of the search: proved in words, predicted and written down."""
 
 import pytest
 
-from kernelwright.agents.planner.planner import PlannerInput
-from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.forms import AS_WRITTEN, FORM_KINDS, FormKind, forms
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
@@ -67,35 +62,6 @@ def test_choices_keep_to_the_loops_of_their_form(repertoire: PlaybookRepertoire)
     back = in_form(options, fastest(options) | {FORM: AS_WRITTEN})
     loops = {option.loop for option in options if option.form == AS_WRITTEN}
     assert set(back) == {FORM, *loops}
-
-
-async def test_the_next_round_begins_with_a_form_that_is_not_in_doubt(
-    repertoire: PlaybookRepertoire, standing: Callable[..., Standing]
-) -> None:
-    planner = PlaybookPlanner(repertoire)
-    first = await planner.plan(PlannerInput(round=1, wanted=1, floor_ms=0.001))
-    assert '"algebra"' in first.ideas[0].recipe
-    wrong = standing((f"{FORM}=algebra",), None)
-    situation = PlannerInput(
-        round=2, wanted=3, floor_ms=0.001, tried=first.ideas, standings=(wrong,)
-    )
-    second = await planner.plan(situation)
-    assert all(AS_WRITTEN in idea.recipe for idea in second.ideas)
-
-
-async def test_the_planner_tries_both_forms_and_counts_only_their_own_loops(
-    repertoire: PlaybookRepertoire,
-) -> None:
-    proposal = await PlaybookPlanner(repertoire).plan(
-        PlannerInput(round=1, wanted=40, floor_ms=0.001)
-    )
-    tried = [idea for idea in proposal.ideas if '"form"' in idea.recipe]
-    titles = [idea.title for idea in tried]
-    assert "the operators as the module wrote them" in titles
-    assert len({idea.recipe for idea in tried}) == len(tried)
-    for idea in tried:
-        both = '"L0"' in idea.recipe and '"AL0"' in idea.recipe
-        assert not both, "no recipe speaks of loops of two forms"
 
 
 def test_a_kind_of_form_is_added_by_its_own_value() -> None:

@@ -64,8 +64,7 @@ async def test_a_failure_is_not_kept(compiled, home: Path) -> None:
 async def test_processes_share_what_they_made(compiled, home: Path) -> None:
     script = f"""
 import asyncio
-from kernelwright.tools.candidates import new_candidate
-from kernelwright.tools.languages import compile_candidate
+from kernelwright.tools.languages import compile_candidate, new_candidate
 from kernelwright.tools.types import LanguageName
 candidate = new_candidate("cpp", {KERNEL.format(5)!r}, "")
 print(asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120)).artifact)

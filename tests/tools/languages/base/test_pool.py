@@ -99,8 +99,7 @@ async def test_shutdown_leaves_nothing_and_can_be_followed_by_more(compiled, our
 def test_a_killed_process_takes_its_compilers_along(home_of_tests: Path, ours) -> None:
     script = f"""
 import asyncio
-from kernelwright.tools.candidates import new_candidate
-from kernelwright.tools.languages import compile_candidate
+from kernelwright.tools.languages import compile_candidate, new_candidate
 from kernelwright.tools.types import LanguageName
 candidate = new_candidate("cpp", {CPP_BOMB + "   "!r}, "")
 asyncio.run(compile_candidate(candidate, architecture=None, timeout_s=120))
