@@ -44,7 +44,7 @@ _NEEDS_TORCH = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs torch on first use, so that `import tools.tasks` stays light."""
+    """Import what needs torch on first use, so that importing this package stays light."""
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_NEEDS_TORCH[name]), name)
