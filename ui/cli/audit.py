@@ -47,19 +47,21 @@ def audit(
     file: Path, entry: str | None, inputs: tuple[str, ...], target: str, json: str | None
 ) -> None:
     """Trace a file and say what is found."""
-    file = existing_file(file).absolute()
     check_json(json)
-    policy = TracePolicy(entry=entry, inputs=inputs)
-    task, found, device = asyncio.run(_audited(file, policy, target))
+    task, found, device = asyncio.run(audited(file, entry, inputs, target))
     if json is not None:
         write_json(found, json)
     if json != STDOUT:
         tell(task, found, device)
 
 
-async def _audited(file: Path, policy: TracePolicy, target: str) -> tuple[Task, Audit, str]:
+async def audited(
+    file: Path, entry: str | None, inputs: tuple[str, ...], target: str
+) -> tuple[Task, Audit, str]:
+    """The task, what is found, and the device; Complaint when the file cannot be a task."""
+    file = existing_file(file).absolute()
     async with judge(target) as executor:
-        task = await traced(executor, file, policy)
+        task = await traced(executor, file, TracePolicy(entry=entry, inputs=inputs))
         hardware = await executor.hardware()
         floor = floor_ms(task.bytes_moved, task.flops, hardware)
         return task, audit_of(task, floor, await executor.dispatch(task)), hardware.name

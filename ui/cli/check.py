@@ -109,11 +109,8 @@ def check(
     record: str | None = None,
 ) -> None:
     """Judge a candidate, ours or foreign, as finalists of a search are judged."""
-    file = existing_file(file).absolute()
     check_json(json)
-    candidate = read(path, file, record)
-    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
-    evaluation, baselines = asyncio.run(_judged(candidate, file, policy, target))
+    evaluation, baselines = asyncio.run(judged(path, file, entry, inputs, target, allow, record))
     result = result_of(evaluation, baselines)
     if json is not None:
         write_json(result, json)
@@ -134,10 +131,23 @@ def read(path: Path, task: Path, record: str | None) -> Candidate | Foreign:
     return found
 
 
-async def _judged(
-    candidate: Candidate | Foreign, file: Path, policy: TracePolicy, target: str
+async def judged(
+    path: Path,
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: str,
+    allow: str | None = None,
+    record: str | None = None,
+    *,
+    quiet: bool = False,
 ) -> tuple[Evaluation, Baselines]:
+    """What the judge finds; Complaint where candidate or file cannot be used."""
+    file = existing_file(file).absolute()
+    candidate = read(path, file, record)
+    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
     say = remarks()
+    say.quiet = quiet
     async with judge(target) as executor:
         say.print(f"tracing {file}", style="dim", markup=False)
         task = await traced(executor, file, policy)

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -44,7 +44,7 @@ from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks
 from kernelwright.ui.terminal.progress import watcher
 
 Listener = Callable[[Event], None]
-Search = Callable[[Listener, Control], Awaitable[Summary | Refusal]]
+Search = Callable[[Listener, Control], Coroutine[None, None, Summary | Refusal]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,20 @@ def optimize(
     options: SearchOptions,
 ) -> None:
     """Start a search over a file and see it through."""
+    see_through(prepared(file, entry, inputs, target, search, home, seed, options), home, options)
+
+
+def prepared(
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: Literal["auto", "cuda", "cpu"],
+    search: str,
+    home: Path | None,
+    seed: int,
+    options: SearchOptions,
+) -> Search:
+    """The search over a file, once all that was asked for is known to be possible; or Complaint."""
     file = existing_file(file).absolute()
     profile = chosen_profile(search, options)
     policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(options.allow))
@@ -103,7 +117,7 @@ def optimize(
             models=models,
         )
 
-    see_through(begin, home, options)
+    return begin
 
 
 def resume(run: str, home: Path | None, options: SearchOptions) -> None:
@@ -217,17 +231,23 @@ def cancelled_words(run: str) -> str:
 
 def exported(summary: Summary, home: Path | None, output: Path, *, force: bool) -> Summary:
     """Export the best; where nothing may be exported, say why and leave the search's result be."""
-    archive = Archive.open(summary.run, home)
     try:
-        material = material_of(archive, forced=force)
-        path = take_home(material, output)
-        summary = summary.model_copy(update={"export": str(path)})
-        archive.record_summary(summary, archive.record().status)
+        return with_export(summary, home, output, force=force)
     except ExportRefusedError as refusal:
         remarks().print(Text(f"nothing exported: {refusal}", style="yellow"), soft_wrap=True)
+        return summary
+
+
+def with_export(summary: Summary, home: Path | None, output: Path, *, force: bool) -> Summary:
+    """Export the best, and say so in the summary; ExportRefusedError where that may not be."""
+    archive = Archive.open(summary.run, home)
+    try:
+        path = take_home(material_of(archive, forced=force), output)
+        summary = summary.model_copy(update={"export": str(path)})
+        archive.record_summary(summary, archive.record().status)
+        return summary
     finally:
         archive.close()
-    return summary
 
 
 def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:

@@ -50,6 +50,7 @@ def test_what_makes_no_sense_is_said_in_a_sentence(said, arguments, words):
     assert "Traceback" not in text
 
 
+@pytest.mark.exhaustive
 def test_a_gpu_that_is_not_here_is_searched_for_and_a_killed_search_asks_the_same(tmp_path):
     home = {**os.environ, "KERNELWRIGHT_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "kernelwright"]

@@ -63,6 +63,7 @@ async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is
     assert lost.words == f"the process of GPU {slow} ended with status -9"
 
 
+@pytest.mark.exhaustive
 async def test_another_process_takes_the_place_of_one_that_was_lost(tmp_path: Path) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", TELLING), ("2.py", TELLING)))
     found: list[Outcome] = []

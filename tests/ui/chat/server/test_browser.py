@@ -157,6 +157,7 @@ async def test_the_whole_story(page, small, tmp_path):
     await opens(small, next(exported.rglob("module.py")))
 
 
+@pytest.mark.exhaustive  # over the socket in every run
 async def test_what_was_attached_and_made_is_there_after_a_restart(browser, mortal, small):
     async with page_at(browser, mortal.url) as page:
         await begin(page, small)

@@ -1,0 +1,260 @@
+"""Kernelwright as a library: the searches, the judge and the audit of the command line.
+
+Everything is done in a thread with an event loop of its own, so that a notebook, whose loop runs
+already, may call it too. Bad input raises `KernelwrightError`, a machine that lacks something
+`EnvironmentLacksError`, each with the one sentence that the command line would say.
+"""
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from kernelwright.graphs.search.context import Control
+from kernelwright.tools.export import ExportRefusedError
+from kernelwright.tools.runtime import kernelwright_version
+from kernelwright.tools.types import EnvironmentLacksError, Refusal
+from kernelwright.tools.types.run import Summary
+from kernelwright.ui.cli import audit as audits
+from kernelwright.ui.cli import check as checks
+from kernelwright.ui.cli import optimize as searches
+from kernelwright.ui.cli.audit import Audit
+from kernelwright.ui.cli.check import CheckResult
+from kernelwright.ui.complaints import LACKING, Complaint, complaint_of, refused
+from kernelwright.ui.terminal.progress import watcher
+
+__all__ = [
+    "EnvironmentLacksError",
+    "KernelwrightError",
+    "audit",
+    "check",
+    "optimize",
+    "version",
+]
+
+Target = Literal["auto", "cuda", "cpu"]
+Result = TypeVar("Result")
+Words = str | Sequence[str]
+
+
+class KernelwrightError(ValueError):
+    """What was given cannot be used; the message is one sentence that says why."""
+
+
+def version() -> str:
+    """The version of this Kernelwright, such as "0.1.0"."""
+    return kernelwright_version()
+
+
+def optimize(
+    file: str | os.PathLike[str],
+    *,
+    entry: str | None = None,
+    inputs: Words = (),
+    target: Target = "auto",
+    search: str = "quick",
+    rounds: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    run_dir: str | os.PathLike[str] | None = None,
+    export: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    allow: Words | None = None,
+    progress: bool = False,
+) -> Summary:
+    """Search for a faster implementation of a module, and prove that it is one.
+
+    An interrupt (Ctrl-C) ends the search with the best so far, a second one at once. A language
+    model takes part where KERNELWRIGHT_MODEL names one, as on the command line.
+
+    Args:
+        file: A Python file with a module and `get_inputs()`.
+        entry: The module or function in the file, where there are several.
+        inputs: Inputs instead of `get_inputs()`, each as "64x128:float32".
+        target: The kind of device; "auto" is a GPU where there is one.
+        search: How thorough: "quick", "standard", "deep" or "careful".
+        rounds: At most this many rounds, 1 or more.
+        seconds: At most this many seconds of wall time, 1 or more.
+        seed: Of everything that is drawn by chance.
+        run_dir: The folder in which runs live; the user's data folder by default.
+        export: A folder, or a .zip file, to which the result is exported.
+        force: Export although it is not faster.
+        allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
+        progress: Say on stderr how it goes; else nothing is printed.
+
+    Returns:
+        The summary: `status`, `best` (None where nothing is correct), `baselines`. Times are in
+        milliseconds, ratios are baseline / candidate. Where nothing may be exported, `export` is
+        None and a warning says why.
+
+    Raises:
+        KernelwrightError: The file or an argument cannot be used.
+        EnvironmentLacksError: This machine lacks what the target needs.
+    """
+    home = None if run_dir is None else Path(run_dir)
+    options = searches.SearchOptions(
+        export=None if export is None else Path(export),
+        force=force,
+        rounds=_at_least_one("rounds", rounds),
+        seconds=_at_least_one("seconds", seconds),
+        wait=False,
+        allow=",".join(_listed(allow or ())),
+    )
+    control = Control()
+    with _in_words():
+        begin = searches.prepared(
+            Path(file), entry, _listed(inputs), _known(target), search, home, seed, options
+        )
+        with watcher() if progress else nullcontext() as shown:
+            listener = shown.show if shown else _unheard
+            found = _apart(begin(listener, control), lambda: control.stop("you interrupted it"))
+        if isinstance(found, Refusal):
+            raise refused(found)
+        return _taken_home(found, home, options)
+
+
+def check(
+    candidate: str | os.PathLike[str],
+    task: str | os.PathLike[str],
+    *,
+    entry: str | None = None,
+    inputs: Words = (),
+    target: Target = "auto",
+    allow: Words | None = None,
+    record: str | None = None,
+    progress: bool = False,
+) -> CheckResult:
+    """Verify and time one candidate against a task.
+
+    Args:
+        candidate: A kernel with its plan (a folder, a kernel, a fenced file), or foreign code: a
+            ModelNew file, a folder with src.py, or CUDA-L1 records.
+        task: The Python file that it implements.
+        entry: The module or function in the file, where there are several.
+        inputs: Inputs instead of `get_inputs()`, each as "64x128:float32".
+        target: The kind of device; "auto" is a GPU where there is one.
+        allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
+        record: Which record of a file of them: its line, or "level/task".
+        progress: Say on stderr how it goes; else nothing is printed.
+
+    Returns:
+        The verdict with its reason; times are in milliseconds, ratios are baseline / candidate.
+
+    Raises:
+        KernelwrightError: The candidate, the file or an argument cannot be used.
+        EnvironmentLacksError: This machine lacks what the target needs.
+    """
+    with _in_words():
+        judging = checks.judged(
+            Path(candidate),
+            Path(task),
+            entry,
+            _listed(inputs),
+            _known(target),
+            ",".join(_listed(allow or ())),
+            record,
+            quiet=not progress,
+        )
+        return checks.result_of(*_apart(judging))
+
+
+def audit(
+    file: str | os.PathLike[str],
+    *,
+    entry: str | None = None,
+    inputs: Words = (),
+    target: Target = "auto",
+) -> Audit:
+    """Say what a task is, what its floor is here, and whether beating it would prove anything.
+
+    Args:
+        file: A Python file with a module and `get_inputs()`.
+        entry: The module or function in the file, where there are several.
+        inputs: Inputs instead of `get_inputs()`, each as "64x128:float32".
+        target: The kind of device; "auto" is a GPU where there is one.
+
+    Returns:
+        The task, its floor in milliseconds, doubts as badges, and the kernels that PyTorch runs.
+
+    Raises:
+        KernelwrightError: The file or an argument cannot be used.
+        EnvironmentLacksError: This machine lacks what the target needs.
+    """
+    with _in_words():
+        _, found, _ = _apart(audits.audited(Path(file), entry, _listed(inputs), _known(target)))
+        return found
+
+
+def _apart(
+    work: Coroutine[Any, Any, Result], interrupted: Callable[[], object] | None = None
+) -> Result:
+    """What comes of it in a thread and loop of its own; an interrupt ends it, or asks it to end."""
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Result]]] = Future()
+
+    async def begin() -> Result:
+        task = asyncio.ensure_future(work)
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    with ThreadPoolExecutor(1, "kernelwright") as pool:
+        ended = pool.submit(lambda: asyncio.run(begin()))
+        loop, task = begun.result()
+        try:
+            if interrupted is None:
+                return ended.result()
+            try:
+                return ended.result()
+            except KeyboardInterrupt:
+                loop.call_soon_threadsafe(interrupted)
+                return ended.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+def _taken_home(found: Summary, home: Path | None, options: searches.SearchOptions) -> Summary:
+    """The summary with its export; a search is not lost where nothing may be exported."""
+    if options.export is None or found.status == "waiting":
+        return found
+    try:
+        return searches.with_export(found, home, options.export, force=options.force)
+    except ExportRefusedError as refusal:
+        warnings.warn(f"nothing exported: {refusal}", stacklevel=3)
+        return found
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Raise what the command line complains of as one of our two errors."""
+    try:
+        yield
+    except Exception as error:
+        complaint = complaint_of(error)
+        if complaint is None or isinstance(error, EnvironmentLacksError):
+            raise
+        kind = EnvironmentLacksError if complaint.status == LACKING else KernelwrightError
+        raise kind(str(complaint)) from None
+
+
+def _known(target: Target) -> Target:
+    if target not in ("auto", "cuda", "cpu"):
+        raise Complaint(f"target must be auto, cuda or cpu, not {target!r}")
+    return target
+
+
+def _listed(words: Words) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else tuple(words)
+
+
+def _at_least_one(name: str, value: Result) -> Result:
+    if isinstance(value, int | float) and not value >= 1:
+        raise KernelwrightError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _unheard(_: object) -> None:
+    """Nobody watches."""
