@@ -39,10 +39,7 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.harness import Harness
-from kernelwright.tools.evaluate.timing.stopwatch import (
-    Flush,
-    stopwatch,
-)
+from kernelwright.tools.evaluate.timing.stopwatch import Flush, stopwatch
 from kernelwright.tools.evaluate.verify.memory import SpoiltMemory
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument

@@ -26,8 +26,7 @@ from misbehaving_server import MODEL, Fault, MisbehavingServer
 
 from kernelwright.graphs.run_view.events import Event, ModelCalled, Noted
 from kernelwright.graphs.search.run import start_search
-from kernelwright.profiles.load import search_profile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models, search_profile
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary

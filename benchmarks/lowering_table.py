@@ -30,11 +30,7 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
 from kernelwright.tools.codegen.ir.roofline import line_ms, loop_bytes, loop_flops
 from kernelwright.tools.codegen.library.forms import AS_WRITTEN_TITLE, forms
-from kernelwright.tools.codegen.library.kernel_library import (
-    FORM,
-    fastest,
-    repertoire_for,
-)
+from kernelwright.tools.codegen.library.kernel_library import FORM, fastest, repertoire_for
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.tasks.floor import floor_ms
 from kernelwright.tools.types import Refusal, Task, TracePolicy

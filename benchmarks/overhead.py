@@ -30,7 +30,7 @@ from instant import InstantClient, InstantExecutor, TimedSaver, minds_of
 from thousand import IDEAS_A_ROUND, TUNED_A_ROUND, Thousand
 
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.graph import build_search
+from kernelwright.graphs.search.session import build_search
 from kernelwright.graphs.search.state import START_STATE
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.archive import Archive, warm_up

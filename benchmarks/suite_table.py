@@ -15,14 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kernelwright.graphs.suite.outcome import (
-    COMPILE,
-    EAGER,
-    Outcome,
-    fits,
-    natural,
-    read,
-)
+from kernelwright.graphs.suite.outcome import COMPILE, EAGER, Outcome, fits, natural, read
 
 HEAD = (
     "| file | eager ms | compile ms | ours ms | over eager | over the better [95 %] | of floor "

@@ -11,8 +11,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kernelwright.agents.roles.registry import ROLES
-from kernelwright.profiles.load import all_models, model_profile, read_model_profile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import (
+    ModelProfile,
+    Models,
+    all_models,
+    model_profile,
+    read_model_profile,
+)
 from kernelwright.ui.complaints import LACKING, Complaint
 
 MODEL, BASE_URL, API_KEY = "KERNELWRIGHT_MODEL", "KERNELWRIGHT_BASE_URL", "KERNELWRIGHT_API_KEY"

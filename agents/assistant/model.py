@@ -49,7 +49,7 @@ from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.llm.json_text import whole
 from kernelwright.agents.prompting.templates import PromptTemplate
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Message, Prompt, Reply
 
 _PICTURE = re.compile(r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])?")
@@ -368,7 +368,7 @@ def assistant_for(profile: ModelProfile | None, on_piece: OnPiece | None = None)
     """
     if profile is None or profile.kind == "manual":
         return RulesAssistant()
-    from kernelwright.agents.llm.clients import endpoint_client
+    from kernelwright.agents.llm.wrappers import endpoint_client
 
     patient = {
         "timeout_s": min(profile.timeout_s, PATIENCE_S),

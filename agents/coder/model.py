@@ -3,12 +3,21 @@
 Ideas that carry a recipe of the playbook's are written by the playbook, which costs nothing. Where
 the model does not answer, the playbook writes its next best strategy in that place and the notes
 say so. Not here: how answers are read and checked (`agents.coder`).
+
+The coder as a role of the search.
 """
 
 from pathlib import Path
 
 from kernelwright.agents.coder.answers import Draft
-from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure, spread
+from kernelwright.agents.coder.coder import (
+    Coder,
+    CoderAnswer,
+    CoderRequest,
+    Failure,
+    PlaybookCoder,
+    spread,
+)
 from kernelwright.agents.coder.repairs import findings
 from kernelwright.agents.coder.rounds import (
     Checked,
@@ -23,17 +32,18 @@ from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (
     analysis_card,
     candidate_card,
+    fenced,
     hardware_card,
     roofline_card,
     steering_card,
     symptoms_card,
     task_card,
 )
-from kernelwright.agents.prompting.tables import fenced
 from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start, Steering, choices
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.archive.behaviour import declared
+from kernelwright.tools.archive.elites import declared
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire, in_form
 from kernelwright.tools.languages import language_named, new_candidate, parse_kernel
@@ -336,3 +346,21 @@ def _labels_in_use(request: CoderRequest) -> str:
                 used[name][value] = None
     lines = [f"- {name}: {'; '.join(list(of)[-_LABELS_SHOWN:])}" for name, of in used.items() if of]
     return "\n".join(("Labels that earlier candidates have:", *lines)) if lines else ""
+
+
+def _by_rules(setting: RoleSetting) -> Coder:
+    return PlaybookCoder(setting.repertoire)
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Coder:
+
+    behind, repertoire = _by_rules(setting), setting.repertoire
+    return ModelCoder(client, setting.task, setting.hardware, behind, repertoire, setting.start)
+
+
+CODER: Role[Coder] = Role(
+    name="coder",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Coder", "blue", "code"),
+)

@@ -14,8 +14,7 @@ from kernelwright.agents.coder.coder import CoderRequest
 from kernelwright.agents.coder.repairs import problems
 from kernelwright.agents.llm.answers import CUT_OFF
 from kernelwright.agents.llm.client import LLMClient, LLMError
-from kernelwright.agents.prompting.cards import candidate_card
-from kernelwright.agents.prompting.tables import fenced
+from kernelwright.agents.prompting.cards import candidate_card, fenced
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start
 from kernelwright.tools.archive import Standing

@@ -17,21 +17,21 @@ from difflib import unified_diff
 from pydantic import BaseModel, Field
 
 from kernelwright.agents.critic.contrast import Difference, Sample
-from kernelwright.agents.critic.critic import CriticInput
-from kernelwright.agents.critic.predictions import DISTRUSTED, checked, trust
-from kernelwright.agents.prompting.tables import fenced
-from kernelwright.agents.shared.citations import (
+from kernelwright.agents.critic.critic import DISTRUSTED, CriticInput, checked, trust
+from kernelwright.agents.prompting.cards import fenced
+from kernelwright.agents.shared.facts import (
+    LABELS,
     Citation,
     Number,
     Texts,
     citations,
     complaint,
+    is_actionable,
     reading,
     unfounded_ratios,
 )
-from kernelwright.agents.shared.facts import LABELS, is_actionable
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.archive.behaviour import REGISTER_STEPS, SHARED_STEPS_BYTES
+from kernelwright.tools.archive.elites import REGISTER_STEPS, SHARED_STEPS_BYTES
 from kernelwright.tools.types import Analysis, Candidate, Claim, Evidence, Prediction, Value
 
 # Enough for every kernel that a person would write by hand; longer ones lose their middle.
@@ -183,7 +183,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("_", " ").lower().split())
 
 
-# What a compiler reports in steps, as `tools.archive.behaviour` names them.
+# What a compiler reports in steps, as `tools.archive.elites` names them.
 STEPS = {
     "registers": (*(f"<= {step}" for step in REGISTER_STEPS), f"> {REGISTER_STEPS[-1]}"),
     "shared": (*(f"<= {step}" for step in SHARED_STEPS_BYTES), f"> {SHARED_STEPS_BYTES[-1]}"),

@@ -3,16 +3,19 @@
 The playbook's analysis comes first and stays underneath: it scores what was predicted, knows what
 failed every time, and stands in where there is nothing to contrast or nobody answers. What of the
 model's answer is kept is for `agents.critic.claim_check` to say.
+
+The critic as a role of the search.
 """
 
 from pathlib import Path
 
 from kernelwright.agents.critic.claim_check import STEPS, Contrast, CriticAnswer, contrast, merged
-from kernelwright.agents.critic.critic import Critic, CriticInput
+from kernelwright.agents.critic.critic import Critic, CriticInput, PlaybookCritic, silenced
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (
     hardware_card,
+    ledger_table,
     progress_card,
     resources,
     roofline_card,
@@ -20,8 +23,8 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from kernelwright.agents.prompting.tables import ledger_table
 from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Prediction, Prompt, Verdict
 
@@ -147,3 +150,22 @@ def _failure(item: Standing) -> str:
     cost = f" ({known})" if known else ""
     verdict = item.evaluation.verdict.value.replace("_", " ")
     return f"{item.candidate.id} ({idea}{declared}): {verdict}, {reason}{cost}"
+
+
+def _by_rules(setting: RoleSetting) -> Critic:
+    return PlaybookCritic()
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Critic:
+
+    return ModelCritic(client, PlaybookCritic())
+
+
+CRITIC: Role[Critic] = Role(
+    name="critic",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Critic", "red", "scale"),
+    part="contrast",
+    switch_off=silenced,
+)

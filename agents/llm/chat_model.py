@@ -20,7 +20,7 @@ from openai import BaseModel, DefaultAsyncHttpxClient
 from pydantic import SecretStr
 
 from kernelwright.agents.llm.client import ALWAYS, NEVER, TWICE, LLMError, ServerFaultError
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 
 # Servers without keys want none, but the client does not start without one.
 NO_KEY = "unused"

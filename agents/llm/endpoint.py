@@ -2,7 +2,7 @@
 
 Whatever the server does ends as a reply or as a `ServerFaultError`. Parameters that a server does
 not know are left out from then on. Not here: asking again (`agents.llm.wrappers`) and what may be
-spent (`agents.llm.budget`).
+spent (`agents.llm.client`).
 """
 
 import asyncio
@@ -10,10 +10,16 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kernelwright.agents.llm.budget import price, tokens_in, tokens_of
-from kernelwright.agents.llm.client import TWICE, LLMError, ServerFaultError
+from kernelwright.agents.llm.client import (
+    TWICE,
+    LLMError,
+    ServerFaultError,
+    price,
+    tokens_in,
+    tokens_of,
+)
 from kernelwright.agents.llm.json_text import without_thinking
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Message, Prompt, Reply, ToolCall, Value
 from kernelwright.tools.types.run import TokenCounts
 

@@ -4,6 +4,8 @@ The question has standing words once, then what this round looks like. The model
 and what came of it, and what the playbook would do; it answers with ideas, some of which may be the
 playbook's own. What it may not propose is told to it once. When it does not answer, the playbook
 plans the round.
+
+The planner as a role of the search.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +14,7 @@ from pathlib import Path
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.client import BudgetSpentError, LLMClient, LLMError
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.planner.review import (
     PlannedRound,
     Reviewed,
@@ -20,24 +23,23 @@ from kernelwright.agents.planner.review import (
     texts_of,
     unmet_pins,
 )
-from kernelwright.agents.planner.unplanned import FreeHand
+from kernelwright.agents.planner.unplanned import FreeHand, unplanned
 from kernelwright.agents.prompting.cards import (
     analysis_card,
     candidate_card,
     hardware_card,
+    ledger_table,
+    milliseconds,
     progress_card,
     roofline_card,
+    shortened,
+    standings_table,
     steering_card,
     symptoms_card,
     task_card,
 )
-from kernelwright.agents.prompting.tables import (
-    ledger_table,
-    milliseconds,
-    shortened,
-    standings_table,
-)
 from kernelwright.agents.prompting.templates import PromptTemplate, contract_summary, craft
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import speaks_of
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing, behaviour, gain, origin
@@ -317,3 +319,23 @@ def _with_pins(
 
 def _sentence(error: LLMError) -> str:
     return " ".join(str(error).split()) or "the model did not answer"
+
+
+def _by_rules(setting: RoleSetting) -> Planner:
+    return PlaybookPlanner(setting.repertoire)
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Planner:
+
+    behind = _by_rules(setting)
+    return ModelPlanner(client, setting.task, setting.hardware, behind, setting.repertoire)
+
+
+PLANNER: Role[Planner] = Role(
+    name="planner",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Planner", "magenta", "lightbulb"),
+    part="ideas",
+    switch_off=unplanned,
+)

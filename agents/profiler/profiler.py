@@ -3,6 +3,8 @@
 The rules compute readings and symptoms from what is known without counters. A language model is
 asked only where somebody wants to look closely; it adds an explanation, which is kept if it cites
 readings that are there, as they were measured, and it never changes a reading.
+
+The profiler as a role of the search.
 """
 
 from pathlib import Path
@@ -19,7 +21,8 @@ from kernelwright.agents.prompting.cards import (
     task_card,
 )
 from kernelwright.agents.prompting.templates import PromptTemplate
-from kernelwright.agents.shared.citations import Texts, citations, complaint, known, reading
+from kernelwright.agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.shared.facts import Texts, citations, complaint, known, reading
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.profile import evidence_for, symptoms, tensor_roof
 from kernelwright.tools.profile.host_counters import PERF
@@ -195,3 +198,20 @@ def _explained(
         return "", (*notes, f"an explanation of {candidate} cited no reading and was left out")
     words = " ".join(said.words.split()).replace(EXHIBIT, candidate)
     return f"{words} ({'; '.join(dict.fromkeys(numbers))})", notes
+
+
+def _by_rules(setting: RoleSetting) -> Profiler:
+    return PlaybookProfiler()
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
+
+    return ModelProfiler(client, PlaybookProfiler())
+
+
+PROFILER: Role[Profiler] = Role(
+    name="profiler",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Profiler", "yellow", "gauge"),
+)

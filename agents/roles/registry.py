@@ -9,17 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.critic.critic import Critic
-from kernelwright.agents.critic.role import CRITIC
+from kernelwright.agents.critic.model import CRITIC
+from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.planner.role import PLANNER
-from kernelwright.agents.profiler.profiler import Profiler
-from kernelwright.agents.profiler.role import PROFILER
+from kernelwright.agents.profiler.profiler import PROFILER, Profiler
 from kernelwright.agents.role import Appearance, Role, StepRole
 from kernelwright.agents.shared.facts import PERSON, Start
-from kernelwright.agents.strategist.role import STRATEGIST
-from kernelwright.agents.strategist.strategist import Strategist
+from kernelwright.agents.strategist.strategist import STRATEGIST, Strategist
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.languages import new_candidate
 

@@ -13,17 +13,39 @@ business.
 
 Steering is what the person said about where to look, typed, so that every role reads the same.
 Turning a sentence into these values belongs to the conversation, not here.
+
+Every number that is known of a candidate, and whether numbers that a model cites are among them.
+
+Times and ratios come from the judge; the rest are the profiler's readings. Readings of one kernel
+are called `kernel.reading`; without the kernel's name, the largest over all kernels is meant.
+
+A claim cites readings of exhibits (`K1.screen_ms=0.412`), each looked up and compared; and its
+words may say by how much something is faster, which has to be a ratio of two readings of the
+exhibits. A number that cannot be found, or that is another one than was measured, is told and not
+believed. Not covered: the reasoning itself. That two numbers are right does not make one the
+other's cause; predictions are for that.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from itertools import permutations
+from typing import Annotated
 
-from kernelwright.tools.archive.behaviour import declared, outcomes
+from pydantic import BeforeValidator
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.archive.elites import declared, outcomes
+from kernelwright.tools.profile import evidence_for, reported
 from kernelwright.tools.types import (
     Candidate,
     CompileReport,
+    Evaluation,
+    Evidence,
     Idea,
     LanguageName,
     LaunchShape,
+    Rank,
+    Task,
     Value,
 )
 
@@ -103,3 +125,171 @@ def speaks_of(name: str, texts: tuple[str, ...]) -> bool:
     described = [text.lower() for text in texts]
     words = set(" ".join(described).replace("=", " ").replace("_", " ").split())
     return bool(wanted) and (wanted in described or set(wanted.replace("_", " ").split()) <= words)
+
+
+def known(
+    candidate: Candidate,
+    evaluation: Evaluation,
+    task: Task | None = None,
+    hardware: Hardware | None = None,
+) -> tuple[Evidence, ...]:
+    """Every number that is known of a candidate; readings of the device need task and hardware."""
+    found = list(_timings(evaluation))
+    if task is not None and hardware is not None:
+        read = evidence_for(evaluation, candidate, task, hardware)
+        found += [item for item in read if item.value is not None]
+    else:
+        found += reported(evaluation)
+    return tuple(found)
+
+
+def reading(found: Iterable[Evidence], name: str) -> float | None:
+    """The number of that name; for a kernel's reading without the kernel, the largest."""
+    values = [
+        item.value
+        for item in found
+        if item.value is not None and (item.name == name or item.name.rpartition(".")[2] == name)
+    ]
+    return max(values, default=None)
+
+
+def _timings(evaluation: Evaluation) -> Iterable[Evidence]:
+    if evaluation.screen is not None:
+        yield _measured("screen_ms", evaluation.screen.median_ms, "ms", "screening")
+    if evaluation.comparisons and evaluation.median_ms is not None:
+        yield _measured("precise_ms", evaluation.median_ms, "ms", "interleaved comparison")
+    for item in evaluation.comparisons:
+        yield _measured(f"speedup_vs_{item.baseline}", item.ratio, "x", "interleaved comparison")
+    if evaluation.verification.error_ratio is not None:
+        yield _measured("error_ratio", evaluation.verification.error_ratio, "", "verification")
+
+
+def _measured(name: str, value: float, unit: str, source: str) -> Evidence:
+    return Evidence(name=name, rank=Rank.MEASURED, value=value, unit=unit, source=source)
+
+
+# A citation may be rounded: 2 % always, or to its own last digit while that is within 10 %.
+ROUNDED, AT_MOST = 0.02, 0.10
+# A ratio is worked out from rounded numbers, mostly in the head.
+RATIO = 0.05
+
+_CITATION = re.compile(
+    r"(?P<exhibit>K\d+)\s*[.:'\s]+\s*(?P<name>[A-Za-z_]\w*(?:\.\w+)*)\s*(?:=|:|\bis\b|\s)\s*~?\s*"
+    r"(?P<value>[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(?P<percent>%?)"
+)
+_RATIO = re.compile(
+    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>x|\u00d7|times|%|percent)\s*"
+    r"(?:as\s+fast|faster|slower|less\s+time|more\s+time|speed-?up)",
+    re.IGNORECASE,
+)
+
+
+class Citation(Value):
+    """One number as cited; `places` are the digits behind its point."""
+
+    exhibit: str
+    name: str
+    value: float
+    places: int
+
+
+Facts = Mapping[str, tuple[Evidence, ...]]
+
+
+def citations(text: str) -> tuple[Citation, ...]:
+    """Everything in a text that has the form `K1.name=value`, or nearly so."""
+    return tuple(_cited(found) for found in _CITATION.finditer(text))
+
+
+def _cited(found: re.Match[str]) -> Citation:
+    digits = found["value"].replace(",", "")
+    behind = re.search(r"\.(\d+)", digits)
+    places = len(behind[1]) if behind else 0
+    value = float(digits)
+    if found["percent"]:
+        value, places = value / 100.0, places + 2
+    return Citation(exhibit=found["exhibit"], name=found["name"], value=value, places=places)
+
+
+def complaint(cited: Citation, facts: Facts) -> str:
+    """What is wrong with a citation; "" when it is what was measured."""
+    known = facts.get(cited.exhibit)
+    if known is None:
+        return f"there is no exhibit {cited.exhibit}"
+    measured = reading(known, cited.name)
+    if measured is None:
+        return f"{cited.exhibit} has no reading {cited.name}"
+    if _agrees(cited, measured):
+        return ""
+    return f"{cited.exhibit}.{cited.name} is {measured:.6g}, not {cited.value:g}"
+
+
+def unfounded_ratios(words: str, facts: Facts, others: Iterable[float] = ()) -> tuple[str, ...]:
+    """Every "so many times faster" in the words that no two readings of the exhibits give.
+
+    Args:
+        words: What was said.
+        facts: Readings by exhibit.
+        others: Ratios that stand elsewhere in the prompt.
+    """
+    ratios = (*_ratios(facts), *others)
+    return tuple(
+        found[0]
+        for found in _RATIO.finditer(words)
+        if not any(_near(wanted, ratio) for wanted in _meant(found) for ratio in ratios)
+    )
+
+
+def _agrees(cited: Citation, measured: float) -> bool:
+    off = abs(cited.value - measured)
+    last_digit = 0.5 * 10.0**-cited.places
+    return off <= ROUNDED * abs(measured) or off <= min(last_digit, AT_MOST * abs(measured))
+
+
+def _meant(found: re.Match[str]) -> tuple[float, ...]:
+    """The ratio of the longer to the shorter time; "30 % less time" is also 1 / 0.7."""
+    value = float(found["value"])
+    if found["unit"].lower() in ("%", "percent"):
+        share = value / 100.0
+        return (1.0 + share, 1.0 / (1.0 - share)) if share < 1.0 else (1.0 + share,)
+    return (value, 1.0 + value)
+
+
+def _ratios(facts: Facts) -> Iterable[float]:
+    """Ratios above 1 between readings of the same name, and the judge's own speed-ups."""
+    by_name: dict[str, list[float]] = {}
+    for known in facts.values():
+        for item in known:
+            if item.value is not None:
+                by_name.setdefault(item.name, []).append(item.value)
+    for name, values in by_name.items():
+        if name.startswith("speedup_vs_"):
+            yield from values
+            yield from (1.0 / value for value in values if value)
+        yield from (one / other for one, other in permutations(values, 2) if other and one >= other)
+
+
+def _near(wanted: float, ratio: float) -> bool:
+    return abs(wanted - ratio) <= RATIO * ratio
+
+
+def _number(given: object) -> object:
+    """`"0.9 ms"` means 0.9, and a word without a number says nothing."""
+    if not isinstance(given, str):
+        return given
+    found = re.search(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", given)
+    return float(found[0]) if found else None
+
+
+def _texts(given: object) -> object:
+    """Citations as texts, also where they came as an object or a single one."""
+    if isinstance(given, dict):
+        return [f"{name}={value}" for name, value in given.items()]
+    if isinstance(given, list):
+        parts = (_texts(item) if isinstance(item, dict) else [str(item)] for item in given)
+        return [text for part in parts if isinstance(part, list) for text in part]
+    return [given] if isinstance(given, str) else given or []
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+Texts = Annotated[list[str], BeforeValidator(_texts)]

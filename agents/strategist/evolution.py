@@ -11,7 +11,7 @@ and when (`graphs.search.learn`).
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernelwright.agents.prompting.tables import milliseconds, shortened
+from kernelwright.agents.prompting.cards import milliseconds, shortened
 from kernelwright.agents.strategist.strategist import Trial
 from kernelwright.tools.archive import (
     UNKNOWN,

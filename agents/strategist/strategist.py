@@ -4,6 +4,8 @@ It looks at what every version brought and answers with the next one. It is a la
 rules behind it: without a model nothing evolves and nothing is asked. Advice is a list of points,
 so that versions differ by lines and a small model can write one. What is kept is decided elsewhere,
 by what the children of a version achieve.
+
+The strategist as a role of the search; by rules there is none, for rules have no prompts.
 """
 
 from pathlib import Path
@@ -16,11 +18,12 @@ from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (
     analysis_card,
     hardware_card,
+    milliseconds,
     roofline_card,
     task_card,
 )
-from kernelwright.agents.prompting.tables import milliseconds
 from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Analysis, EvolvingRole, Prompt, StrategyVersion, Task, Value
@@ -195,3 +198,20 @@ def _record(trial: Trial) -> str:
         return f"{born}: {some}"
     place = "the best of the run" if trial.rank == 0 else f"number {trial.rank + 1} of the run"
     return f"{born}: {some}, the best {trial.best} with {milliseconds(trial.best_ms)} ({place})"
+
+
+def _by_rules(setting: RoleSetting) -> None:
+    return None
+
+
+def _by_model(client: LLMClient, setting: RoleSetting) -> Strategist:
+
+    return ModelStrategist(client, setting.task, setting.hardware)
+
+
+STRATEGIST: Role[Strategist | None] = Role(
+    name="strategist",
+    by_rules=_by_rules,
+    by_model=_by_model,
+    shown=Appearance("Strategist", "green", "git-branch"),
+)

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from kernelwright.graphs.conversation.search_manager import SearchManager, SearchSession
 from kernelwright.graphs.conversation.store import ConversationState, ConversationStore
 from kernelwright.graphs.run_view.story import Story, load
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Models
 from kernelwright.tools.archive import Archive, RunRecord, Target
 from kernelwright.tools.types import Value
 

@@ -21,7 +21,7 @@ from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease, Line, Seat
 
 if TYPE_CHECKING:
-    from kernelwright.tools.evaluate.sandbox.spares import Spares
+    from kernelwright.tools.evaluate.sandbox.keeper import Spares
 
 
 Result = TypeVar("Result")
@@ -169,7 +169,7 @@ class Judges:
         """Worker processes on this machine, some of them started beforehand."""
         from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
         from kernelwright.tools.evaluate.rules import Rules
-        from kernelwright.tools.evaluate.sandbox.spares import Spares
+        from kernelwright.tools.evaluate.sandbox.keeper import Spares
         from kernelwright.tools.hardware import detect
 
         scratch.mkdir(parents=True, exist_ok=True)

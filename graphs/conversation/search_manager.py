@@ -33,8 +33,7 @@ from kernelwright.graphs.run_view.events import Event, ModelCalled, RunStarted, 
 from kernelwright.graphs.search.context import Control, Listener, MakeAgents
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.graphs.search.session import import_beforehand
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import RunError, Target, default_home, run_folders
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import EnvironmentLacksError, Prompt, Refusal, Task, TracePolicy

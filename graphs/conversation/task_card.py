@@ -18,8 +18,7 @@ from kernelwright.graphs.run_view.wording import (
     seconds,
     shape,
 )
-from kernelwright.profiles.load import Hardware, SearchProfile
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Hardware, Models, SearchProfile
 from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Task, Value
 

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.llm.wrappers import ReplayingClient
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.replay.decisions import CoderInTurn, Decision, decisions_of
 from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_agents
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
-from kernelwright.graphs.search.graph import build_search
 from kernelwright.graphs.search.run_terms import PastDecisions, kept_choice
-from kernelwright.graphs.search.session import WENT_ON, drive
+from kernelwright.graphs.search.session import WENT_ON, build_search, drive
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.recorded import RecordedExecutor

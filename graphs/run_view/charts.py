@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelwright.agents.shared.citations import reading
+from kernelwright.agents.shared.facts import reading
 from kernelwright.graphs.run_view import CandidateView, RunView
 from kernelwright.graphs.run_view.wording import milliseconds, one_line
 from kernelwright.profiles.load import Hardware

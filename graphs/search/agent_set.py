@@ -7,18 +7,15 @@ step and says so. Every call is kept in the archive before anyone acts upon it.
 import logging
 from collections.abc import Mapping
 
-from kernelwright.agents.llm.budget import TokenBudget, spent_words
-from kernelwright.agents.llm.client import LLMClient
-from kernelwright.agents.llm.clients import ClientContext, clients_for
+from kernelwright.agents.llm.client import LLMClient, TokenBudget, spent_words
 from kernelwright.agents.llm.endpoint import OnPiece
-from kernelwright.agents.llm.wrappers import RecordingClient
+from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
 from kernelwright.agents.role import RoleSetting
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import Awaited, ModelCalled
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
 from kernelwright.graphs.search.run_terms import start_of
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.types import Call, Prompt

@@ -37,7 +37,7 @@ from kernelwright.graphs.search.state import (
 )
 from kernelwright.graphs.search.summary import summarise
 from kernelwright.tools.archive import Archive, Standing, ranked
-from kernelwright.tools.archive.behaviour import YARDSTICK
+from kernelwright.tools.archive.elites import YARDSTICK
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.finalists import rivals, settles
 from kernelwright.tools.types import Baselines, Candidate, Evaluation, Refusal, Verdict

@@ -25,8 +25,7 @@ from kernelwright.graphs.search.run_terms import (
     refusal,
 )
 from kernelwright.graphs.search.session import WENT_ON, run_session
-from kernelwright.profiles.load import Hardware, SearchProfile
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Hardware, Models, SearchProfile
 from kernelwright.tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice

@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.critic.critic import Manner
-from kernelwright.agents.planner.role import PLANNER
+from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.roles.registry import AgentSet, StartingCoder, StartingPlanner
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware

@@ -6,7 +6,7 @@ What an export is made of is gathered from the archive here as well.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.agents.llm.budget import spent_by
+from kernelwright.agents.llm.client import spent_by
 from kernelwright.graphs.run_view import counts_of, hardest_comparison
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.tools.archive import Archive, RunError, Standing, apart, ranked

@@ -5,7 +5,6 @@
 """
 
 from kernelwright.graphs.suite.figures import Contrast, Figures, Pace, contrast, figures, pace
-from kernelwright.graphs.suite.one import Ground
 from kernelwright.graphs.suite.outcome import (
     Against,
     Outcome,
@@ -15,7 +14,7 @@ from kernelwright.graphs.suite.outcome import (
     task_files,
     torn,
 )
-from kernelwright.graphs.suite.runner import run_suite
+from kernelwright.graphs.suite.runner import Ground, run_suite
 
 __all__ = [
     "Against",

@@ -20,8 +20,7 @@ from kernelwright.graphs.run_view.events import Event, ModelCalled, RoleAnswered
 from kernelwright.graphs.run_view.story import Story, load
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.graphs.suite.ablation import parts
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary

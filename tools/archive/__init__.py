@@ -5,21 +5,26 @@ as text, for what they mean is said in `graphs.run_view.events`.
 """
 
 from kernelwright.tools.archive.archive import Archive, list_runs
-from kernelwright.tools.archive.behaviour import (
+from kernelwright.tools.archive.elites import (
     UNKNOWN,
     Behaviour,
+    Elite,
     Transition,
     apart,
     behaviour,
+    elites,
     gain,
     improvements,
     is_timed,
+    island,
     origin,
+    parents,
+    population,
     ranked,
     ratio,
     transitions,
+    warm_up,
 )
-from kernelwright.tools.archive.elites import Elite, elites, island, parents, population, warm_up
 from kernelwright.tools.archive.records import (
     Author,
     CorruptRunError,

@@ -13,8 +13,8 @@ from sqlalchemy import Row, select
 from sqlalchemy.dialects.sqlite import insert
 
 from kernelwright.tools.archive import schema
-from kernelwright.tools.archive.behaviour import ranked
 from kernelwright.tools.archive.database import Database, Shelf
+from kernelwright.tools.archive.elites import ranked
 from kernelwright.tools.archive.records import (
     EFFORTS,
     Author,

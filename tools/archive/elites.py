@@ -1,4 +1,21 @@
-"""The quality-diversity archive: the fastest correct candidate of every behaviour (MAP-Elites).
+"""Which of two correct candidates is the faster one.
+
+Compared pair by pair with eager, a candidate has a ratio that a drifting clock or a busy host
+spoils far less than its time. So candidates with such a ratio rank by it, and before those that
+were only screened, which rank by time.
+
+How a candidate behaves, in three words: what it does to memory, to arithmetic, to the machine.
+
+What was measured goes before what the writer declared: registers and static shared memory come
+from the compiler's report, dynamic shared memory from the launches, and only where a language has
+no such report does the declared label stand alone. Nothing here reads source text.
+
+Moves between behaviours: from which cell a candidate set out, where it arrived, what it brought.
+
+A candidate sets out from its nearest ancestor of another idea, so a repair or a tuned setting
+belongs to the move that its idea began. Not here: moves of candidates written from nothing.
+
+The quality-diversity archive: the fastest correct candidate of every behaviour (MAP-Elites).
 
 A pyribs archive over memory, compute and parallel strategy. It is made from the database whenever
 it is needed, in order of writing, so a resumed run sees the elites that the dead one saw.
@@ -12,14 +29,233 @@ neighbour joins. What was learnt (ledger, analyses) is everybody's; only the cod
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import log
 from types import MappingProxyType
 
 import numpy
 
-from kernelwright.tools.archive.behaviour import Behaviour, behaviour, is_timed, ranked
 from kernelwright.tools.archive.records import Standing
-from kernelwright.tools.types import Idea, Value
+from kernelwright.tools.types import (
+    Candidate,
+    CompileReport,
+    Evaluation,
+    Idea,
+    LaunchShape,
+    Value,
+    Verdict,
+)
+from kernelwright.tools.types.idea import dynamic_bytes
+
+YARDSTICK = "eager"
+
+
+def ratio(evaluation: Evaluation) -> float | None:
+    """Eager's time over the candidate's, pair by pair; None when they were not compared."""
+    found = (item.ratio for item in evaluation.comparisons if item.baseline == YARDSTICK)
+    return next(found, None)
+
+
+def ranked(standings: Iterable[Standing]) -> list[Standing]:
+    """The correct and timed candidates, the fastest first; the earlier one of equals.
+
+    Those that compute in less than the task asks and the person allowed are not among them.
+    """
+    return _in_order(item for item in standings if not item.evaluation.verification.apart)
+
+
+def apart(standings: Iterable[Standing]) -> list[Standing]:
+    """The correct ones of lower precision, likewise in order: a ranking of their own."""
+    return _in_order(item for item in standings if item.evaluation.verification.apart)
+
+
+def _in_order(standings: Iterable[Standing]) -> list[Standing]:
+    correct = [item for item in standings if is_timed(item.evaluation)]
+    return sorted(correct, key=lambda item: (*_order(item.evaluation), item.number))
+
+
+def is_timed(evaluation: Evaluation) -> bool:
+    """Whether the candidate is correct and its time is known."""
+    return evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
+
+
+def _order(evaluation: Evaluation) -> tuple[int, float]:
+    against = ratio(evaluation)
+    return (1, evaluation.median_ms or 0.0) if against is None else (0, -against)
+
+
+UNKNOWN = "unknown"
+# Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.
+REGISTER_STEPS = (32, 64, 128, 255)
+SHARED_STEPS_BYTES = (0, 1024, 16384, 49152)
+
+
+class Behaviour(Value):
+    """A cell of the quality-diversity archive."""
+
+    memory: str
+    compute: str
+    parallel: str
+
+
+def declared(candidate: Candidate) -> dict[str, str]:
+    """The `name=value` words that the writer of a candidate gave it."""
+    return _words(candidate.strategies)
+
+
+def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:
+    """The cell that an evaluated candidate falls into."""
+    return _cell(candidate.strategies, evaluation.reports, evaluation.launches)
+
+
+@lru_cache(maxsize=4096)
+def _cell(
+    strategies: tuple[str, ...],
+    reports: tuple[CompileReport, ...],
+    launches: tuple[LaunchShape, ...],
+) -> Behaviour:
+    """Asked again and again for the same candidates, in every round of a long search."""
+    words, measured = _words(strategies), outcomes(reports, launches)
+    memory = [words.get("memory", UNKNOWN)]
+    if measured.get("shared", "<= 0") != "<= 0":
+        memory.append(f"shared {measured['shared']} bytes")
+    if measured.get("spills") == "yes":
+        memory.append("spills")
+    compute = [words.get("compute", UNKNOWN)]
+    if "registers" in measured:
+        compute.append(f"registers {measured['registers']}")
+    return Behaviour(
+        memory=", ".join(memory),
+        compute=", ".join(compute),
+        parallel=words.get("parallel", UNKNOWN),
+    )
+
+
+def outcomes(
+    reports: tuple[CompileReport, ...], launches: tuple[LaunchShape, ...] = ()
+) -> dict[str, str]:
+    """What a candidate cost, in coarse steps, so that near-equal kernels compare as equal.
+
+    Shared memory is static and dynamic together, of the kernel that takes most.
+    """
+    found = {}
+    registers = [report.registers for report in reports if report.registers is not None]
+    if registers:
+        found["registers"] = _step(max(registers), REGISTER_STEPS)
+    spills = [report.spill_bytes for report in reports if report.spill_bytes is not None]
+    if spills:
+        found["spills"] = "yes" if max(spills) else "no"
+    shared = [
+        report.shared_bytes + dynamic_bytes(report.kernel, launches)
+        for report in reports
+        if report.shared_bytes is not None
+    ]
+    if shared:
+        found["shared"] = _step(max(shared), SHARED_STEPS_BYTES)
+    return found
+
+
+def _words(strategies: tuple[str, ...]) -> dict[str, str]:
+    return dict(text.split("=", 1) for text in strategies if "=" in text)
+
+
+def _step(value: int, limits: tuple[int, ...]) -> str:
+    fits = next((limit for limit in limits if value <= limit), None)
+    return f"<= {fits}" if fits is not None else f"> {limits[-1]}"
+
+
+class Transition(Value):
+    """What one idea's way from one ancestor came to, by its fastest candidate.
+
+    `gain` is the ancestor's time over the candidate's, above 1 for a gain; None when no candidate
+    was correct. `tried` and `correct` count the idea's candidates from that ancestor.
+    """
+
+    before: Behaviour
+    after: Behaviour
+    source: str
+    candidate: str
+    idea: str
+    round: int
+    tried: int
+    correct: int
+    gain: float | None = None
+
+
+def transitions(standings: Sequence[Standing]) -> tuple[Transition, ...]:
+    """Every move of a search, in the order in which the ideas were first judged."""
+    known = {item.candidate.id: item for item in standings}
+    grouped: dict[tuple[str, str], list[Standing]] = {}
+    for item in standings:
+        source = origin(item, known)
+        if source is not None:
+            grouped.setdefault((item.candidate.idea, source.candidate.id), []).append(item)
+    return tuple(_transition(known[source], of) for (_, source), of in grouped.items())
+
+
+def origin(item: Standing, known: Mapping[str, Standing]) -> Standing | None:
+    """The nearest correct ancestor of another idea; None when a candidate began from nothing."""
+    seen = {item.candidate.id}
+    at = _parent(item, known)
+    while at is not None and at.candidate.id not in seen:
+        if at.candidate.idea != item.candidate.idea and is_timed(at.evaluation):
+            return at
+        seen.add(at.candidate.id)
+        at = _parent(at, known)
+    return None
+
+
+def gain(before: Evaluation, after: Evaluation) -> float | None:
+    """How many times as fast the second is, like compared with like; None where one has no time.
+
+    Pair by pair with eager where both were compared so, else by screened times where both have
+    them, else by whatever times there are.
+    """
+    first, second = ratio(before), ratio(after)
+    if first is not None and second is not None:
+        return second / first
+    if before.screen and after.screen:
+        return before.screen.median_ms / after.screen.median_ms
+    if before.median_ms is None or after.median_ms is None:
+        return None
+    return before.median_ms / after.median_ms
+
+
+def improvements(standings: Iterable[Standing]) -> dict[str, float]:
+    """By id, how many times as fast each correct candidate is as the one it set out from."""
+    known = {item.candidate.id: item for item in standings}
+    found = {}
+    for id, item in known.items():
+        source = origin(item, known) if is_timed(item.evaluation) else None
+        brought = gain(source.evaluation, item.evaluation) if source else None
+        if brought is not None:
+            found[id] = brought
+    return found
+
+
+def _parent(item: Standing, known: Mapping[str, Standing]) -> Standing | None:
+    return next((known[id] for id in item.candidate.parents if id in known), None)
+
+
+def _transition(source: Standing, of: Sequence[Standing]) -> Transition:
+    gains = [
+        (brought, item)
+        for item in of
+        if is_timed(item.evaluation)
+        and (brought := gain(source.evaluation, item.evaluation)) is not None
+    ]
+    brought, reached = max(gains, key=lambda pair: pair[0]) if gains else (None, of[-1])
+    return Transition(
+        before=behaviour(source.candidate, source.evaluation),
+        after=behaviour(reached.candidate, reached.evaluation),
+        source=source.candidate.id,
+        candidate=reached.candidate.id,
+        idea=reached.candidate.idea,
+        round=of[0].round,
+        tried=len(of),
+        correct=len(gains),
+        gain=brought,
+    )
 
 
 class Elite(Value):
@@ -81,7 +317,7 @@ def parents(
     Args:
         found: Elites, the fastest first.
         count: How many to choose at most.
-        improvements: By candidate, as `tools.archive.behaviour` measures it; 1 where unknown.
+        improvements: By candidate, as `tools.archive.elites` measures it; 1 where unknown.
     """
     if not found:
         return ()

@@ -13,9 +13,10 @@ from kernelwright.tools.candidates.kernel_source import (
     Parameter,
     Requirement,
     Tunable,
+    complete_settings,
     implementation_key,
+    valid_settings,
 )
-from kernelwright.tools.candidates.settings import complete_settings, valid_settings
 
 __all__ = [
     "ContractError",

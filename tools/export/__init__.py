@@ -12,7 +12,7 @@ from kernelwright.tools.export.folder import (
     export_zip,
     kernelbench,
 )
-from kernelwright.tools.export.material import ExportRefusedError, Material, check
+from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 
 __all__ = [
     "ExportRefusedError",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.findings import timed, verified
-from kernelwright.tools.export.material import Material
+from kernelwright.tools.export.guards import Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernelwright.tools.export import parts, render
 from kernelwright.tools.export.evidence import evidence, verification
-from kernelwright.tools.export.material import ExportRefusedError, Material, check
+from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"

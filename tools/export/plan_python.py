@@ -8,7 +8,7 @@ rewritten. Comments of the plan are not kept.
 import ast
 from collections.abc import Mapping
 
-from kernelwright.tools.candidates.plan.calls import operator_path
+from kernelwright.tools.candidates.plan.expressions import operator_path
 from kernelwright.tools.candidates.plan.vocabulary import CREATORS
 from kernelwright.tools.types import DType
 

@@ -9,8 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export import guards, plan_python
-from kernelwright.tools.export.guards import Argument
-from kernelwright.tools.export.material import ExportRefusedError, Material
+from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import Task

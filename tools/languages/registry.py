@@ -14,8 +14,7 @@ from importlib.metadata import entry_points
 from threading import Lock
 from typing import Literal
 
-from kernelwright.tools.candidates.kernel_source import KernelSource, identity
-from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings, identity
 from kernelwright.tools.languages.base.compile import compile_in
 from kernelwright.tools.languages.base.compilers import Built, CompileFailure
 from kernelwright.tools.languages.base.language import DeviceKind, Language

@@ -23,7 +23,7 @@ from kernelwright.tools.types import (
     Task,
     Value,
 )
-from kernelwright.tools.types.candidate import dynamic_bytes
+from kernelwright.tools.types.idea import dynamic_bytes
 
 _WARP = 32
 _REGISTER_UNIT = 256

@@ -4,7 +4,6 @@ All are frozen pydantic models without behaviour beyond reading themselves; unit
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.
 """
 
-from kernelwright.tools.types.candidate import Candidate, LanguageName, LaunchShape, Setting
 from kernelwright.tools.types.graph import (
     Arg,
     DType,
@@ -19,11 +18,15 @@ from kernelwright.tools.types.graph import (
 )
 from kernelwright.tools.types.idea import (
     Analysis,
+    Candidate,
     Claim,
     EvolvingRole,
     Idea,
+    LanguageName,
+    LaunchShape,
     LedgerEntry,
     Prediction,
+    Setting,
     StrategyVersion,
 )
 from kernelwright.tools.types.measurement import (

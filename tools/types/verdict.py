@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from kernelwright.tools.types.candidate import LaunchShape
+from kernelwright.tools.types.idea import LaunchShape
 from kernelwright.tools.types.measurement import Comparison, Measurement, ModeTiming
 from kernelwright.tools.types.value import Value
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Models
 from kernelwright.tools.runtime import home as default_home
 from kernelwright.tools.types import Value
 

@@ -21,8 +21,7 @@ from kernelwright.graphs.suite.ablation import (
     rows,
     trials,
 )
-from kernelwright.profiles.load import Part, SearchProfile, search_profile
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Models, Part, SearchProfile, search_profile
 from kernelwright.tools.types import Refusal, TracePolicy
 from kernelwright.tools.types.run import Summary
 from kernelwright.ui.complaints import Complaint, existing_file, writable_file

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
-from kernelwright.graphs.suite.one import source_sha256
 from kernelwright.graphs.suite.outcome import ResultsError, begin
+from kernelwright.graphs.suite.runner import source_sha256
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import default_home
 from kernelwright.tools.evaluate.rules import Depth, Rules

@@ -16,8 +16,7 @@ from typing import Literal, TextIO
 
 from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
 from kernelwright.graphs.suite.runner import Begun
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import Models
+from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.types import EnvironmentLacksError, Value
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kernelwright.graphs.suite import Outcome
-from kernelwright.graphs.suite.one import source_sha256
+from kernelwright.graphs.suite.runner import source_sha256
 from kernelwright.tools.hardware.gpu import visible_gpus
 from kernelwright.tools.runtime import python_path
 from kernelwright.tools.types import EnvironmentLacksError, Value

@@ -1,6 +1,6 @@
 from kernelwright.agents.assistant.model import ModelAssistant, assistant_for
 from kernelwright.agents.assistant.rules import RulesAssistant
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 
 
 def test_rules_talk_where_there_is_no_model_that_could() -> None:

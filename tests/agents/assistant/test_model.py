@@ -43,8 +43,8 @@ from kernelwright.agents.assistant.types import (
     Words,
 )
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.llm.clients import endpoint_client
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.agents.llm.wrappers import endpoint_client
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Prompt, Reply, ToolCall
 
 ROOT = Path(__file__).parents[3]

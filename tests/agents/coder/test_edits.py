@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.agents.coder.edits import Edit, EditError, apply, has_edits, read_edits
+from kernelwright.agents.coder.answers import Edit, EditError, apply, has_edits, read_edits
 
 KERNEL = """int a = 1;
 

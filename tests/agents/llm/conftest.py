@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 
 SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
 

@@ -3,10 +3,16 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelwright.agents.llm.budget import BudgetedClient, TokenBudget, spent_by, spent_words
-from kernelwright.agents.llm.client import BudgetSpentError, LLMError
-from kernelwright.agents.llm.clients import endpoint_client
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.agents.llm.client import (
+    BudgetedClient,
+    BudgetSpentError,
+    LLMError,
+    TokenBudget,
+    spent_by,
+    spent_words,
+)
+from kernelwright.agents.llm.wrappers import endpoint_client
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Call, Message, Prompt, Reply
 from kernelwright.tools.types.run import TokenCounts
 

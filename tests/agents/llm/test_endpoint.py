@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.chat_model import ReasoningChat, retry_after_s
 from kernelwright.agents.llm.client import LLMError, ServerFaultError
-from kernelwright.agents.llm.clients import endpoint_client
 from kernelwright.agents.llm.endpoint import EndpointClient
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.agents.llm.wrappers import endpoint_client
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Message, Prompt
 
 PROMPT = Prompt(

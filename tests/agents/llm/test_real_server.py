@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from kernelwright.agents.llm.answers import answer
-from kernelwright.agents.llm.clients import endpoint_client
 from kernelwright.agents.llm.json_text import blocks
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.agents.llm.wrappers import endpoint_client
+from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Message, Prompt
 
 BASE_URL = os.environ.get("KERNELWRIGHT_TEST_BASE_URL", "")

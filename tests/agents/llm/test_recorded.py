@@ -1,11 +1,9 @@
 import pytest
 
-from kernelwright.agents.llm.budget import TokenBudget
-from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.llm.clients import ClientContext, clients_for
-from kernelwright.agents.llm.wrappers import RecordingClient
+from kernelwright.agents.llm.client import LLMError, TokenBudget
+from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
 from kernelwright.agents.roles.registry import ROLES
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models
 from kernelwright.tools.types import Call, Message, Prompt, Reply
 from kernelwright.tools.types.run import TokenCounts
 from kernelwright.tools.types.value import AwaitingError

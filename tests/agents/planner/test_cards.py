@@ -1,21 +1,19 @@
 from kernelwright.agents.prompting.cards import (
-    analysis_card,
-    candidate_card,
-    graph_lines,
-    hardware_card,
-    progress_card,
-    roofline_card,
-    steering_card,
-    task_card,
-)
-from kernelwright.agents.prompting.tables import (
     LEDGER_ROWS,
     OLD_LEDGER_ROWS,
     STANDING_ROWS,
+    analysis_card,
+    candidate_card,
     fenced,
+    graph_lines,
+    hardware_card,
     ledger_table,
+    progress_card,
+    roofline_card,
     row,
     standings_table,
+    steering_card,
+    task_card,
 )
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.profiles.load import hardware_profile

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.agents.shared.citations import citations, complaint, reading, unfounded_ratios
+from kernelwright.agents.shared.facts import citations, complaint, reading, unfounded_ratios
 from kernelwright.tools.types import Evidence, Rank
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from kernelwright.graphs.conversation.judges import Engine
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper, Spares
 
 
 async def test_what_runs_there_does_not_hold_up_the_callers_loop() -> None:

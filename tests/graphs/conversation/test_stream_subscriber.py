@@ -20,7 +20,7 @@ from kernelwright.graphs.conversation.controller import ChatController
 from kernelwright.graphs.conversation.search_manager import SearchManager
 from kernelwright.graphs.conversation.subscribers import StreamSubscriber
 from kernelwright.graphs.run_view.events import Speech, Speeches
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models
 from kernelwright.tools.types import Prompt
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

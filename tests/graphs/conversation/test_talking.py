@@ -17,7 +17,7 @@ from kernelwright.graphs.conversation.controller import ChatController
 from kernelwright.graphs.conversation.graph import Conversation, MessageContext
 from kernelwright.graphs.conversation.search_manager import SearchManager
 from kernelwright.graphs.search.context import Circumstances
-from kernelwright.profiles.models import ModelProfile
+from kernelwright.profiles.load import ModelProfile
 
 FILE = Attachment(name="toy.py", text="import torch\n\ndef forward(x):\n    return x\n")
 Talk = Callable[..., object]

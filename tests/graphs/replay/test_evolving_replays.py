@@ -12,8 +12,7 @@ import pytest
 import kernelwright.graphs.search.agent_set
 from kernelwright.graphs.replay.replay import replay
 from kernelwright.graphs.search.run import start_search
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary

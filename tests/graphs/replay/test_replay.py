@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
-from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.replay.replay import Replay, replay
 from kernelwright.graphs.run_view.events import Event

@@ -7,10 +7,9 @@ from types import ModuleType
 import pytest
 
 from kernelwright.agents.coder.coder import PlaybookCoder
-from kernelwright.agents.coder.model import ModelCoder
-from kernelwright.agents.coder.role import CODER
+from kernelwright.agents.coder.model import CODER, ModelCoder
+from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
-from kernelwright.agents.planner.role import PLANNER
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.replay.replay import replay

@@ -3,10 +3,8 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from kernelwright.agents.critic.model import ModelCritic
-from kernelwright.agents.critic.role import CRITIC
-from kernelwright.agents.profiler.profiler import ModelProfiler
-from kernelwright.agents.profiler.role import PROFILER
+from kernelwright.agents.critic.model import CRITIC, ModelCritic
+from kernelwright.agents.profiler.profiler import PROFILER, ModelProfiler
 from kernelwright.agents.roles.registry import AgentSet
 from kernelwright.graphs.run_view.events import Critiqued, Event, Noted, Profiled
 from kernelwright.graphs.search.run import resume_search, start_search

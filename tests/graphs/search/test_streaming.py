@@ -12,8 +12,7 @@ import pytest
 import kernelwright.graphs.search.agent_set
 from kernelwright.graphs.run_view.events import LONGEST, Event, ModelCalled, Speech, Speeches
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.profiles.load import SearchProfile
-from kernelwright.profiles.models import ModelProfile, Models
+from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Message, Prompt, TracePolicy
 from kernelwright.tools.types.run import Summary

@@ -2,13 +2,7 @@
 
 from kernelwright.tools.evaluate.finalists import cautious, suspicious
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.types import (
-    Comparison,
-    Conditions,
-    Evaluation,
-    Verdict,
-    Verification,
-)
+from kernelwright.tools.types import Comparison, Conditions, Evaluation, Verdict, Verification
 
 HERE = Conditions(device="cpu", l2_flushed=False, input_sets=1)
 

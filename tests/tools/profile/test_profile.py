@@ -1,6 +1,6 @@
 import pytest
 
-from kernelwright.tools.archive.behaviour import behaviour
+from kernelwright.tools.archive.elites import behaviour
 from kernelwright.tools.profile import evidence_for, occupancy, symptoms
 from kernelwright.tools.profile.evidence import block_threads
 from kernelwright.tools.types import CompileReport, LaunchShape, Rank

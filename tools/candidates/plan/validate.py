@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from kernelwright.tools.candidates.arithmetic import ContractError
 from kernelwright.tools.candidates.kernel_source import KernelSource
-from kernelwright.tools.candidates.plan.calls import Calls
 from kernelwright.tools.candidates.plan.expressions import (
+    Calls,
     Expressions,
     Names,
     check_word,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import torch
 
 from kernelwright.tools.candidates.arithmetic import LaunchRefused
-from kernelwright.tools.candidates.plan.calls import operator_path
+from kernelwright.tools.candidates.plan.expressions import operator_path
 from kernelwright.tools.candidates.plan.vocabulary import NUMERIC_HELPERS, NUMERIC_METHODS
 from kernelwright.tools.candidates.run.guards import GUARDS, dtype_named, shape_of
 

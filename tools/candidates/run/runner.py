@@ -18,7 +18,7 @@ from types import TracebackType
 import torch
 
 from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
-from kernelwright.tools.candidates.kernel_source import KernelSource
+from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
 from kernelwright.tools.candidates.plan.validate import parse_plan
 from kernelwright.tools.candidates.run.arguments import (
@@ -47,9 +47,8 @@ from kernelwright.tools.candidates.run.rewrite import (
     launcher_name,
     operator_name,
 )
-from kernelwright.tools.candidates.settings import complete_settings
 from kernelwright.tools.types import Candidate
-from kernelwright.tools.types.candidate import Extents, LaunchShape
+from kernelwright.tools.types.idea import Extents, LaunchShape
 
 
 class Notes:

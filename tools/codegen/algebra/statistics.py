@@ -22,8 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf, prod
 
-from kernelwright.tools.codegen.algebra.parts import Parts, whole
-from kernelwright.tools.codegen.algebra.sketch import Sketch
+from kernelwright.tools.codegen.algebra.sketch import Parts, Sketch, whole
 from kernelwright.tools.codegen.algebra.sums import VIEWS, WIDE, Sum, Summing
 from kernelwright.tools.codegen.lower.nests.context import Arguments, base
 from kernelwright.tools.types import Graph, Node, Ref, Scalar

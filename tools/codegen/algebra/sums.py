@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from kernelwright.tools.codegen.algebra.parts import Parts, nested, refined, whole
-from kernelwright.tools.codegen.algebra.sketch import Sketch
+from kernelwright.tools.codegen.algebra.sketch import Parts, Sketch, nested, refined, whole
 from kernelwright.tools.codegen.lower.nests.context import Arguments, base
 from kernelwright.tools.types import Arg, DType, Graph, Node, Ref, Scalar
 

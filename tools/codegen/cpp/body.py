@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
 from kernelwright.tools.codegen.cpp.accumulators import Labels
-from kernelwright.tools.codegen.cpp.analysis import Analysis
+from kernelwright.tools.codegen.cpp.analysis import Analysis, LaneGroup, address, linear
 from kernelwright.tools.codegen.cpp.expressions import (
     STORED,
     Names,
@@ -21,7 +21,6 @@ from kernelwright.tools.codegen.cpp.expressions import (
     loaded,
     stored,
 )
-from kernelwright.tools.codegen.cpp.geometry import LaneGroup, address, linear
 from kernelwright.tools.codegen.cpp.sweep_plan import TWO_STAGES, SweepPlan
 from kernelwright.tools.codegen.ir import Access, Stmt, Store
 

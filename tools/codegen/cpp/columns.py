@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
+from kernelwright.tools.codegen.cpp.analysis import dominant, linear, sorted_axes
 from kernelwright.tools.codegen.cpp.body import Unit, indented
-from kernelwright.tools.codegen.cpp.case import Case, emitted
 from kernelwright.tools.codegen.cpp.expressions import cast
 from kernelwright.tools.codegen.cpp.frame import Block, Frame
-from kernelwright.tools.codegen.cpp.geometry import dominant, linear, sorted_axes
 from kernelwright.tools.codegen.cpp.rows import MOST_KEPT_BYTES
 from kernelwright.tools.codegen.cpp.split import halved
 from kernelwright.tools.codegen.cpp.strategies import (
@@ -27,6 +26,8 @@ from kernelwright.tools.codegen.cpp.strategies import (
     COLUMNS_KEPT,
     COLUMNS_SPLIT,
     WIDTHS,
+    Case,
+    emitted,
     row_family,
     walking,
 )

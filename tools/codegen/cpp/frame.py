@@ -9,10 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
-from kernelwright.tools.codegen.cpp.analysis import Analysis, shortened
+from kernelwright.tools.codegen.cpp.analysis import (
+    Analysis,
+    LaneGroup,
+    decode,
+    lane_group,
+    shortened,
+    without_single,
+)
 from kernelwright.tools.codegen.cpp.body import Unit
 from kernelwright.tools.codegen.cpp.expressions import SIZE_BYTES, STORED, Names
-from kernelwright.tools.codegen.cpp.geometry import LaneGroup, decode, lane_group, without_single
 from kernelwright.tools.codegen.ir import Axis, Loop, Stmt, Store
 from kernelwright.tools.types import DType, Value
 

@@ -5,10 +5,17 @@ Rows in parallel: every thread takes whole rows and walks each as often as it mu
 
 from __future__ import annotations
 
-from kernelwright.tools.codegen.cpp.case import Case, emitted
+from kernelwright.tools.codegen.cpp.analysis import dominant, sorted_axes
 from kernelwright.tools.codegen.cpp.frame import Frame
-from kernelwright.tools.codegen.cpp.geometry import dominant, sorted_axes
-from kernelwright.tools.codegen.cpp.strategies import FLAT, ROWS, ROWS_KEPT, row_family, walking
+from kernelwright.tools.codegen.cpp.strategies import (
+    FLAT,
+    ROWS,
+    ROWS_KEPT,
+    Case,
+    emitted,
+    row_family,
+    walking,
+)
 from kernelwright.tools.codegen.cpp.sweep import Knobs, SweepPrinter, kept_bytes, kept_values
 from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan, plan_sweeps
 from kernelwright.tools.codegen.cpp.templates import render

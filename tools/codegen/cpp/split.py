@@ -13,11 +13,9 @@ each segment starts from.
 from __future__ import annotations
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
-from kernelwright.tools.codegen.cpp.analysis import Analysis
-from kernelwright.tools.codegen.cpp.case import Case, emitted
+from kernelwright.tools.codegen.cpp.analysis import Analysis, without_single
 from kernelwright.tools.codegen.cpp.frame import Frame
-from kernelwright.tools.codegen.cpp.geometry import without_single
-from kernelwright.tools.codegen.cpp.strategies import SPLIT, row_family, walking
+from kernelwright.tools.codegen.cpp.strategies import SPLIT, Case, emitted, row_family, walking
 from kernelwright.tools.codegen.cpp.sweep import Knobs, SweepPrinter
 from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan, plan_sweeps
 from kernelwright.tools.codegen.cpp.templates import render
@@ -33,7 +31,7 @@ from kernelwright.tools.codegen.ir import (
     Stride,
     results,
 )
-from kernelwright.tools.codegen.ir.dependence import statements_behind
+from kernelwright.tools.codegen.ir.loops import statements_behind
 from kernelwright.tools.types import DType, Value
 
 _SEGMENT = "segment"

@@ -7,10 +7,9 @@ from math import prod
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
 from kernelwright.tools.codegen.cpp.accumulators import Labels
-from kernelwright.tools.codegen.cpp.analysis import Analysis
+from kernelwright.tools.codegen.cpp.analysis import Analysis, decode
 from kernelwright.tools.codegen.cpp.body import ChunkBody, Unit, indented
 from kernelwright.tools.codegen.cpp.expressions import SIZE_BYTES, STORED, Names
-from kernelwright.tools.codegen.cpp.geometry import decode
 from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan
 from kernelwright.tools.codegen.ir import Stmt, results
 from kernelwright.tools.types import Value

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from kernelwright.tools.codegen.cpp.analysis import Analysis
-from kernelwright.tools.codegen.cpp.geometry import LaneGroup, lane_group
+from kernelwright.tools.codegen.cpp.analysis import Analysis, LaneGroup, lane_group
 from kernelwright.tools.codegen.ir import Access, Axis, ReduceKind, Stmt, Store
 
 Source = Literal["computed", "chunk", "row"]

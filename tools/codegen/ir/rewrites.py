@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelwright.tools.codegen.ir import ReduceKind, Stmt, results
-from kernelwright.tools.codegen.ir.dependence import without_unread
-from kernelwright.tools.codegen.ir.loops import Loop, loop_label
+from kernelwright.tools.codegen.ir.loops import Loop, loop_label, without_unread
 from kernelwright.tools.types import DType, Graph, Node
 
 

@@ -11,7 +11,7 @@ from math import prod
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
-from kernelwright.tools.codegen.ir.dependence import varies_along
+from kernelwright.tools.codegen.ir.loops import varies_along
 
 # How many multiply-adds an operator costs where hardware has no single instruction for it.
 _DEAR = {

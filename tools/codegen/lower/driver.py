@@ -37,8 +37,7 @@ from kernelwright.tools.codegen.lower.operators.library import (
     without_bias,
 )
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
-from kernelwright.tools.codegen.lower.operators.products import PRODUCTS
-from kernelwright.tools.codegen.lower.operators.reductions import REDUCTIONS
+from kernelwright.tools.codegen.lower.operators.reductions import PRODUCTS, REDUCTIONS
 from kernelwright.tools.codegen.lower.operators.resampling import RESAMPLING
 from kernelwright.tools.codegen.lower.operators.scans import WIDENED
 from kernelwright.tools.codegen.lower.operators.shapes import SHAPES

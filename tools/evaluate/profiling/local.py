@@ -27,13 +27,12 @@ from kernelwright.tools.evaluate.profiling import nsight
 from kernelwright.tools.evaluate.profiling.nsight import Counted, Order
 from kernelwright.tools.evaluate.profiling.program import Program, stays_behind
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
+from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.languages import CompileFailure
-from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.profile.ncu_report import too_slow
 from kernelwright.tools.types import Candidate, Missing, Profile, Task
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from kernelwright.tools.evaluate.messages import ProfileRequest
 from kernelwright.tools.evaluate.profiling.program import Program, Ran, installed, run, seen
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
 from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
-from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
+from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, standing
 from kernelwright.tools.profile.ncu_report import (
     counters_missing,
     failure,

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from kernelwright.tools.evaluate.sandbox.bubblewrap import holds_home
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
-from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, required
+from kernelwright.tools.evaluate.sandbox.walls import Wall, holds_home, plain_wall, required
 from kernelwright.tools.types import WallKind
 from kernelwright.tools.types.value import Value
 

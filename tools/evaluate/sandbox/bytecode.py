@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.runtime import python_path
 
 VARIABLE = "PYTHONPYCACHEPREFIX"

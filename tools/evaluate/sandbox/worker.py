@@ -48,7 +48,7 @@ from kernelwright.tools.evaluate.sandbox.walled import (
 )
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.languages import CompileFailure
-from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.types import (
     Candidate,
     Conditions,

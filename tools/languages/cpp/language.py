@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.candidates.arithmetic import ContractError
-from kernelwright.tools.candidates.kernel_source import KernelSource
-from kernelwright.tools.candidates.settings import complete_settings
+from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.languages.base.c_source import (
     check_includes,
     exported,
@@ -21,9 +20,15 @@ from kernelwright.tools.languages.base.language import (
     ExportParts,
     LanguageSpec,
 )
-from kernelwright.tools.languages.cpp.compile import PRELUDE, compile_cpp, cpp_flags, cpp_identity
+from kernelwright.tools.languages.cpp.compile import (
+    PRELUDE,
+    compile_cpp,
+    cpp_flags,
+    cpp_identity,
+    vector_evidence,
+    vector_report,
+)
 from kernelwright.tools.languages.cpp.sanitizers import build_sanitized
-from kernelwright.tools.languages.cpp.vectorisation import vector_evidence, vector_report
 from kernelwright.tools.types import Candidate, Evidence, Rank, Setting
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.tools.codegen.cpp import CppEmitter
-from kernelwright.tools.codegen.cpp.case import Case, emitted
 from kernelwright.tools.codegen.cpp.emitter import FAMILIES
 from kernelwright.tools.codegen.cpp.expressions import expression
 from kernelwright.tools.codegen.cpp.frame import Frame
+from kernelwright.tools.codegen.cpp.strategies import Case, emitted
 from kernelwright.tools.codegen.ir import Access, Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for

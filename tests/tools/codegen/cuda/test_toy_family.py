@@ -39,15 +39,7 @@ from kernelwright.tools.codegen.library.kernel_library import (
 )
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import (
-    Candidate,
-    DType,
-    Graph,
-    Node,
-    Scalar,
-    Task,
-    TracePolicy,
-)
+from kernelwright.tools.types import Candidate, DType, Graph, Node, Scalar, Task, TracePolicy
 
 H200 = hardware_profile("H200")
 SOURCE = """

@@ -1,15 +1,16 @@
 """What values depend on is read off a loop's body alone."""
 
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, ReduceKind, Stmt, Store, Stride
-from kernelwright.tools.codegen.ir.dependence import (
+from kernelwright.tools.codegen.ir.loops import (
     axis_names,
+    by_falling_stride,
     operands,
     statements_behind,
     varies_along,
+    walked_as_one,
     walks_before,
     without_unread,
 )
-from kernelwright.tools.codegen.ir.loops import by_falling_stride, walked_as_one
 from kernelwright.tools.types import DType
 
 F = DType.FLOAT32

@@ -20,8 +20,7 @@ from kernelwright.tools.evaluate.messages import (
     Reply,
 )
 from kernelwright.tools.evaluate.rules import Depth, Rules
-from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.keeper import Keeper, Spares
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import wall
 from kernelwright.tools.types import (

@@ -1,7 +1,7 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
+from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
@@ -14,7 +14,7 @@ import sys
 import torch
 from torch import nn
 
-IN_A_GUEST = "kernelwright.tools.evaluate.foreign.guest.serve" in sys.modules
+IN_A_GUEST = "kernelwright.tools.evaluate.foreign.guest.steps" in sys.modules
 CALLS = []
 
 class Model(nn.Module):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
+from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Verdict
@@ -251,7 +251,7 @@ import time
         time.sleep(0.02)
         return torch.softmax(x, 1) * self.weight
 
-import kernelwright.tools.evaluate.foreign.guest.clocks as clocks
+import kernelwright.tools.evaluate.foreign.guest.observed as clocks
 def still(self, call):
     call()
     return 0.001

@@ -24,7 +24,7 @@ from kernelwright.tools.evaluate.profiling.sanitizers import look
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import CHOICE, wall
 from kernelwright.tools.languages import Built, new_candidate
-from kernelwright.tools.languages.base.cache import cache_folder
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.profile import measured_evidence
 from kernelwright.tools.types import DType, Graph, InputSpec, Profile, Task, TensorSpec, WallKind
 

@@ -15,7 +15,8 @@ from subprocess import PIPE
 
 import pytest
 
-from kernelwright.tools.evaluate.sandbox import bubblewrap, bytecode, filling
+from kernelwright.tools.evaluate.sandbox import bytecode, filling
+from kernelwright.tools.evaluate.sandbox import walls as bubblewrap
 from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import (

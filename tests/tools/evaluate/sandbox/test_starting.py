@@ -10,8 +10,8 @@ import pytest
 
 from kernelwright.tools.evaluate.messages import Rehearsed, Reply
 from kernelwright.tools.evaluate.rules import Defence, Rules
-from kernelwright.tools.evaluate.sandbox import spares
-from kernelwright.tools.evaluate.sandbox.spares import Starts
+from kernelwright.tools.evaluate.sandbox import keeper as spares
+from kernelwright.tools.evaluate.sandbox.keeper import Starts
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing, wall
 from kernelwright.tools.runtime import NICENESS, give_way, session_niceness

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox import bubblewrap, walls
 from kernelwright.tools.evaluate.sandbox import keeper as keeping
-from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
+from kernelwright.tools.evaluate.sandbox import walls
+from kernelwright.tools.evaluate.sandbox import walls as bubblewrap
 from kernelwright.tools.evaluate.sandbox.device_queue import strangers
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.evaluate.sandbox.walled import (
@@ -24,7 +24,7 @@ from kernelwright.tools.evaluate.sandbox.walled import (
     start_walled,
     until_over,
 )
-from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
+from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, plain_wall, wall
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[4]

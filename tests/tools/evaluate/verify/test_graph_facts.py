@@ -9,16 +9,7 @@ from kernelwright.tools.evaluate.verify.memory import peak_double_bytes
 from kernelwright.tools.evaluate.verify.nulls import passing_nulls
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
 from kernelwright.tools.languages import new_candidate
-from kernelwright.tools.types import (
-    DType,
-    Graph,
-    InputSpec,
-    Node,
-    Ref,
-    Scalar,
-    Task,
-    TensorSpec,
-)
+from kernelwright.tools.types import DType, Graph, InputSpec, Node, Ref, Scalar, Task, TensorSpec
 
 MATRIX = TensorSpec(shape=(4, 6), dtype=DType.FLOAT32)
 

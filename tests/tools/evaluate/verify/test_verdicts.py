@@ -7,13 +7,7 @@ import pytest
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import wall
-from kernelwright.tools.types import (
-    Candidate,
-    Evaluation,
-    Refusal,
-    Task,
-    Verdict,
-)
+from kernelwright.tools.types import Candidate, Evaluation, Refusal, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

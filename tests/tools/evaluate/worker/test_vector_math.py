@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernelwright.tools.evaluate.foreign.guest import serve as guest
+from kernelwright.tools.evaluate.foreign.guest import steps as guest
 from kernelwright.tools.evaluate.process_setup import FUNCTIONS
 from kernelwright.tools.evaluate.worker import request_handler as worker
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.languages import Built
-from kernelwright.tools.languages.base.cache import cache_folder, look_up
+from kernelwright.tools.languages.base.compile import cache_folder, look_up
 from kernelwright.tools.languages.cpp import compile as cpp
 
 KERNEL = 'extern "C" void f(int* x) {{ x[0] = {}; }}'

@@ -19,13 +19,13 @@ from kernelwright.tools.codegen.cuda.printing.expressions import c_type, value_t
 from kernelwright.tools.codegen.cuda.printing.nest import Nest
 from kernelwright.tools.codegen.cuda.printing.vectors import Vectors
 from kernelwright.tools.codegen.ir import ReduceKind, Stmt, results
-from kernelwright.tools.codegen.ir.dependence import (
+from kernelwright.tools.codegen.ir.loops import (
     axis_names,
+    computed,
     operands,
     statements_behind,
     walks_before,
 )
-from kernelwright.tools.codegen.ir.loops import computed
 from kernelwright.tools.types import DType
 
 

@@ -36,8 +36,8 @@ from kernelwright.tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
-from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
 from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.walls import beside
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
 from kernelwright.tools.tasks import read_source
 from kernelwright.tools.types import Doubt, Refusal, Task, TensorSpec, TracePolicy

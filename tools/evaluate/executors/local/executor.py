@@ -19,12 +19,12 @@ from kernelwright.tools.evaluate.executors.local.baselines import (
 from kernelwright.tools.evaluate.executors.local.builder import Builder, Reading
 from kernelwright.tools.evaluate.executors.local.certification import Certification, Profiles
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop, readable
-from kernelwright.tools.evaluate.foreign.host.judge import ForeignJudge
+from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages import DispatchSeen, RecordRequest
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
-from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.keeper import Spares
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import not_compiled
 from kernelwright.tools.hardware import detect

@@ -27,12 +27,10 @@ from kernelwright.tools.evaluate.messages import (
     Traced,
 )
 from kernelwright.tools.evaluate.rules import Rules, fresh_seed
-from kernelwright.tools.evaluate.sandbox.bubblewrap import beside
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
-from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper
-from kernelwright.tools.evaluate.sandbox.spares import Spares
+from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper, Spares
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.sandbox.walls import beside, standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.hardware import cached_ceilings, keep_ceilings
 from kernelwright.tools.types import Isolation, Phase, Task

@@ -19,7 +19,7 @@ def main() -> None:
     faulthandler.enable()
 
     with imports_out_of_sight():
-        from kernelwright.tools.evaluate.foreign.guest.serve import serve
+        from kernelwright.tools.evaluate.foreign.guest.steps import serve
 
     try:
         serve(connection)

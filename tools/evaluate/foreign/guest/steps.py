@@ -1,9 +1,13 @@
 """What a guest can be told to do, one method an order.
 
 An answer is copied into the judge's memory by `deliver`, which says when it is none.
+
+The loop of a guest: the shared memory first, then an order in, a report out.
 """
 
 import json
+import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -14,9 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.evaluate.foreign.guest.clocks import GuestClock, guest_clock
-from kernelwright.tools.evaluate.foreign.guest.observed import companions, observations, settings
+from kernelwright.tools.evaluate.foreign.guest.observed import (
+    GuestClock,
+    companions,
+    guest_clock,
+    observations,
+    opened,
+    settings,
+)
 from kernelwright.tools.evaluate.foreign.messages import (
+    ORDER,
     Arrange,
     Constant,
     Done,
@@ -32,6 +43,8 @@ from kernelwright.tools.evaluate.foreign.messages import (
     Weights,
 )
 from kernelwright.tools.evaluate.foreign.shared_memory import arguments_at, tensor_at
+from kernelwright.tools.evaluate.messages.wire import frame, receive_blocking
+from kernelwright.tools.evaluate.process_setup import resolve_vector_math
 from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
 from kernelwright.tools.evaluate.verify.trials import one_order
 from kernelwright.tools.tasks.modules import adopt_plain_tensors
@@ -242,7 +255,7 @@ class Steps:
         return Done(own_ms=own_ms, library_ms=watch.spent_ms, operators=tuple(sorted(watch.names)))
 
     def _profile(self, forward: Forward, calls: Calls) -> Done:
-        from kernelwright.tools.evaluate.foreign.guest.clocks import profiled
+        from kernelwright.tools.evaluate.foreign.guest.observed import profiled
 
         spent_ms, kernels = profiled(lambda: _all(forward, calls), self._drain)
         return Done(work_ms=spent_ms, kernels=kernels)
@@ -275,3 +288,20 @@ def _constructed(entry: Callable[..., object], given: object) -> nn.Module:
 def _words(error: Exception) -> str:
     words = why_not_built(str(error)) or " ".join(str(error).split())[:600]
     return f"{type(error).__name__}: {words}"
+
+
+def serve(connection: socket.socket) -> None:
+    """Carry out orders until the judge closes the connection."""
+    resolve_vector_math()
+    process = os.getpid()
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+    memory = ORDER.validate_json(receive_blocking(connection))
+    if not isinstance(memory, Memory) or not descriptors:
+        raise ConnectionError("a guest is told of its memory first")
+    steps = Steps(opened(memory, descriptors[0]), memory.device)
+    while True:
+        order = ORDER.validate_json(receive_blocking(connection))
+        report = steps.take(order)
+        if os.getpid() != process:
+            os._exit(0)  # a fork that foreign code made has no say here
+        connection.sendall(frame(report.model_dump_json().encode()))
