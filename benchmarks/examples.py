@@ -5,6 +5,10 @@ plus the time from the command to the first verified candidate that beats every 
 
     python benchmarks/examples.py --target cpu --out benchmarks/results/cpu/examples.json
     python benchmarks/examples.py --summary benchmarks/results/cpu/examples.json
+    python benchmarks/examples.py --target cuda --seconds 8 --beside ../before --out FILE
+
+With `--beside` another checkout does each example in turns with this one, so that a change that
+should change nothing can be seen to; the table then has both times and their ratio.
 
 Not covered: repeated runs. Ratios come from interleaved timing inside each run; run the script
 again to see how far they move from run to run.
@@ -12,6 +16,7 @@ again to see how far they move from run to run.
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -24,17 +29,29 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 900.0
 
 
-def optimize(example: Path, arguments: argparse.Namespace, scratch: Path) -> dict:
+def optimize(
+    example: Path, arguments: argparse.Namespace, scratch: Path, checkout: Path = ROOT
+) -> dict:
     """One run of the command; the object it prints, with what a person would have waited."""
+    scratch = scratch / ("this" if checkout == ROOT else "other")
+    scratch.mkdir(exist_ok=True)
     answer = scratch / f"{example.stem}.json"
+    # Before there was one installed name the command was a module of the checkout's.
+    module = "kernelwright" if (checkout / "kernelwright").is_dir() else "ui.cli"
     command = [
-        sys.executable, "-m", "kernelwright", "optimize", str(example),
+        sys.executable, "-m", module, "optimize", str(example),
         "--target", arguments.target,
         "--search", arguments.search, "--seed", str(arguments.seed), "--json", str(answer),
         "--run-dir", str(scratch / "runs"), "--export", str(scratch / "exports" / example.stem),
     ]  # fmt: skip
+    if arguments.seconds is not None:
+        command += ["--seconds", str(arguments.seconds)]
+    paths = [str(checkout), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     started = time.time()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+    )
     record: dict = {
         "example": example.stem,
         "exit": done.returncode,
@@ -43,6 +60,8 @@ def optimize(example: Path, arguments: argparse.Namespace, scratch: Path) -> dic
     if not answer.exists():
         return record | {"status": "failed", "words": done.stderr.strip()[-400:]}
     record |= json.loads(answer.read_text())
+    if checkout != ROOT:
+        return record
     to_beat_ms = min(v["median_ms"] for v in record["baselines"].values() if v["median_ms"])
     record["first_faster_s"] = first_faster_s(record["run"], scratch / "runs", started, to_beat_ms)
     return record
@@ -86,6 +105,18 @@ def row(record: dict) -> str:
     )
 
 
+def beside_row(record: dict) -> str:
+    """Both checkouts' best times, and how they compare."""
+    ours, others = record.get("best"), record["beside"]
+    if ours is None or others is None:
+        return f"| {record['example']} | no candidate |"
+    share = ours["median_ms"] / others["median_ms"]
+    return (
+        f"| {record['example']} | {others['median_ms']:.4f} | {ours['median_ms']:.4f} "
+        f"| {share:.3f} |"
+    )
+
+
 def table(records: list[dict]) -> str:
     """All lines, with the counts that the project's goals ask for."""
     head = (
@@ -109,6 +140,8 @@ def main() -> int:
     parser.add_argument("--search", default="quick")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--beside", type=Path, default=None, help="another checkout")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--summary", type=Path, default=None)
     arguments = parser.parse_args()
@@ -122,6 +155,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         for example in examples:
             record = optimize(example, arguments, Path(scratch))
+            if arguments.beside:
+                other = optimize(example, arguments, Path(scratch), arguments.beside.resolve())
+                record["beside"] = other.get("best")
+                print(beside_row(record), flush=True)
             records.append(record)
             print(row(record), flush=True)
             if arguments.out:
