@@ -1,5 +1,7 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
+import pytest
+
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
