@@ -1,5 +1,7 @@
 """A reference that fails while it is timed costs times, and never the candidate its verdict."""
 
+import pytest
+
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
@@ -73,6 +75,7 @@ async def test_where_not_even_eager_can_be_called_there_are_no_times(tmp_path):
     assert any("not today" in words for words in found.verification.not_verified)
 
 
+@pytest.mark.exhaustive
 async def test_a_baseline_whose_process_ends_costs_its_own_times_alone(tmp_path):
     found = await judged(tmp_path, "os._exit(3)", 6, ("eager", "compile"))
     assert found.verdict is Verdict.CORRECT, found.verification.reason
