@@ -12,6 +12,8 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	@# Workers are started behind walls, where none of them can keep what it compiled.
+	$(BIN)/python -m compileall -q agents graphs kernelwright profiles tools ui
 	@touch $@
 
 setup: $(BIN)/.installed  ## Create the environment with the pinned versions.
