@@ -1,13 +1,13 @@
-"""Language models as data: where one is reached, what it may be asked, and what it costs.
+"""Reads profiles: hardware, models and search settings, TOML files checked when they are loaded.
 
+Errors name the file, the key and the value:
+`profiles/search/quick.toml: ideas_per_round must be at least 1, but it was 0`.
+
+A model's profile says where it is reached, what it may be asked, and what it costs.
 `profiles/models/*.toml` hold servers and models that people use; a command line or the environment
 can name any other. Prices carry the date on which they were read. Keys never stand here: a profile
 names the environment variable that holds one.
 
-Reads profiles: hardware, models and search settings, TOML files checked when they are loaded.
-
-Errors name the file, the key and the value:
-`profiles/search/quick.toml: ideas_per_round must be at least 1, but it was 0`.
 Not here: detecting the device at hand (`tools.hardware`).
 """
 

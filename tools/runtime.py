@@ -1,19 +1,16 @@
 """What every process of Kernelwright needs to know of itself: version, data folder, priority.
 
-Which Kernelwright this is, also when it runs from a checkout that was never installed.
+The version is known also when it runs from a checkout that was never installed. The data folder
+holds runs, caches and measured ceilings of this user.
 
-Where Kernelwright keeps its data: runs, caches and measured ceilings of this user.
+Python's collector of cycles is kept out of imports. Everything that a library brings is made at
+once and lives as long as the process, and while it is made the collector looks at all of it again
+and again: a sixth of what torch and its exporter take.
 
-Keeps Python's collector of cycles out of imports.
-
-Everything that a library brings is made at once and lives as long as the process, and while it is
-made the collector looks at all of it again and again: a sixth of what torch and its exporter take.
-
-Lets what was started here give way to the program that started it.
-
-Searches keep every processor busy for hours, and the page that shows them must answer all the
-same. So workers, guests and compilers run at a lower priority than the program. Times stay fair:
-candidate and baseline are compared in one worker, so at one priority.
+What was started here gives way to the program that started it. Searches keep every processor busy
+for hours, and the page that shows them must answer all the same. So workers, guests and compilers
+run at a lower priority than the program. Times stay fair: candidate and baseline are compared in
+one worker, so at one priority.
 """
 
 import contextlib

@@ -1,14 +1,14 @@
-"""Edits of a kernel and its plan, as SEARCH/REPLACE sections.
+"""Reads what a model wrote for the coder, and applies its SEARCH/REPLACE edits.
 
-A section's old text is looked up with bounded patience: as it stands, then without regard to
+An answer holds fenced kernels, plans and edits with their labels. A kernel or an edit begins a
+draft, a plan completes it; several drafts may stand in one answer. What the model says around the
+blocks is kept as the candidate's note, shortened.
+
+An edit's old text is looked up with bounded patience: as it stands, then without regard to
 trailing blanks, indentation and empty lines, and last by likeness of its lines. It must be found
 in one place only; guessing between two would change code that nobody asked to change.
 
-Reads what a model wrote for the coder: fenced kernels, plans and edits, with their labels.
-
-A kernel or an edit begins a draft, a plan completes it; several drafts may stand in one answer.
-Whether a draft keeps the contract is for `checks`. What the model says around the blocks is kept
-as the candidate's note, shortened.
+Not here: whether a draft keeps the contract (`agents.coder.repairs`).
 """
 
 import re

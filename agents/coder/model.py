@@ -1,10 +1,9 @@
-"""The coder as a language model: candidates for ideas in words, and repairs from real messages.
+"""The coder by a language model: candidates for ideas in words, and repairs from real messages.
 
 Ideas that carry a recipe of the playbook's are written by the playbook, which costs nothing. Where
 the model does not answer, the playbook writes its next best strategy in that place and the notes
-say so. Not here: how answers are read and checked (`agents.coder`).
-
-The coder as a role of the search.
+say so. The coder as a role of the search is declared here too. Not here: how answers are read
+(`agents.coder.answers`) and checked (`agents.coder.repairs`).
 """
 
 from pathlib import Path

@@ -1,14 +1,13 @@
-"""Predictions of an analysis, held against what was measured after them.
+"""The critic: its input, its question, its Protocol, the critic by rules, and how it is scored.
+
+An analysis claims which differences explain the gap, each with its numbers; says what that
+implies; names what to prefer and to avoid; and predicts. The next analysis holds those predictions
+against what was measured after them, and an attribute whose predictions failed counts for less
+from then on.
 
 A candidate answers a prediction when it has the attribute that was named: a label that its writer
 declared, a setting, or what the compiler reported. Writers choose their own words for labels, so
 spelling and further words do not matter there; everything else has to be equal.
-
-The critic: its input, its question and its Protocol, and the implementation by rules.
-
-An analysis claims which differences explain the gap, each with its numbers; says what that
-implies; names what to prefer and to avoid; and predicts. The next analysis scores those
-predictions, and an attribute whose predictions failed counts for less from then on.
 """
 
 import random

@@ -1,10 +1,9 @@
 """The critic by a language model: says why fast candidates are fast, and is held to its numbers.
 
 The playbook's analysis comes first and stays underneath: it scores what was predicted, knows what
-failed every time, and stands in where there is nothing to contrast or nobody answers. What of the
-model's answer is kept is for `agents.critic.claim_check` to say.
-
-The critic as a role of the search.
+failed every time, and stands in where there is nothing to contrast or nobody answers. The critic
+as a role of the search is declared here too. Not here: what of the model's answer is kept
+(`agents.critic.claim_check`).
 """
 
 from pathlib import Path

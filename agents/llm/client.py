@@ -1,14 +1,10 @@
-"""A client answers a prompt, and a budget of tokens and money pays for it.
+"""What a language-model client is, how it fails, and the budget of tokens and money that pays it.
 
-A language-model client answers a prompt; what there is when it does not.
-
-Behind it: an endpoint, a person with files, or a recorded run.
-
-What models may cost in a run: a cap that nothing exceeds, what is in flight included.
-
-Before a question is asked, the most that it can cost is set aside; what it did cost takes that
-place afterwards. A question that has no room waits for those in flight, and where none is in
-flight the budget is spent.
+Behind a client stands an endpoint, a person with files, or a recorded run. The budget caps what
+models may cost in a run; nothing exceeds it, what is in flight included. Before a question is
+asked, the most that it can cost is set aside; what it did cost takes that place afterwards. A
+question that has no room waits for those in flight, and where none is in flight the budget is
+spent.
 """
 
 import asyncio

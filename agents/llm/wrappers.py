@@ -1,10 +1,9 @@
-"""Clients that wrap another: one asks again after a fault, one records, one replays a record.
+"""Clients that wrap another one to ask again, record or replay; and one client built for each role.
 
 Asking again happens where it may help, and waits longer each time, or as long as the server says.
 What was answered is kept before anyone acts upon it, so that nothing is asked twice: a resumed or
-replayed run is given the recorded answers.
-
-Builds one client a role: recorded, retried, and paid from the budget that all roles share.
+replayed run is given the recorded answers. A role's client is recorded, retried, and paid from the
+budget that all roles share.
 """
 
 import asyncio

@@ -3,9 +3,7 @@
 The question has standing words once, then what this round looks like. The model sees what was tried
 and what came of it, and what the playbook would do; it answers with ideas, some of which may be the
 playbook's own. What it may not propose is told to it once. When it does not answer, the playbook
-plans the round.
-
-The planner as a role of the search.
+plans the round. The planner as a role of the search is declared here too.
 """
 
 from collections.abc import Mapping, Sequence

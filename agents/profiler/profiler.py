@@ -2,9 +2,8 @@
 
 The rules compute readings and symptoms from what is known without counters. A language model is
 asked only where somebody wants to look closely; it adds an explanation, which is kept if it cites
-readings that are there, as they were measured, and it never changes a reading.
-
-The profiler as a role of the search.
+readings that are there, as they were measured, and it never changes a reading. The profiler as a
+role of the search is declared here too.
 """
 
 from pathlib import Path

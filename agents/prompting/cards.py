@@ -3,13 +3,11 @@
 Every card is a few lines of Markdown and says in words when it has nothing to show; foreign text
 stands in fences that it cannot close. Times are milliseconds. A traced graph is one operation a
 line (`y = add(x, w["bias"])  # float32[64, 128]`), and one of thousands of nodes is cut in the
-middle, as its ends say most. Tables of ideas and candidates are in `agents.prompting.cards`,
-standing words (contract, craft) in `agents.prompting.templates`.
+middle, as its ends say most. Ideas with what they brought and candidates with their times are
+tables, cut to what helps a planner: the newest ideas, the fastest implementation of each kind, the
+last failures.
 
-What was tried and how it went, as tables: ideas with what they brought, candidates with times.
-
-Tables are cut to what helps a planner: the newest ideas, the fastest implementation of each
-kind, the last failures.
+Not here: standing words such as the contract and the craft (`agents.prompting.templates`).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Which candidate comes next: the one that could be fastest, given what was seen of its form.
+"""Chooses the next candidate: the one that could be fastest, given what was seen of its form.
 
 A prediction is least certain where nobody tried anything like it. Candidates of one form of a task
 (as written, by algebra, in another layout) share the library's calls, so that one of them tells

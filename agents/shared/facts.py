@@ -1,4 +1,4 @@
-"""What every role reads: a candidate's attributes, the person's own kernel, the person's steering.
+"""What every role reads: attributes, the person's kernel and steering, and a candidate's numbers.
 
 Attributes are `name=value` words that roles can compare, prefer and avoid. The coder declares how
 it spread each loop (`row_softmax=warp_per_row`) and what the dominant loop does to memory,
@@ -8,22 +8,19 @@ on it.
 
 A search may begin with a kernel of the person's. With its plan it is a candidate and is judged as
 it is, before anything else; without one (a bare `.cu`) a language model is asked to wrap it. Either
-way it is an idea of the person's in the first round. Reading the file is the command line's
-business.
+way it is an idea of the person's in the first round. Steering is what the person said about where
+to look, typed, so that every role reads the same.
 
-Steering is what the person said about where to look, typed, so that every role reads the same.
-Turning a sentence into these values belongs to the conversation, not here.
+Of a candidate's numbers, times and ratios come from the judge; the rest are the profiler's
+readings. Readings of one kernel are called `kernel.reading`; without the kernel's name, the largest
+over all kernels is meant. A claim of a model's cites readings of exhibits (`K1.screen_ms=0.412`),
+each looked up and compared; and its words may say by how much something is faster, which has to be
+a ratio of two readings of the exhibits. A number that cannot be found, or that is another one than
+was measured, is told and not believed.
 
-Every number that is known of a candidate, and whether numbers that a model cites are among them.
-
-Times and ratios come from the judge; the rest are the profiler's readings. Readings of one kernel
-are called `kernel.reading`; without the kernel's name, the largest over all kernels is meant.
-
-A claim cites readings of exhibits (`K1.screen_ms=0.412`), each looked up and compared; and its
-words may say by how much something is faster, which has to be a ratio of two readings of the
-exhibits. A number that cannot be found, or that is another one than was measured, is told and not
-believed. Not covered: the reasoning itself. That two numbers are right does not make one the
-other's cause; predictions are for that.
+Not here: reading the person's file (the command line's business), and turning a sentence into
+steering (the conversation's). Not covered: a claim's reasoning. That two numbers are right does not
+make one the other's cause; predictions are for that.
 """
 
 import re

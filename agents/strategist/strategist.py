@@ -1,11 +1,10 @@
 """The strategist: rewrites the evolving advice in the planner's or the coder's prompt.
 
 It looks at what every version brought and answers with the next one. It is a language model without
-rules behind it: without a model nothing evolves and nothing is asked. Advice is a list of points,
-so that versions differ by lines and a small model can write one. What is kept is decided elsewhere,
-by what the children of a version achieve.
-
-The strategist as a role of the search; by rules there is none, for rules have no prompts.
+rules behind it, for rules have no prompts: without a model nothing evolves and nothing is asked.
+Advice is a list of points, so that versions differ by lines and a small model can write one. The
+strategist as a role of the search is declared here too. What is kept is decided elsewhere, by what
+the children of a version achieve.
 """
 
 from pathlib import Path

@@ -1,11 +1,9 @@
-"""The search as a graph: which step follows which.
+"""The search as a graph, and one session of it: from where a run stands to its end or a stop.
 
 intake -> baseline -> plan -> [write x N] -> evaluate -> tune -> profile -> critique -> select, and
 from there by evolve to the next plan, or to certify and report. Ideas whose candidates all failed
 go back from evaluate to their writers, a bounded number of times. Roles with a step of their own
 are asked before plan, or after profile, critique or select, as each of them says.
-
-One session of a run: the graph from where it stands to its end, or to whoever ends it.
 
 Whatever ends a session, the archive holds the best so far and the checkpoints beside it say where
 to go on: a stop and a crash differ only in that a stop also writes a summary. A session that has

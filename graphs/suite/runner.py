@@ -1,12 +1,10 @@
-"""Searches one file of a suite, and always ends with an outcome.
+"""Runs a suite: one task after another on one device, each at its own risk.
 
-What a task does to its worker costs that worker; what it does to us becomes an outcome too.
-
-Runs a suite: one task after another on one device, each at its own risk.
-
-All tasks share one executor, so that a worker is started, and the device measured, once. While a
-task is searched on a GPU the next file is read beside it, since reading needs only the CPU. What
-takes seconds once, the judge's worker and a search's imports, is begun while the first is read.
+Every file ends with an outcome: what a task does to its worker costs that worker, and what it does
+to us becomes an outcome too. All tasks share one executor, so that a worker is started, and the
+device measured, once. While a task is searched on a GPU the next file is read beside it, since
+reading needs only the CPU. What takes seconds once, the judge's worker and a search's imports, is
+begun while the first is read.
 
 Several processes may share the files of one suite. They mark what they take by files that are
 created exclusively, which is atomic among processes and needs nobody who answers: a process that

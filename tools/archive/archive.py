@@ -1,9 +1,8 @@
-"""The archive of one run: everything that it learnt, durable before anyone acts upon it.
+"""The archive of one run, everything that it learnt; and every run of a home at a glance.
 
-Writing is idempotent: what is there already stays as it is, so that a resumed run may repeat
-its last step. Reading needs no lock and may happen while a search writes.
-
-Every run of a home at a glance, those that cannot be read included.
+What is written is durable before anyone acts upon it. Writing is idempotent: what is there already
+stays as it is, so that a resumed run may repeat its last step. Reading needs no lock and may happen
+while a search writes. The list of runs includes those that cannot be read.
 """
 
 from datetime import UTC, datetime

@@ -1,6 +1,4 @@
-"""What happened in a run, in order, as text.
-
-Candidates of a run and what the judge said of each.
+"""What happened in a run, in order, as text; its candidates, and what the judge said of each.
 
 An evaluation is known by candidate and effort, and the first one stays: nothing is measured twice.
 """

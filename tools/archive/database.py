@@ -1,18 +1,14 @@
-"""One process a run: two searches over one archive would interleave their rounds.
+"""A run's database: its session, its lock, the time it has spent, and rows that are read only once.
 
-The lock belongs to the process and ends with it, however it ends; processes that it forks do
-not inherit it. Only advisory, and only on this machine: two hosts over one network folder are
-not kept apart.
+One process may write to a run at a time, as two searches over one archive would interleave their
+rounds. The lock belongs to the process and ends with it, however it ends; processes that it forks
+do not inherit it. It is only advisory, and only on this machine: two hosts over one network folder
+are not kept apart.
 
-Tables read once: rows that never change are parsed when they appear, and kept.
-
-One process may write to a run at a time, so whoever holds its claim need not even ask the database
-again until it has written something itself. Others ask every time, for newer rows only.
-What is not covered: threads; an archive belongs to one.
-
-A run's database as a thing to hold: its session, its lock, the time it has spent.
-
-What stands in the tables is for the modules beside this one.
+Rows that never change are parsed when they appear, and kept. Whoever holds the run's lock need not
+even ask the database again until it has written something itself; others ask every time, for newer
+rows only. Not covered: threads; an archive belongs to one. Not here: what stands in the tables,
+which is for the modules beside this one.
 """
 
 import fcntl

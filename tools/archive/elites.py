@@ -1,28 +1,24 @@
-"""Which of two correct candidates is the faster one.
+"""The fastest correct candidate of every behaviour (MAP-Elites), and the order of speed among them.
 
-Compared pair by pair with eager, a candidate has a ratio that a drifting clock or a busy host
-spoils far less than its time. So candidates with such a ratio rank by it, and before those that
-were only screened, which rank by time.
+The elites are a pyribs archive over memory, compute and parallel strategy. It is made from the
+database whenever it is needed, in order of writing, so a resumed run sees the elites that the dead
+one saw.
 
-How a candidate behaves, in three words: what it does to memory, to arithmetic, to the machine.
+Order: compared pair by pair with eager, a candidate has a ratio that a drifting clock or a busy
+host spoils far less than its time. So candidates with such a ratio rank by it, and before those
+that were only screened, which rank by time.
 
-What was measured goes before what the writer declared: registers and static shared memory come
-from the compiler's report, dynamic shared memory from the launches, and only where a language has
-no such report does the declared label stand alone. Nothing here reads source text.
+Behaviour: three words, for memory, arithmetic and the machine. What was measured goes before what
+the writer declared: registers and static shared memory come from the compiler's report, dynamic
+shared memory from the launches, and only where a language has no such report does the declared
+label stand alone. Nothing here reads source text.
 
-Moves between behaviours: from which cell a candidate set out, where it arrived, what it brought.
+Moves between behaviours: from which cell a candidate set out, where it arrived, what it brought. It
+sets out from its nearest ancestor of another idea, so a repair or a tuned setting belongs to the
+move that its idea began. Not here: moves of candidates written from nothing.
 
-A candidate sets out from its nearest ancestor of another idea, so a repair or a tuned setting
-belongs to the move that its idea began. Not here: moves of candidates written from nothing.
-
-The quality-diversity archive: the fastest correct candidate of every behaviour (MAP-Elites).
-
-A pyribs archive over memory, compute and parallel strategy. It is made from the database whenever
-it is needed, in order of writing, so a resumed run sees the elites that the dead one saw.
-
-Islands: populations of candidates that seldom mix, so that one success does not end variety.
-
-Rounds take turns: with two islands the odd rounds grow one and the even rounds the other. What a
+Islands: populations of candidates that seldom mix, so that one success does not end variety. They
+take turns by rounds: with two islands the odd rounds grow one and the even rounds the other. What a
 round starts from comes from its own island alone, except that now and then the best of the
 neighbour joins. What was learnt (ledger, analyses) is everybody's; only the code is kept apart.
 """

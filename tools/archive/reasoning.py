@@ -1,8 +1,7 @@
 """What the agents thought in a run, and what was said to and by language models.
 
-What was said to and by language models in a run, and what else a replay has to know.
-
-What the agents thought in a run: ideas, what they brought, analyses, profiles.
+Thoughts are ideas and what they brought, analyses and profiles. Beside the questions to models
+stands what else a replay has to know.
 """
 
 from collections.abc import Iterable

@@ -1,13 +1,9 @@
-"""What an archive hands out, where runs live, and what can be wrong with a run.
-
-What can be wrong with a run that somebody names; each message is one sentence for a person.
-
-Where runs live and what they are called.
+"""What an archive hands out, where runs live, their names, and what can be wrong with one.
 
 A run is a folder `<home>/runs/<run id>/`. Its id reads as task, month and day, and four letters
-that make it unique: `softmax-1121-k3f9`.
-
-The values that an archive hands out and that are no nouns of their own.
+that make it unique: `softmax-1121-k3f9`. What can be wrong with a run that somebody names is an
+error whose message is one sentence for a person. The values here are those that are no nouns of
+their own (`tools.types`).
 """
 
 import difflib

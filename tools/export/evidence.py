@@ -1,8 +1,7 @@
 """An export's claims and everything behind them: evidence.json and VERIFICATION.md.
 
-evidence.json: everything behind an export's claims, raw samples included.
-
-VERIFICATION.md: what was verified, how and on what, and what was not.
+evidence.json holds everything behind the claims, raw samples included. VERIFICATION.md says what
+was verified, how and on what, and what was not.
 """
 
 import hashlib

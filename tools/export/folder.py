@@ -1,10 +1,9 @@
-"""Writes an export: a folder that a person can commit, or the same as a zip file.
+"""Writes an export as a folder to be committed, as a zip file, or as a KernelBench submission.
 
-Prints a KernelBench submission: one file with `ModelNew`, accepted by its own evaluator.
-
-The evaluator executes the file's text in the namespace in which it executed the reference, so
-nothing of ours may take a name of the reference's. Calls that were not verified raise an error:
-a benchmark must never measure a fallback.
+A submission is one file with `ModelNew`, accepted by KernelBench's own evaluator, which executes
+the file's text in the namespace in which it executed the reference; so nothing of ours may take a
+name of the reference's. Calls that were not verified raise an error there: a benchmark must never
+measure a fallback.
 """
 
 import ast

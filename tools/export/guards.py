@@ -1,9 +1,8 @@
-"""What an export is made of, and when there must be none.
+"""What an export is made of, when there must be none, and when it runs its kernels.
 
-The conditions under which an export runs its kernels, printed as Python expressions.
-
-Straight-line code, because it runs at every call: a loop over specifications would cost more
-than small kernels do.
+The conditions under which it runs its kernels are printed as Python expressions: straight-line
+code, because it runs at every call, and a loop over specifications would cost more than small
+kernels do.
 """
 
 import builtins

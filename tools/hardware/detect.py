@@ -1,10 +1,9 @@
-"""Describes the CPU at hand from what Linux reports; a generic profile fills what it does not.
-
-Chooses the device to optimise for and describes it.
+"""Chooses the device to optimise for, GPU or CPU, and describes it.
 
 A GPU is found through NVML and described by the driver's attributes; a profile of the same name
 contributes what the driver does not tell (peak rates). Of several GPUs CUDA's first one is taken,
-which `CUDA_VISIBLE_DEVICES` chooses. Not covered: MIG slices.
+which `CUDA_VISIBLE_DEVICES` chooses. A CPU is described from what Linux reports; a generic profile
+fills what it does not. Not covered: MIG slices.
 """
 
 import os

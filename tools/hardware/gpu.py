@@ -1,9 +1,7 @@
-"""The GPU that programs started here use, as NVML knows it.
+"""Finds the GPU that programs started here use, and describes it without a CUDA context.
 
 NVML numbers every GPU of the machine; CUDA numbers those that `CUDA_VISIBLE_DEVICES` names, in its
-order or in `CUDA_DEVICE_ORDER`'s. So the driver is asked who its first one is. No context is made.
-
-Describes CUDA's first GPU without creating a context on it.
+order or in `CUDA_DEVICE_ORDER`'s. So the driver is asked who its first one is.
 """
 
 import uuid

@@ -1,10 +1,9 @@
-"""How many threads of a kernel fit on a multiprocessor, and which resource is the limit.
+"""Readings about one evaluated candidate, each with its rank and its source; occupancy among them.
 
-The rules are those of the CUDA C++ Programming Guide (Occupancy Calculator): registers are given
-out to warps in units of 256, shared memory in units of 128 bytes with 1 KiB kept by the system
-for every block.
-
-Readings about one evaluated candidate, each with its rank and its source.
+Occupancy is how many threads of a kernel fit on a multiprocessor, and which resource is the limit,
+by the rules of the CUDA C++ Programming Guide (Occupancy Calculator): registers are given out to
+warps in units of 256, shared memory in units of 128 bytes with 1 KiB kept by the system for every
+block.
 
 Not here: what a profiler of the device measured (`tools.profile.measured`). That nobody asked one
 is itself a reading, with what would help.

@@ -1,32 +1,25 @@
-"""What the processors counted in this process's own threads, and why where they could not.
-
-The short list of hardware events, in passes of few, so that no processor has to take turns.
-
-Numbers and names as in Linux's <linux/perf_event.h>, which never change. An event that a
-processor lacks leaves its field None; what the generic ones count exactly differs between makers.
-
-Why the processors count nothing here, read from the kernel's error, and the cheapest remedy.
-
-What Linux itself counts for a process, without any right: page faults, and lost turns.
-
-Also what a page fault costs here, measured by touching fresh memory, and whether the kernel was
-told to hand out huge pages.
-
-Counts events in all threads of this process, between a start and a stop.
+"""What processors and Linux counted in this process's own threads, and why where they could not.
 
     with counting(PASSES[0]) as counter:
         counter.start()
         work()
         seen = counter.stop()      # {"cycles": 1.2e6, ...}; what was refused is not among
 
+Hardware events are a short list in passes of few, so that no processor has to take turns. Numbers
+and names are as in Linux's <linux/perf_event.h>, which never change. An event that a processor
+lacks leaves its field None; what the generic ones count exactly differs between makers. Where the
+processors count nothing, the kernel's error says why, and the cheapest remedy is named.
+
 Threads that exist are each given counters, and those they start inherit them. Where a processor
-had to take turns between events, a count is scaled up by the time that it was left out.
-Not covered: code in the kernel, and threads that another thread of the process starts meanwhile
-without having been there.
+had to take turns between events all the same, a count is scaled up by the time that it was left
+out. Not covered: code in the kernel, and threads that another thread of the process starts
+meanwhile without having been there.
 
-Turns what the processors counted in a call into readings by name; none is of a single kernel.
+Linux itself counts page faults and lost turns, without any right. What a page fault costs here is
+measured by touching fresh memory; whether the kernel was told to hand out huge pages is told too.
 
-Shares of time that follow from a count and a cost are estimates: processors overlap their waiting.
+What was counted in a call becomes readings by name; none is of a single kernel. Shares of time that
+follow from a count and a cost are estimates: processors overlap their waiting.
 """
 
 import ctypes

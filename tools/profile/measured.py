@@ -1,16 +1,13 @@
-"""What was measured of a candidate, as evidence: where a call's time goes, and counters.
+"""Turns what was measured of a candidate into evidence: where a call's time goes, and counters.
 
-One piece of work in a call, and how pieces of several calls become times of kernels.
+Kernel records are read from a trace that torch's profiler exported: CUPTI's as Kineto writes them,
+durations in microseconds, grid, block, registers, and the shared memory of a block, static and
+dynamic together. Copies and fills count as work of their own. The pieces of several calls become
+times of kernels.
 
-Reads kernel records from a trace that torch's profiler exported.
-
-CUPTI's records as Kineto writes them: durations in microseconds, grid, block, registers, and the
-shared memory of a block, static and dynamic together. Copies and fills count as work of their own.
-
-Turns what was measured of a candidate into evidence, by the names that everybody cites.
-
-A reading of one kernel is called `kernel.reading`: a field's name without its unit, which stands
-in `unit`. Of a kernel with several launches the longest one is read.
+Readings have the names that everybody cites. One of a single kernel is called `kernel.reading`: a
+field's name without its unit, which stands in `unit`. Of a kernel with several launches the longest
+one is read.
 """
 
 import json

@@ -1,24 +1,17 @@
 """Nsight Compute's counters as typed values: which are asked for, and how its output is read.
 
-Plain names of kernels: tools print library kernels with templates, namespaces and arguments.
+Asked for is a short list: sections bring the values that ncu's own rules need; metrics are those no
+chosen section brings. Names are as Nsight Compute 2025.3 has them for compute capability 9.0; a
+chip that lacks one leaves its field None.
 
-The short list: which sections and metrics are asked for, and which field each one fills.
+Counters are read from `ncu --import REPORT --csv --page raw --print-units base`, and what ncu's own
+rules said from `--page details`, without rules that only say what else could be collected. This is
+text of another program's process: the report itself lies where the profiled process could write, so
+nothing of ours parses it. A column that is missing or says "no data" leaves its field None; a text
+without a table is a ValueError. Tools print library kernels with templates, namespaces and
+arguments; here they get plain names.
 
-Sections bring the values that ncu's own rules need; metrics are those no chosen section brings.
-Names as Nsight Compute 2025.3 has them for compute capability 9.0; a chip that lacks one leaves
-its field None.
-
-Reads what `ncu --import REPORT --csv --page raw --print-units base` prints.
-
-Text of another program's process: the report itself lies where the profiled process could write,
-so nothing of ours parses it. A column that is missing or says "no data" leaves its field None; a
-text without a table is a ValueError.
-
-Reads what ncu's own rules said, from `ncu --import REPORT --csv --page details`.
-
-Rules that only say what else could be collected are left out.
-
-Why there are no counters, read from what ncu said, and what would help at the least cost.
+Where there are no counters, what ncu said tells why, and what would help at the least cost.
 """
 
 import csv

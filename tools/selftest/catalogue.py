@@ -1,6 +1,6 @@
-"""A row of the catalogue, a case of it, and what the judge made of the case.
+"""Reads the catalogue of evils and twins: its rows, their cases, and what the judge made of each.
 
-Reads the catalogue: rows and bases are data, and an error names file and rule.
+Rows and bases are data, and an error names file and rule.
 """
 
 import tomllib

@@ -1,14 +1,12 @@
-"""Things outside of every wall that an evil may try to reach: a file, and somebody who listens.
-
-Texts of evils name them by placeholders. A wall hides both or refuses them; where there is none
-an evil that needs them is right, and the table says so.
-
-What the suite found on one machine, as a value and as a table for the docs.
-
-Judges evils and twins, one case after another, with the judge of this machine.
+"""Judges evils and twins, one case after another, with the judge of this machine.
 
 A twin that several cases share is judged once. Timing is short: what is proved here is what the
-judge lets pass, not how fast anything is.
+judge lets pass, not how fast anything is. What the suite found on one machine is a value, and a
+table for the docs.
+
+An evil may try to reach things outside of every wall: a file, and somebody who listens. Both are
+made here, and texts of evils name them by placeholders. A wall hides both or refuses them; where
+there is none an evil that needs them is right, and the table says so.
 """
 
 import socket

@@ -1,27 +1,18 @@
 """Turns a module into one functional ATen graph: torch.export first, dispatch-level tracing else.
 
-Which operators are broken into smaller ones while tracing, and which stay whole.
+Both ways end in the same `Traced` value. The second one (make_fx with functionalisation) takes what
+export refuses (attributes set during the forward, context managers it does not know), as long as
+nothing depends on values. It sees only the operators that run, so context managers, hooks and
+attributes set on the way do not matter to it. Python scalars are baked in, as with torch.export.
 
 What moves memory (activations, softmax, norms, losses, means) becomes pointwise operators and
 reductions, so that one scheduler can fuse them. What a library does better than a loop would
 (convolutions, products, pooling, sorting, attention, resampling) stays one operator.
 
-Shapes of recurrent layers while tracing, without unrolling them.
-
-torch finds the shapes of an LSTM's results by decomposing it into a cell for every step and
-layer, in each of its passes: minutes for a few hundred steps. The shapes follow from the
-arguments. The layer itself stays one operator in the graph.
-What is not covered: packed sequences.
-
-The second way to a graph: dispatch-level tracing with functionalisation.
-
-It sees only the operators that run, so context managers, hooks and attributes set on the way do
-not matter to it. Python scalars are baked in, as with torch.export.
-
-Turns a module into one functional ATen graph: torch.export first, make_fx as the fallback.
-
-Both ways end in the same `Traced` value. The fallback takes what export refuses (attributes set
-during the forward, context managers it does not know), as long as nothing depends on values.
+Recurrent layers stay one operator too, and are not unrolled for their shapes: torch finds the
+shapes of an LSTM's results by decomposing it into a cell for every step and layer, in each of its
+passes, which takes minutes for a few hundred steps. The shapes follow from the arguments.
+Not covered: packed sequences.
 """
 
 from __future__ import annotations

@@ -1,21 +1,16 @@
-"""Tensors baked into a forward (`torch.tensor([...])`): how they travel in the graph.
+"""From torch's graph to the typed Graph: concrete shapes, plain values, nothing of torch's.
 
-A tensor of one repeated value becomes `aten.full`. Any other becomes a `constant` node that
-carries its bytes (base64, little-endian, row-major) in the keyword argument `data`, so that the
-value survives without the user's file. Large tables belong in a buffer and are refused.
+The graph is tidied first, without changing what it computes: checks and copies without effect go,
+equal nodes become one, reductions over everything name their dimensions, and constant tensors are
+all spelt `aten.full`, so that readers of the graph meet each thing in one form. Only what a reader
+needs survives the conversion: devices and layouts are dropped, checks without results too, and
+names of one operator for one thing are unified. Strides are kept for inputs, weights and constants
+only: how results lie in memory is the business of whoever writes them.
 
-Tidies torch's graph before it is converted, without changing what it computes.
-
-Checks and copies without effect go, equal nodes become one, reductions over everything name
-their dimensions, and constant tensors are all spelt `aten.full`, so that readers of the graph
-meet each thing in one form.
-
-From torch's graph to the typed Graph: concrete shapes, plain values, nothing of torch's.
-
-Only what a reader of the graph needs survives: devices and layouts are dropped, checks without
-results too, and names of one operator for one thing are unified (see `simplify`).
-Strides are kept for inputs, weights and constants only: how results lie in memory is the
-business of whoever writes them.
+Of tensors baked into a forward (`torch.tensor([...])`), one of a repeated value becomes
+`aten.full`. Any other becomes a `constant` node that carries its bytes (base64, little-endian,
+row-major) in the keyword argument `data`, so that the value survives without the user's file. Large
+tables belong in a buffer and are refused.
 """
 
 from __future__ import annotations

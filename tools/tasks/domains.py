@@ -1,23 +1,15 @@
 """What a task's own inputs look like, and which of them must keep to their domain.
 
-What a task's own inputs look like: range, mean, spread, and the domain they keep to.
-
-A real forward on real inputs while tracing, where it is cheap.
-
-It finds what fake tensors cannot: indices out of range, checks of values, and which inputs the
-forward insists on having in some domain.
-
-Which inputs reach an operator that is undefined for some values (logarithm, root, arcsine).
-
-A small sign analysis over the graph: what is known to be non-negative whatever the inputs are
-(an exponential, a square, a variance, sums of those) may safely reach a logarithm. It errs on
-the safe side: what it does not know, it takes for possibly negative.
-
-Decides which inputs must keep to the domain that the task's own values had.
-
-Most tasks draw from [0, 1] out of habit; few need it. An input needs its domain when it reaches
-an operator that is undefined elsewhere, or when the reference, run on normal values instead,
+An input is described by its range, mean, spread, and the domain it keeps to. Most tasks draw from
+[0, 1] out of habit; few need it. An input needs its domain when it reaches an operator that is
+undefined elsewhere (logarithm, root, arcsine), or when the reference, run on normal values instead,
 raises or returns something that is not finite (a loss that insists on probabilities).
+
+The first is told by a small sign analysis over the graph: what is known to be non-negative whatever
+the inputs are (an exponential, a square, a variance, sums of those) may safely reach a logarithm.
+It errs on the safe side: what it does not know, it takes for possibly negative. The second is told
+by a real forward on real inputs, where it is cheap. That finds what fake tensors cannot: indices
+out of range, checks of values, and which inputs the forward insists on having in some domain.
 """
 
 from __future__ import annotations

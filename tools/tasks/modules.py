@@ -1,19 +1,16 @@
-"""What the forward's arguments are called.
+"""Makes modules and inputs out of a loaded file, and checks what goes into a forward and comes out.
 
-Inputs named on the command line: `4096x4096:float32`, `32x128:int64<1000`, `scalar:bool`, `0.5`.
+They are made in KernelBench's order of draws: the seed is set before `get_init_inputs`, again
+before the constructor, and again before `get_inputs`, so that weights and inputs do not depend on
+each other. The module stays in the mode its constructor left it in (training, for KernelBench).
+Only called inside workers.
 
-A tensor is its shape, a colon and a type; integers need a bound, as nobody can guess the size
-of an embedding table. Anything that is no such text is a plain Python scalar.
+Inputs can be named on the command line: `4096x4096:float32`, `32x128:int64<1000`, `scalar:bool`,
+`0.5`. A tensor is its shape, a colon and a type; integers need a bound, as nobody can guess the
+size of an embedding table. Anything that is no such text is a plain Python scalar.
 
-What both ways of tracing end in, and what neither accepts.
-
-What may go into a forward and come out of it.
-
-Makes modules and inputs out of a loaded file, in KernelBench's order of draws.
-
-The seed is set before `get_init_inputs`, again before the constructor, and again before
-`get_inputs`, so that weights and inputs do not depend on each other. The module stays in the mode
-its constructor left it in (training, for KernelBench). Only called inside workers.
+Here too are the names of the forward's arguments, the value that both ways of tracing end in, and
+what neither of them accepts.
 """
 
 from __future__ import annotations

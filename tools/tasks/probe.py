@@ -1,15 +1,14 @@
-"""Small stand-ins for huge random tensors, to learn what their values look like.
-
-While active, torch's factories make tensors of at most so much along each dimension, so that a
-`get_inputs` of many gigabytes runs in no time and its ranges can be read off. Code that depends
-on the exact sizes may raise; then there are no statistics.
-
-Runs a user's constructors and get_inputs, on fake tensors first.
+"""Runs a user's constructors and get_inputs, on fake tensors first.
 
 Fake tensors have shapes but no memory, so a task of many gigabytes costs nothing to trace. What
 is small enough is then made for real: real weights give constants their values, real inputs
 their statistics. A file whose constructors look at values cannot be faked; then only the real
 ones are used.
+
+For huge random tensors small ones stand in, to learn what their values look like: torch's factories
+make tensors of at most so much along each dimension, so that a `get_inputs` of many gigabytes runs
+in no time and its ranges can be read off. Code that depends on the exact sizes may raise; then
+there are no statistics.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""What a compiler complained about, out of the log of a build that failed inside a user's code.
-
-PyTorch's `load` and `load_inline` raise ninja's whole log, which begins with the command: a person
-who reads its first line learns nothing. Known are the forms of GCC, Clang, nvcc, ptxas, the linker
-and the shell, in English. Not covered: a compiler that a file starts by itself.
-
-How trouble in a user's code becomes one sentence for the person.
+"""How trouble in a user's file or code becomes one sentence for the person.
 
 User code may raise anything, also `SystemExit` or `KeyboardInterrupt`; none of that may end the
-worker or reach the person as a traceback. What is not covered: `os._exit`, signals, hangs and
-memory limits, which are the worker's.
+worker or reach the person as a traceback. Not covered: `os._exit`, signals, hangs and memory
+limits, which are the worker's.
 
-Reading the file a person points at, with a sentence for everything that is not Python text.
+Of a build that failed inside a user's code, the compiler's complaint is found in the log: PyTorch's
+`load` and `load_inline` raise ninja's whole log, which begins with the command, and a person who
+reads its first line learns nothing. Known are the forms of GCC, Clang, nvcc, ptxas, the linker and
+the shell, in English. Not covered: a compiler that a file starts by itself.
 
-Nothing is executed here; see `tools.tasks.user_file`.
+The file that a person points at is read here, with a sentence for everything that is not Python
+text. Nothing is executed; see `tools.tasks.user_file`.
 """
 
 from __future__ import annotations

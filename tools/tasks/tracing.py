@@ -1,12 +1,11 @@
-"""Makes a fresh process ready to trace: torch imports half of its exporter at the first export.
-
-That is a second and a half of importing for 0.3 s of work, so a worker that stands ready exports a
-module of ours beforehand. It computes nothing: an export runs on fake tensors.
-
-From a file's text to a Task, or to the sentence that says why not.
+"""From a file's text to a Task, or to the sentence that says why not.
 
 Runs inside a worker process: it executes the user's file. Limits on time and memory, and what
 ends the process itself, are the worker's.
+
+A fresh process can be made ready to trace, as torch imports half of its exporter at the first
+export. That is a second and a half of importing for 0.3 s of work, so a worker that stands ready
+exports a module of ours beforehand. It computes nothing: an export runs on fake tensors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""One seed for every generator a user's file may draw from.
-
-Executes a user's file as a module of its own and finds what to optimise in it.
+"""Executes a user's file as a module of its own and finds what to optimise in it.
 
 Only ever called inside a worker process. The file runs once per process under a unique module
-name; its folder is importable while it runs.
+name; its folder is importable while it runs. One seed sets every generator that it may draw from.
 """
 
 from __future__ import annotations

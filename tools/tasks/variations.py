@@ -1,16 +1,13 @@
 """Which other inputs a candidate is tried on: distributions that make sense, and other sizes.
 
-Which distributions of inputs exist, and which of them make sense for a task.
-
 A candidate must be right on more than the values its task happens to draw. But it must not be
 judged where the reference itself is undefined: inputs keep to their `domain`, and what is
 still undefined is left to `Reference.is_defined_on`, which looks at what the reference does.
 This module only decides; `tools.tasks.draws` draws.
 
-The same task with inputs of other sizes, for candidates that claim to read sizes as they run.
-
-Sizes that several inputs share change together. Which of them may change at all is for whoever can
-run the reference to say. Every other size is smaller than the task's own, so that memory suffices.
+Other sizes are for candidates that claim to read sizes as they run. Sizes that several inputs share
+change together. Which of them may change at all is for whoever can run the reference to say. Every
+other size is smaller than the task's own, so that memory suffices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nouns of the house: every value that crosses a seam between two rooms.
+"""The values that pass between Kernelwright's packages: tasks, ideas, candidates, evaluations.
 
 All are frozen pydantic models without behaviour beyond reading themselves; units stand in
 names. A failed candidate is one of these values; an exception means Kernelwright is broken.

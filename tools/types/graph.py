@@ -1,11 +1,8 @@
-"""What tracing found: an ATen graph as plain values, without torch.
+"""What tracing found: an ATen graph as plain values, without torch, and small helpers to read it.
 
 Shapes are concrete integers. The graph is in topological order. Nothing here imports torch,
 so the playbook can reason about a module on a machine (and in a test) that never loaded it.
-
-Small helpers for reading a graph: names of operators, and which nodes feed which.
-
-Which nodes an argument list refers to; shared by everything here that walks a graph.
+The helpers tell names of operators, and which nodes feed which, for everything that walks a graph.
 """
 
 from __future__ import annotations

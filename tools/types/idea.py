@@ -1,12 +1,9 @@
-"""Ideas, and the candidates that implement them.
+"""Ideas and the candidates that implement them, with what came of them.
 
-One implementation: device code plus a plan.
-
-How a candidate's plan really launched its kernels.
-
-Ideas before code, what they really brought, and the critic's contrast of candidates.
-
-The part of a prompt that evolves: what to try on this task, in words, by generations.
+An idea is words before there is code; a candidate is one implementation, device code plus a plan.
+Beside them stand how a candidate's plan really launched its kernels, what ideas really brought, the
+critic's contrast of candidates, and the part of a prompt that evolves: what to try on this task, in
+words, by generations.
 """
 
 from typing import Annotated, Literal

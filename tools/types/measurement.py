@@ -1,7 +1,4 @@
-"""Timings with the conditions they were taken under.
-
-Where the time of a task went.
-"""
+"""Timings with the conditions they were taken under, and where the time of a task went."""
 
 from collections.abc import Iterable
 from typing import Literal

@@ -1,9 +1,9 @@
-"""Profiler readings, each with how much it can be trusted.
+"""Why a candidate is as fast as it is, as values: readings, symptoms, what profilers measured.
 
-What a profiler measured of one candidate: where a call's time goes, and hardware counters.
-
-Typed here, turned into evidence by `tools.profile.measured`. What could not be measured stands
-beside it with the reason and the cheapest remedy; a search goes on without.
+Each reading says how much it can be trusted. What a profiler measured of a candidate (where a
+call's time goes, and hardware counters) is typed here and turned into evidence by
+`tools.profile.measured`. What could not be measured stands beside it with the reason and the
+cheapest remedy; a search goes on without.
 """
 
 from enum import StrEnum

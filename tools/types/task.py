@@ -1,6 +1,7 @@
-"""A reference to beat, as data: nothing here holds code of the user's that could run.
+"""A task: a reference to beat, as data, and what is known about it before it is searched.
 
-What is known about a task before it is searched: doubts, what PyTorch runs, what it needs.
+Nothing here holds code of the user's that could run. Known before a search are doubts, what PyTorch
+runs, and what judging needs.
 """
 
 from enum import StrEnum

@@ -1,10 +1,8 @@
-"""What every value is made of, and what ends a question without an answer.
+"""The base of every value, and the two exceptions that end a question without an answer.
 
-The base of every noun: frozen, strict about unknown fields, JSON that keeps infinities.
-
-What this machine lacks, as an exception that every layer may raise.
-
-When a search has to wait for somebody outside: a person who is the model, a far GPU host.
+A value is frozen and strict about unknown fields, and its JSON keeps infinities. The exceptions,
+which every layer may raise, say what this machine lacks, or that a search has to wait for somebody
+outside: a person who is the model, a far GPU host.
 """
 
 from pathlib import Path

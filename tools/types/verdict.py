@@ -1,6 +1,6 @@
-"""How a process that ran code of others was kept apart, as one value for every report.
+"""What the judge concluded about one candidate, and how it was kept apart while it ran.
 
-What the judge concluded about one candidate.
+How a process that ran code of others was kept apart is one value for every report.
 """
 
 from enum import StrEnum

@@ -1,6 +1,6 @@
-"""How a candidate's kernels use the memories.
+"""Symptoms in how kernels use the memories, and in how near a candidate is to its ceilings.
 
-How near to the ceilings a candidate is, and which of them is its own.
+Which of the ceilings is the candidate's own is decided here too.
 """
 
 from kernelwright.profiles.load import Hardware

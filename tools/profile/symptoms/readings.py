@@ -1,8 +1,8 @@
-"""Finds readings by name: of a whole call, or of each kernel that takes a telling part of it.
+"""Finds readings by name for the symptoms, and holds the thresholds where one becomes a symptom.
 
-Where a reading becomes a symptom: every figure once, each with where it comes from.
-
-"Rule of thumb" means that no document fixes it; those can be argued with in this one place.
+A reading is of a whole call, or of each kernel that takes a telling part of it. Every threshold
+stands here once, with where it comes from. "Rule of thumb" means that no document fixes it; those
+can be argued with in this one place.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""What a candidate's warps, blocks and launches wait for.
+"""Symptoms of waiting: what warps, blocks, launches and a CPU's processors wait for.
 
-What a CPU's processors wait for; silent without counters of a CPU.
+What a CPU's processors wait for is silent without counters of a CPU.
 """
 
 from math import ceil

@@ -1,10 +1,9 @@
 """Badges that the traced graph alone earns: constant, void, unused, idle operators, randomness.
 
-Which operators of a forward reach neither a result nor a buffer.
-
-Watches one forward on fake tensors and walks back from what it returned. Memory decides: an
-operator counts where something live shares storage with what it wrote, so that views and in-place
-writes are on the safe side. What torch would never run (Python that is not reached) is not seen.
+Operators of a forward that reach neither a result nor a buffer are found by watching one forward on
+fake tensors and walking back from what it returned. Memory decides: an operator counts where
+something live shares storage with what it wrote, so that views and in-place writes are on the safe
+side. What torch would never run (Python that is not reached) is not seen.
 """
 
 from __future__ import annotations

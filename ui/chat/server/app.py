@@ -1,9 +1,7 @@
 """What Chainlit calls: a person comes, writes, presses, comes back.
 
-The handlers are thin; the rest is in `conversation`.
-
-A handler returns as soon as it is answered: searches run in the server and never in here, so the
-composer stays usable while they do.
+The handlers are thin; the rest is in `conversation`. Each returns as soon as it is answered:
+searches run in the server and never in here, so the composer stays usable while they do.
 """
 
 import logging

@@ -1,12 +1,11 @@
-"""The content of what was attached, drawn or made: one file each, named by what it belongs to.
+"""The rows and files of conversations, read and written plainly, blocking, in one thread.
 
+Bodies of rows are JSON objects as Chainlit makes them, which is why they are dicts here and nowhere
+else. A row never changes its thread and a thread never its owner: an id that somebody else's page
+made up writes nothing.
+
+What was attached, drawn or made has its content in one file each, named by what it belongs to.
 Names come from pages and are never used as paths; who may read a file is asked of its thread.
-
-Reading and writing the conversations' rows; plain and blocking, called in one thread.
-
-Bodies are JSON objects as Chainlit makes them, which is why they are dicts here and nowhere else.
-A row never changes its thread and a thread never its owner: an id that somebody else's page made
-up writes nothing.
 """
 
 import hashlib
