@@ -1,9 +1,8 @@
-"""What can be wrong with a candidate, always as one sentence that names the rule.
-
-Integer expressions over tunables, as in `// require: THREADS * VECTOR <= 4096`.
+"""Integer expressions over tunables, as in `// require: THREADS * VECTOR <= 4096`.
 
 Evaluated by walking the syntax tree: nothing is called but min and max, and no number grows
-past 64 bits.
+past 64 bits. Also the errors that say what can be wrong with a candidate, always as one sentence
+that names the rule.
 """
 
 import ast

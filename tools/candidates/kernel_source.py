@@ -1,20 +1,15 @@
-"""What is known about a kernel's source without compiling it.
+"""What is known about a kernel's source without compiling it: types, tunables, settings, identity.
 
-Reads `// tune:` and `// require:` lines.
-
-Only real comments count (the parser says which they are), so a string that looks like a
-declaration declares nothing.
-
-The identity of candidates: a hash of what would run.
-
-Two candidates from different ideas that come to the same code are one candidate.
-
-Which C types may stand in a kernel's signature, and what the plan may pass for them.
-
-A pointer takes tensors of the listed element types; a scalar takes a number that fits. Half
+Types: which C types may stand in a kernel's signature, and what the plan may pass for them. A
+pointer takes tensors of the listed element types; a scalar takes a number that fits. Half
 precision has no portable C type on the host, so its bits travel as `uint16_t` there.
 
-Settings of a kernel's tunables: completing them, checking them, listing those that are valid.
+Tunables: `// tune:` and `// require:` lines are read. Only real comments count (the parser says
+which they are), so a string that looks like a declaration declares nothing. Settings of tunables
+are completed and checked, and the valid ones listed.
+
+Identity: a hash of what would run. Two candidates from different ideas that come to the same code
+are one candidate.
 """
 
 from __future__ import annotations

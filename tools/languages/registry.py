@@ -1,12 +1,11 @@
-"""Which languages there are, by the name that candidates store.
+"""Which languages there are, by the name that candidates store, and candidates made by that name.
 
 Ours stand below. An installed package adds one by an entry point of the group
 `kernelwright.languages`, which every process finds by itself, workers behind the wall included;
 `register` adds one to this process alone.
 
-Makes and compiles candidates, each by the language that its name says.
-
-The same as the methods of `Language`, for whoever holds a name or a candidate and no object.
+Making and compiling candidates is the same as the methods of `Language`, for whoever holds a name
+or a candidate and no object.
 """
 
 from collections.abc import Iterable

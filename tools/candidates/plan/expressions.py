@@ -1,8 +1,7 @@
-"""Checks of a plan's expressions: every node, attribute, name and constant.
+"""Checks of a plan's expressions: every node, attribute, name, constant and call.
 
-Checks that every name in a plan is defined before it is read, and that no word is redefined.
-
-Checks of everything that a plan calls: launches, helpers, tensor methods, library operators.
+Every name is defined before it is read, and no word is redefined. Calls are launches, helpers,
+tensor methods and library operators.
 """
 
 import ast

@@ -1,10 +1,9 @@
 """Every word a plan may use. What is not listed here cannot be written.
 
-The library operators that a plan may call: functional ones, nothing random, nothing in place.
-
-Admission is by name; the runner resolves the overload and refuses one that writes to its
-arguments. A caller (the task's policy) may admit fewer. `empty` is not here: uninitialised
-memory comes from the judge's allocator.
+The library operators among them are functional ones, nothing random, nothing in place. Admission is
+by name; the runner resolves the overload and refuses one that writes to its arguments. A caller
+(the task's policy) may admit fewer. `empty` is not among the operators: uninitialised memory comes
+from the judge's allocator.
 """
 
 import ast

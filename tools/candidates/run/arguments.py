@@ -1,12 +1,9 @@
-"""What a plan launches: the functions of a built object, whatever language they were written in.
+"""What a plan's launches take: functions, memory, and arguments that are checked and converted.
 
-Where a plan's memory comes from: a seam, so that a judge can poison and guard it.
-
-Calls without autograd's records, at next to no cost.
-
-Checks and converts the arguments of a launch, one converter a parameter.
-
-A converter is called for every argument of every launch, so each is one short closure.
+What is launched are the functions of a built object, whatever language they were written in. Where
+a plan's memory comes from is a seam, so that a judge can poison and guard it. Arguments have one
+converter a parameter, called for every argument of every launch, so each is one short closure.
+Calls go without autograd's records, at next to no cost.
 """
 
 import math

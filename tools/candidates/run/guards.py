@@ -1,15 +1,13 @@
-"""What stands where a plan's builtins would be: nothing but an import, and that is torch's own.
-
-Parts of torch import others of its modules the first time that they are needed, and Python looks
-for `__import__` in the builtins of whatever frame is on top, which may be a plan's. A plan itself
-cannot say the name: the validator refuses import statements and every name with two underscores.
-
-Library operators for a plan: resolved once, by name, and only those that write nowhere.
-
-What a rewritten plan calls where reading its text was not enough.
+"""What a rewritten plan calls where reading its text was not enough, and its library operators.
 
 Tensors are opaque to a plan's arithmetic: adding two of them would be work for a kernel or a
-library operator, and branching on one would wait for the device.
+library operator, and branching on one would wait for the device. Library operators are resolved
+once, by name, and only those that write nowhere.
+
+Where a plan's builtins would be stands nothing but an import, and that is torch's own. Parts of
+torch import others of its modules the first time that they are needed, and Python looks for
+`__import__` in the builtins of whatever frame is on top, which may be a plan's. A plan itself
+cannot say the name: the validator refuses import statements and every name with two underscores.
 """
 
 import builtins

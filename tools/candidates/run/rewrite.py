@@ -1,17 +1,14 @@
-"""Which expressions of a plan can only be numbers, and so need no guard.
+"""Rewrites a validated plan so that guards stand where static reading could not decide.
 
-Conservative: what cannot be told is not a number. Nothing is evaluated.
+Reads that are plainly harmless (a name bound to a shape's element, arithmetic on such names)
+stay as they are: a plan runs on every timed call, and a guard costs a function call. Which
+expressions can only be numbers, and so need no guard, is told conservatively: what cannot be told
+is not a number. Nothing is evaluated for that.
 
-Works out, when a plan is loaded, what every call would work out to the same value.
-
+When a plan is loaded, what every call would work out to the same value is worked out once.
 Settings are numbers by then, so geometries, sizes of work memory and element types of most plans
 are constants. What would be refused is left as it is: it is refused when it is called, with its
 line. Nothing that holds a tensor is touched.
-
-Rewrites a validated plan so that guards stand where static reading could not decide.
-
-Reads that are plainly harmless (a name bound to a shape's element, arithmetic on such names)
-stay as they are: a plan runs on every timed call, and a guard costs a function call.
 """
 
 import ast

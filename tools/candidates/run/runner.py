@@ -1,11 +1,8 @@
-"""Notes how a plan launches its kernels, while it really does.
-
-For one call, not for timed ones: every launch goes through a note-taker.
-
-Runs a plan: the one object that a judge or a timer calls.
+"""Runs a plan: the one object that a judge or a timer calls.
 
 Not safe for two threads at once: the current weights and the launchers' argument memory are
-shared between calls.
+shared between calls. It can also note how a plan launches its kernels, while it really does: for
+one call, not for timed ones, as every launch then goes through a note-taker.
 """
 
 import ast

@@ -1,18 +1,16 @@
-"""What follows a product or a convolution moves into its weight: scales, shifts, average pools.
+"""Folds scales, shifts and average pools behind a product or a convolution into its weight.
 
-Scales and shifts behind a product or a convolution move into its weight and bias.
+Scales and shifts: (x W + b) s + t = x (W s) + (b s + t) for s and t that vary along the outputs
+only; with statistics that are given, as a batch norm's in evaluation, this folds the norm away.
+Statistics of the batch itself depend on the outputs and cannot be folded. It pays only where the
+scaled value goes on as it is (it is returned, or read by another product): otherwise its pass is
+there anyway. The scaled weight is made in every call.
 
-(x W + b) s + t = x (W s) + (b s + t) for s and t that vary along the outputs only; with statistics
-that are given, as a batch norm's in evaluation, this folds the norm away. Statistics of the batch
-itself depend on the outputs and cannot be folded. It pays only where the scaled value goes on as
-it is (it is returned, or read by another product): otherwise its pass is there anyway. The scaled
-weight is made in every call. Holds for all finite inputs; roundings differ.
+Average pools: mean over a window J of (x W + b)_j = x (mean over J of W_j) + mean over J of b_j, as
+the average is linear. Strides and overlapping windows are the same on both sides; windows that
+reach into padding are left alone.
 
-An average pool over the outputs of a linear map pools its weight instead.
-
-mean over a window J of (x W + b)_j = x (mean over J of W_j) + mean over J of b_j: the average is
-linear. Strides and overlapping windows are the same on both sides; windows that reach into
-padding are left alone. Holds for all finite inputs; the order of additions changes.
+Both hold for all finite inputs; roundings and the order of additions differ.
 """
 
 from __future__ import annotations

@@ -1,22 +1,16 @@
-"""Products of matrices rewritten: chains regrouped, products with a diagonal.
+"""Rewrites matrix products: chains regrouped, and products with a diagonal matrix made scalings.
 
-Products of products, multiplied in the order that costs least.
+Chains are multiplied in the order that costs least: (x A + b) B + c = x (A B) + (b B + c), as
+products are associative and distribute over sums. With x of m rows, A of k by n and B of n by p,
+the first order costs m n (k + p) multiplications and the second k p (n + m); the second pays where
+m is large and n is not small. Holds for all finite inputs; roundings differ.
 
-(x A + b) B + c = x (A B) + (b B + c): matrix products are associative and distribute over sums.
-With x of m rows, A of k by n and B of n by p, the first order costs m n (k + p) multiplications and
-the second k p (n + m); the second pays where m is large and n is not small. Holds for all finite
-inputs; roundings differ.
-
-Masks that a module makes of positions: which compare is `row == column`, whatever its spelling.
-
-Integers made of `arange` by views, sums and multiples are affine in the position; a comparison of
-two such is one of an affine form with zero.
-
-A product with a diagonal matrix scales rows or columns.
-
-(diag(a) B)_ij = sum_k a_i [i = k] B_kj = a_i B_ij: all other terms are zero times a finite number.
-Exact: the same products are rounded once, and zeros are added. Conditions: the module itself makes
-the matrix diagonal (a mask row == column), and inputs are finite.
+A product with a diagonal matrix scales rows or columns: (diag(a) B)_ij = sum_k a_i [i = k] B_kj =
+a_i B_ij, as all other terms are zero times a finite number. Exact: the same products are rounded
+once, and zeros are added. Conditions: the module itself makes the matrix diagonal (a mask
+row == column), and inputs are finite. Such a mask is found whatever its spelling: integers made of
+`arange` by views, sums and multiples are affine in the position, and a comparison of two such is
+one of an affine form with zero.
 """
 
 from __future__ import annotations

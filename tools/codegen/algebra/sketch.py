@@ -1,11 +1,11 @@
-"""A shape cut finer: every dimension as the parts that views above or below it tell apart.
+"""What rewrites of graphs work on: shapes refined to common parts, and a graph being rewritten.
 
+`Parts` is a shape cut finer: every dimension as the parts that views above or below it tell apart.
 Parts of size 1 do not exist. Two shapes of the same elements have a common refinement unless
 their dimensions overlap (6 as 2 x 3 and as 3 x 2), and then there is none.
 
-A graph being rewritten: who uses what, and the nodes that replace one node.
-
-A replacement is a list of new nodes whose last carries the old node's name, so that no reader
+`Sketch` is a graph being rewritten: who uses what, and the nodes that replace one node. A
+replacement is a list of new nodes whose last carries the old node's name, so that no reader
 changes. Nodes that nobody reads any more are dropped at the end.
 """
 

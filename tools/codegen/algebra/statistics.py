@@ -1,20 +1,17 @@
-"""Statistics made of other statistics: of parts, and of normalised values.
+"""Statistics made of other statistics: of a tensor's parts, and of a normalised value's input.
 
-Statistics of a tensor made of statistics of its parts, where both are wanted.
+Of parts, where both are wanted: a batch's mean and variance are made of each image's, a group's of
+each channel's. For parts of n elements with means m_i and variances v_i, the whole has the mean m
+of the m_i and the variance mean (v_i + (m_i - m)^2). So a sum over space and a norm over space and
+batch need one pass over the tensor instead of two. Not here: products, extrema, and parts of which
+neither lies within the other.
 
-A batch's mean and variance are made of each image's, a group's of each channel's: for parts of
-n elements with means m_i and variances v_i, the whole has the mean m of the m_i and the variance
-mean (v_i + (m_i - m)^2). So a sum over space and a norm over
-space and batch need one pass over the tensor instead of two. Holds for all finite inputs.
+Of a normalised value: sum (x - m) r w + b = (sum x - n m) r w + n b where m, r, w do not vary along
+what is summed, and weighted sums else, as the value is affine in x. The sum of x is taken in the
+pass that makes the statistics, so the pass that normalised every element to add it up goes. The
+difference is taken of sums instead of elements, which rounds about alike.
 
-Not here: products, extrema, and parts of which neither lies within the other.
-
-Sums of a normalised value, made of the sums that its statistics need anyway.
-
-sum (x - m) r w + b = (sum x - n m) r w + n b where m, r, w do not vary along what is summed, and
-weighted sums else: the value is affine in x. The sum of x is taken in the pass that makes the
-statistics, so the pass that normalised every element to add it up goes. Holds for all finite
-inputs; the difference is taken of sums instead of elements, which rounds about alike.
+Both hold for all finite inputs.
 """
 
 from __future__ import annotations

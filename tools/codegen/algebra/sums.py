@@ -1,26 +1,22 @@
 """Sums of a value over some dimensions, made without making the value.
 
-The sum of a value over some dimensions, made without making the value.
-
 Sums commute with what is linear: sum(c y) = c sum(y) for a c that does not vary along them,
 sum(y + z) = sum(y) + sum(z), and a view only renames elements. Going up a chain of such operators,
-a base at its top says what is summed there instead (`product`, `convolution`, `normalised`).
+a base at its top says what is summed there instead.
 
-The sum of a convolution's output over all of space, without the convolution.
+Over the outputs of matrix products and convolutions: sum_n (x W)_mn = sum_n sum_k x_mk W_kn =
+sum_k x_mk (sum_n W_kn), as a finite double sum may be taken in either order, so the product shrinks
+to one with the summed weight. The same holds for rows, for groups of outputs (a view of them) and
+for sums weighted per output. A convolution is linear in its input, its weight and its bias alike,
+so sums over its output channels sum its weight, and sums over the batch sum its input. Holds for
+all finite inputs; the order of additions changes.
 
-Output position o meets input position i at tap t where i = o s + t d - p (a transposed convolution
-the other way round), so the sum over all o of x[i(o, t)] w[t] is w[t] times the sum of x over the
-positions that tap t meets: per dimension a slice, as long as slices agree a single one. Then
-sum_o y = sum over taps of (slice sums of x) @ w[t]: exact in real numbers for every padding, stride
-and dilation, as positions outside the input add nothing and those outside the output are not met.
-
-Sums over the outputs of matrix products and convolutions.
-
-sum_n (x W)_mn = sum_n sum_k x_mk W_kn = sum_k x_mk (sum_n W_kn): a finite double sum may be taken
-in either order, so the product shrinks to one with the summed weight. The same holds for rows, for
-groups of outputs (a view of them) and for sums weighted per output. A convolution is linear in
-its input, its weight and its bias alike, so sums over its output channels sum its weight, and sums
-over the batch sum its input. Holds for all finite inputs; the order of additions changes.
+Over all of space of a convolution: output position o meets input position i at tap t where
+i = o s + t d - p (a transposed convolution the other way round), so the sum over all o of
+x[i(o, t)] w[t] is w[t] times the sum of x over the positions that tap t meets: per dimension a
+slice, as long as slices agree a single one. Then sum_o y = sum over taps of (slice sums of x) @
+w[t]: exact in real numbers for every padding, stride and dilation, as positions outside the input
+add nothing and those outside the output are not met.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Identifiers of what a sweep declares: accumulators, carries, buffers, staged outputs.
+"""The prelude's accumulators: which one a reduction or scan uses, and how it is spelt.
 
-The prelude's accumulators: which one a reduction or scan uses, and how it is spelt.
+Also the identifiers of what a sweep declares: accumulators, carries, buffers, staged outputs.
 """
 
 from __future__ import annotations

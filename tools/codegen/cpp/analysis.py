@@ -1,23 +1,20 @@
-"""Where elements are: which axis is vectorised, which neighbours merge with it, and addresses.
+"""Facts about a loop on a CPU: the axes that vectorise, what values depend on, what to keep.
 
 A *lane group* is the run of innermost axes that one vector loop covers. Axes join it while every
 access moves through them in one constant step; a group that would be too short to fill a vector
-takes its neighbour anyway, and accesses then divide the position back into coordinates.
+takes its neighbour anyway, and accesses then divide the position back into coordinates. CUDA's
+`nest` merges the axes of a loop once, for all passes, as there all threads of a row meet in one
+order; here each sweep merges what its own accesses allow, as no other has to agree.
 
-CUDA's `nest` merges the axes of a loop once, for all passes: there all threads of a row meet in one
-order. Here each sweep merges what its own accesses allow, as no other has to agree.
-
-Small rewrites that only pay on a CPU, where arithmetic and not memory is often the limit.
-
-Each holds for every input, up to rounding within the prelude's stated errors:
+`shortened` makes small rewrites that only pay on a CPU, where arithmetic and not memory is often
+the limit. Each holds for every input, up to rounding within the prelude's stated errors:
 1 + erf(x) and 1 + tanh(x) have cheaper forms than their functions; an exponential under its
 maximum cannot overflow; a division by a sum of such, which lies between 1 and the row's length,
 is a product.
 
-What a loop's values depend on, when they are known, and which are worth keeping.
-
-`sweep` counts walks over a row: a value of sweep k needs the reductions of sweep k - 1. A scan is
-known in the sweep that makes it, so it does not add a walk (unlike `Loop.passes`).
+`Analysis` says what values depend on, when they are known, and which are worth keeping. Its `sweep`
+counts walks over a row: a value of sweep k needs the reductions of sweep k - 1. A scan is known in
+the sweep that makes it, so it does not add a walk (unlike `Loop.passes`).
 """
 
 from __future__ import annotations

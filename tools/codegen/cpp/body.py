@@ -1,9 +1,8 @@
-"""Prints what happens at one position: addresses, loads, operators, stores.
+"""Prints what a sweep does at one position (`Unit`) and with one chunk of a row (`ChunkBody`).
 
 A *unit* is the part of a loop between its outer loops and the vector loop: pointers are computed
-there once, and the vector loop indexes them by `j`.
-
-Prints what a sweep does with one chunk of a row, stage by stage.
+there once, and the vector loop indexes them by `j`. It prints addresses, loads, operators and
+stores; the body of a chunk puts them together stage by stage.
 """
 
 from __future__ import annotations

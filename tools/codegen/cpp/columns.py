@@ -1,12 +1,9 @@
-"""The body of a vector loop across rows, built by asking for the values it needs.
-
-Neighbouring rows side by side: for reductions and scans across the contiguous axis.
+"""Neighbouring rows side by side: for reductions and scans across the contiguous axis.
 
 The vector loop runs over a block of an outer axis, and the inner axes are walked one position at
-a time. Every value of a row is then one lane; accumulators are arrays that stay in the nearest
-cache. Scans need no stages here, because each lane carries its own running value.
-
-Neighbouring rows side by side, and the reduced axis cut into segments that threads share.
+a time. Its body is built by asking for the values it needs. Every value of a row is then one lane;
+accumulators are arrays that stay in the nearest cache. Scans need no stages here, because each lane
+carries its own running value. The reduced axis may also be cut into segments that threads share.
 """
 
 from __future__ import annotations

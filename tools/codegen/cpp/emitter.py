@@ -1,8 +1,7 @@
-"""The registry of C++ families: whoever adds one adds a line here.
+"""The C++ emitter: what its families have in common, and their registry.
 
-Strategies are listed by how well their family fits a loop, and where that is equal in this order.
-
-The C++ emitter: what its families have in common.
+Whoever adds a family adds a line here. Strategies are listed by how well their family fits a loop,
+and where that is equal in this order.
 """
 
 from __future__ import annotations

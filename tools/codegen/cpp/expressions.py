@@ -1,12 +1,9 @@
-"""How values of the intermediate form are spelt in C++: types, literals, identifiers.
+"""Values and pointwise operators of the intermediate form as C++: types, literals, expressions.
 
 Half-precision floats are computed in float and stored as their bits; integers narrower than 64
-bits are computed in int64_t. What is done with values is in `expressions`.
-
-Pointwise operators as C++ expressions.
-
-Expressions are branch-free (bit operators on bools instead of && and ||), so that loops around
-them vectorise. Loads, reductions and scans are printed by the skeletons.
+bits are computed in int64_t. Expressions are branch-free (bit operators on bools instead of && and
+||), so that loops around them vectorise. Not here: loads, reductions and scans, which are printed
+by the skeletons.
 """
 
 import math

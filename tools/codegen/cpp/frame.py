@@ -1,6 +1,7 @@
-"""What every kernel of this package shares: parameters, row-level statements, tunables.
+"""What every C++ kernel shares (`Frame`), and what a block of neighbouring rows adds (`Block`).
 
-What a block of neighbouring rows declares and keeps: names, types, decisions.
+A frame has the parameters, row-level statements and tunables; a block the names, types and
+decisions of what it declares and keeps.
 """
 
 from __future__ import annotations

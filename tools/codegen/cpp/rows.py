@@ -1,6 +1,7 @@
-"""Pointwise loops: every element on its own, so the iteration space is cut evenly over threads.
+"""The families of pointwise loops and of rows in parallel, each cut evenly over threads.
 
-Rows in parallel: every thread takes whole rows and walks each as often as it must.
+In a pointwise loop every element is on its own, so the iteration space is cut. With rows in
+parallel every thread takes whole rows and walks each as often as it must.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""A reduction in two loops: partial results of segments of the first inner axis, then the rest.
+"""Rows cut into segments for threads: few long rows, and reductions across too few columns.
 
-For reductions across rows with too few columns to keep every core busy. Both loops are ordinary
-ones of the intermediate form, so any strategy can print them; partial sums travel in double.
+Few long rows: threads walk the segments of a row side by side. Every segment leaves a partial
+result; these are merged in the row's order, whatever thread made them, so the number of threads
+does not show in the result. A scan takes one more walk, for what each segment starts from.
 
-Few long rows: each is cut into segments, which threads walk side by side.
-
-Every segment leaves a partial result; these are merged in the row's order, whatever thread made
-them, so the number of threads does not show in the result. A scan takes one more walk, for what
-each segment starts from.
+Across rows with too few columns to keep every core busy, a reduction becomes two loops: partial
+results of segments of the first inner axis, then the rest. Both are ordinary loops of the
+intermediate form, so any strategy can print them; partial sums travel in double.
 """
 
 from __future__ import annotations

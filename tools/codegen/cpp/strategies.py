@@ -1,10 +1,8 @@
-"""How a loop lies in memory, as far as choosing a strategy needs to know.
+"""The ways of spreading a loop over a CPU, in words, and what decides between them.
 
-One node on one CPU: what its families decide by, and the tunables that they share.
-
-Which ways of spreading a loop over a CPU there are, in words.
-
-How well the families for rows fit a loop, by what its memory looks like.
+How a loop lies in memory, as far as choosing a strategy needs to know; one node on one CPU
+(`Case`): what its families decide by, and the tunables that they share; and how well the families
+for rows fit a loop, by what its memory looks like.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The registry of CUDA's families: whoever adds one adds a line here.
+"""The CUDA emitter: what its families have in common, and their registry.
 
-Strategies are listed by their cost, and where that is equal in this order.
-
-The emitter for CUDA: what its families have in common.
+Whoever adds a family adds a line here. Strategies are listed by their cost, and where that is equal
+in this order.
 """
 
 from __future__ import annotations

@@ -1,26 +1,20 @@
 """Families of kernels, and how a language's emitter asks them; nothing of one language.
 
-The seam that every family of kernels stands behind.
-
 A family is strategies that are printed alike: rows held by a block, tiles turned in shared memory,
 products on tensor cores. It says which nodes of a lowered program it takes, in which ways it can do
 them, how long each should take, and prints one. A node is a loop, or a call that a family may take
 from the library. `CaseT` is a language's analysis of one node on one device, made once and shared
-by all families that look at it.
+by all families that look at it. `LoopFamily` is a family for loops, made of the functions that a
+strategy's file holds anyway.
 
-Tunables stand in the source that a family prints (`// tune:` lines), the best guess first: they are
-the tuner's business, not the planner's.
+An `Emitter` is what a program asks of a language: the ways to do a node, and the node printed in
+one of them. `FamilyEmitter` answers by walking the language's registry of families. Tunables stand
+in the source that a family prints (`// tune:` lines), the best guess first: they are the tuner's
+business, not the planner's.
 
-What a program asks of a language: the ways to do a node, and the node printed in one of them.
-
-Families for loops, made of the functions that a strategy's file holds anyway.
-
-The emitter of a language: it walks the language's registry of families.
-
-Operators that every language of C's family writes alike.
-
-Not here: logical operators (a GPU may branch over them, vectors of a CPU may not), division and
-what the preludes have functions for.
+Operators that every language of C's family writes alike are here too. Not here: logical operators
+(a GPU may branch over them, vectors of a CPU may not), division and what the preludes have
+functions for.
 """
 
 from __future__ import annotations

@@ -1,27 +1,21 @@
-"""How axes lie in memory: which order is contiguous, and which neighbours are walked as one.
+"""A loop: one fused iteration space of the intermediate form, and what can be read off it.
 
-A loop: one fused iteration space of the intermediate form.
-
-A Loop is one fused iteration space. Its axes are split into `outer` (kept) and `inner` (reduced,
-or scanned); a Loop that reduces nothing has no inner axes. Its body is a list of statements in
-SSA form and in topological order. A statement is at *row* level when its value is the same for
-all inner positions (nothing it depends on varies along an inner axis, or it is a reduction),
-and at *element* level otherwise; `Loop.levels` works that out.
+A Loop's axes are split into `outer` (kept) and `inner` (reduced, or scanned); a Loop that reduces
+nothing has no inner axes. Its body is a list of statements in SSA form and in topological order. A
+statement is at *row* level when its value is the same for all inner positions (nothing it depends
+on varies along an inner axis, or it is a reduction), and at *element* level otherwise;
+`Loop.levels` works that out. Sizes and strides are concrete integers, in elements. A buffer is
+named by the plan's variable.
 
 Everything memory-bound is written this way: softmax is two reductions and a store, a layer
 norm one `moments` and a store, a loss a reduction over every axis, a bias-activation chain a
 loop without inner axes. How a loop is spread over threads is not said here: that is a
 strategy, and strategies live with the emitters.
 
-Sizes and strides are concrete integers, in elements. A buffer is named by the plan's variable.
-
-A readable label for a loop, worked out from its structure alone.
-
-The label names ideas and groups the ledger; nothing else depends on it.
-
-Which types are computed in; what they are called is a language's business.
-
-What the values of a loop depend on: axes, walks over the row, and other statements.
+Read off a loop: which order of axes is contiguous and which neighbours are walked as one; what its
+values depend on (axes, walks over the row, other statements); which types are computed in (what
+they are called is a language's business); and a readable label, worked out from its structure
+alone, that names ideas and groups the ledger; nothing else depends on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A way to spread work over a machine, and what an emitter prints under it.
+"""A whole forward: its buffers, and loops and plan lines in order.
 
-A whole forward: its buffers, and loops and plan lines in order.
+Also a way to spread work over a machine, and what an emitter prints under it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""What a rewrite is, of a loop and of a traced graph; both hold for every input.
+"""What a rewrite is, of a loop and of a traced graph, and the built-in rewrites of loops.
 
-The rewrites of loops that are built in stand in `ir.rewrites`, those of graphs in `algebra`; a
-family of kernels may bring its own.
+A rewrite holds for every input: it changes how a result is computed, never what it is apart from
+rounding, and each gives its reason. Strategies name the rewrite they want; `rewrites_for` lists
+those that change a given loop. The rewrites of graphs stand in `algebra`; a family of kernels may
+bring its own.
 
-Products that are rounded by themselves, although the compiler could fuse them into a difference.
-
-In `a * b - c * d` the compiler rounds one product and takes the other exactly. Where the two are
+Products that the compiler could fuse into a difference are rounded by themselves. In
+`a * b - c * d` the compiler rounds one product and takes the other exactly. Where the two are
 nearly equal, the rounding of that one is all that is left: it has the same sign wherever the
 factors are alike, and a sum over many elements adds it up. Rounded both, equal products cancel to
 zero, as they do operator by operator (a divergence of two nearly equal distributions).
-
-Rewrites of a loop that hold for every input, each with its reason.
-
-A rewrite changes how a result is computed, never what it is apart from rounding. Strategies
-name the rewrite they want; `rewrites_for` lists those that change a given loop.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""Puts every allocation of a loop directly before the first of its lines that takes it.
-
-A device that has nothing to do waits for the host until the first launch, and not after it: what
-later launches alone need is allocated while the device works. Launches keep their order, and so
-does whatever is no allocation. Lines of different loops are not mixed: a loop's allocations stand
-with the loop already, so they come behind the launches of the loops before it.
-
-What keeps a candidate of many loops small: shared kernels and fixed tunables.
-
-Networks repeat their layers, so loops repeat: equal ones under equal strategies are emitted once
-and launched on other buffers. A file has a bounded number of tunables; beyond that the loops
-with the least time have theirs fixed at the first valid values.
-
-Prints a candidate: the kernel's text and the plan's text of a program under chosen strategies.
+"""Prints a candidate: the kernel's text and the plan's text of a program under chosen strategies.
 
 The emitter writes device code and the lines that launch it; everything between (weights,
 allocations, library calls, views, returns, buffer updates) is written here.
+
+A candidate of many loops is kept small. Networks repeat their layers, so loops repeat: equal ones
+under equal strategies are emitted once and launched on other buffers. A file has a bounded number
+of tunables; beyond that the loops with the least time have theirs fixed at the first valid values.
+
+Every allocation of a loop stands directly before the first of its lines that takes it. A device
+that has nothing to do waits for the host until the first launch, and not after it: what later
+launches alone need is allocated while the device works. Launches keep their order, and so does
+whatever is no allocation. Lines of different loops are not mixed: a loop's allocations stand with
+the loop already, so they come behind the launches of the loops before it.
 """
 
 from __future__ import annotations

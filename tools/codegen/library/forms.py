@@ -1,18 +1,9 @@
 """The forms a task can be computed in: as written, rewritten by algebra, in another layout.
 
-One task lowered in the ways that forms are made of, each at most once.
-
-A form of a task, and what makes one.
-
-The form that every task has: its own operators, in their own order.
-
-The form after every rewrite of the graph that applies.
-
-The form in which the library convolves with channels last.
-
-The form in which windows compute what they cover in their own loop.
-
-The registry of the kinds of forms, in the order in which they are listed.
+What makes a form, and the registry of the kinds of forms, in the order in which they are listed:
+the task's own operators in their own order, which every task has; after every rewrite of the graph
+that applies; with the library convolving with channels last; and with windows that compute what
+they cover in their own loop. A task is lowered in each way that forms are made of at most once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Ideas of the playbook: which strategy for which loop, and what the model of the machine says.
+"""The playbook's repertoire for one task: lowered, spread by an emitter, timed by the roofline.
 
-A repertoire knows every option of a task; a recipe is what an idea remembers so that the coder can
-write it down later. Which idea comes when is the planner's business.
+A repertoire knows every option of a task: which strategy for which loop, and what the model of the
+machine says. A recipe is what an idea remembers so that the coder can write it down later. Which
+idea comes when is the planner's business.
 
 A task may have several forms (as written, rewritten by algebra, in another layout). Which one is
 an option like any other, of a loop called `form`; loops belong to one form each.
-
-The playbook's repertoire for one task: lowered, spread by an emitter, timed by the roofline.
 """
 
 import re

@@ -1,12 +1,11 @@
-"""From the traced graph to nests and library calls, one node at a time; nothing is fused yet.
+"""The whole way from Graph to Program, and the choice of what to store.
 
-Every value is a View of some buffer. Operators that no table covers, that draw random numbers
-or whose tensors are empty go to the library.
+`translate` goes from the traced graph to nests and library calls, one node at a time, and fuses
+nothing. Every value is a View of some buffer. Operators that no table covers, that draw random
+numbers or whose tensors are empty go to the library.
 
-The whole way from Graph to Program, and the choice of what to store.
-
-What is computed again instead of stored is decided by trying: every value that several loops
-computed for themselves, or that a reduction computed on the way, is once kept in a buffer,
+In `lower`, what is computed again instead of stored is decided by trying: every value that several
+loops computed for themselves, or that a reduction computed on the way, is once kept in a buffer,
 and stays so if fewer bytes move.
 """
 

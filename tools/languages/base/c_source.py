@@ -1,14 +1,12 @@
-"""The headers of ours that kernels include, shared by the languages of C's family.
-
-What the languages of C's family share: signatures, tunables as macros, allowed includes.
+"""What the languages of C's family share: signatures, tunables as macros, allowed includes.
 
 Exported functions and declarations are read with tree-sitter, whose CUDA grammar also reads C++.
-Nothing is preprocessed: an exported signature must be spelled out, not made by a macro.
+Nothing is preprocessed: an exported signature must be spelled out, not made by a macro. Kernels
+include headers of ours; a digest of them is here.
 
-Text of ours that is copied into exports: it may use nothing of Kernelwright's.
-
-What stands after the line `# --- exported from here ---` is what an export holds; the imports
-above it are listed by the language's `ExportParts`.
+Text of ours that is copied into exports may use nothing of Kernelwright's. What stands after the
+line `# --- exported from here ---` is what an export holds; the imports above it are listed by the
+language's `ExportParts`.
 """
 
 import re

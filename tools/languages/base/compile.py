@@ -1,11 +1,10 @@
-"""Compiled objects by the content that made them, on disk, shared by processes.
+"""From a candidate to an object: check the contract, look in the cache, compile, keep.
 
-An entry is a folder that appears by one rename: it is complete or it is not there. What the
+The cache holds compiled objects by the content that made them, on disk, shared by processes. An
+entry is a folder that appears by one rename: it is complete or it is not there. What the
 compiler said is kept with the object, because a cached compile says nothing. Entries are
 checked against their hash when read; a damaged one is as good as none. Nothing is evicted: an
 object is tens of kilobytes, and the folder can be deleted at any time.
-
-From a candidate to an object: check the contract, look in the cache, compile, keep.
 """
 
 import asyncio

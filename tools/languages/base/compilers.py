@@ -1,9 +1,8 @@
-"""What a compile comes to: an object that can be loaded, or the reason there is none.
+"""A few persistent compiler processes, started when first needed, and what a compile comes to.
 
-A few persistent compiler processes, started when first needed.
-
-Each thread of the pool owns one child. A compile that exceeds its time is killed with its whole
-process group, and the next compile gets a new child. Nothing here knows a language.
+That is an object that can be loaded, or the reason there is none. Each thread of the pool owns one
+child. A compile that exceeds its time is killed with its whole process group, and the next compile
+gets a new child. Nothing here knows a language.
 """
 
 import atexit

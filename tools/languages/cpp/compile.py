@@ -1,14 +1,12 @@
-"""C++ through the host's compiler: a shared object with a plain C interface.
+"""C++ through the host's compiler: a shared object with a C interface, and its vectorised loops.
 
 The object is linked against the OpenMP runtime that torch itself loads. Two runtimes in one
 process would each keep a pool of spinning threads, and every timing would be of their quarrel.
 
-Which loops of a C++ kernel the compiler vectorised, and what its assembly computes with.
-
-The kernel is compiled once more with the compiler's own report switched on (GCC's
-`-fopt-info-vec`), without linking: what is judged is never built with other flags. The report
-names lines, the assembly names registers. Only for the few candidates that somebody looks at: it
-costs a compile. Not covered: clang's reports.
+To tell which loops were vectorised and what the assembly computes with, the kernel is compiled once
+more with the compiler's own report switched on (GCC's `-fopt-info-vec`), without linking: what is
+judged is never built with other flags. The report names lines, the assembly names registers. Only
+for the few candidates that somebody looks at: it costs a compile. Not covered: clang's reports.
 """
 
 import asyncio

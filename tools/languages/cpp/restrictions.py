@@ -1,8 +1,4 @@
-"""Reads the little of an ELF object that the symbol check needs: sections and undefined symbols.
-
-64-bit little-endian only, which is every host that CPython and torch ship for on Linux.
-
-What a built C++ kernel may need from outside and contain: maths, OpenMP, memory blocks.
+"""What a built C++ kernel may need from outside and contain: maths, OpenMP, memory blocks.
 
 This is what stands between a kernel and the host: without `open`, `system`, `dlopen` or
 `syscall` to call, and without assembly to make the call itself, it computes and nothing else.
@@ -10,6 +6,9 @@ Source can be disguised (pasted tokens, directives smuggled in through the name 
 the compiler's own assembly is read for what no C++ of a kernel's comes to: a system call, a clock,
 a change of the processor's rounding, text that only an assembler's own language makes.
 What remains (jumping to an address it computed) is for the worker's sandbox.
+
+Of an ELF object, the little is read that the symbol check needs: sections and undefined symbols.
+64-bit little-endian only, which is every host that CPython and torch ship for on Linux.
 """
 
 import re

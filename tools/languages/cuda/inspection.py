@@ -1,16 +1,12 @@
-"""Finds and runs nvdisasm: from the pip wheel, the path, or an installed CUDA toolkit.
+"""The machine code of a cubin as evidence, read from its SASS as nvdisasm prints it.
 
-Reads disassembled GPU code (SASS): how wide it loads, which units it uses, what its loops hold.
+How wide the code loads, which units it uses, what its loops hold. Opcodes are those of NVIDIA's
+CUDA Binary Utilities documentation, "Instruction Set Reference". Counts are of instructions in the
+text, not of executed ones; a loop's depth stands in for how often. Not covered: what a predicate or
+an indirect branch decides at run time.
 
-Opcodes are those of NVIDIA's CUDA Binary Utilities documentation, "Instruction Set Reference".
-Counts are of instructions in the text, not of executed ones; a loop's depth stands in for how
-often.
-Not covered: what a predicate or an indirect branch decides at run time.
-
-The machine code of a cubin as evidence, read from its SASS.
-
-Where the code cannot be read, that is a reading too, with what would help. Costs half a second,
-so it is for elites.
+nvdisasm comes from the pip wheel, the path, or an installed CUDA toolkit. Where the code cannot be
+read, that is a reading too, with what would help. Costs half a second, so it is for elites.
 """
 
 import asyncio

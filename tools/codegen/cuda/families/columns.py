@@ -1,13 +1,11 @@
-"""What strategies with threads along the rows have in common: the block's two sides.
+"""Strategies for reductions across the contiguous axis: sums over leading or middle dimensions.
 
-Strategies for reductions across the contiguous axis: sums over leading or middle dimensions.
+Threads lie along neighbouring rows, so that accesses are wide although each row is strided. Here is
+also what all such strategies have in common: the block's two sides.
 
-Threads lie along neighbouring rows, so that accesses are wide although each row is strided.
-
-Columns whose walk is cut over blocks: few rows leave most multiprocessors idle.
-
-As many blocks as run at once take a share each, so that none is left for a last wave that fills a
-part of the device; they are large, as what each leaves has to be joined.
+Where few rows would leave most multiprocessors idle, the walk is cut over blocks. As many blocks as
+run at once take a share each, so that none is left for a last wave that fills a part of the device;
+they are large, as what each leaves has to be joined.
 """
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import column_family

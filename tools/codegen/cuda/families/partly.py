@@ -1,12 +1,10 @@
-"""How rows that stay partly on chip are shared: by how many blocks, and what to expect of it.
-
-The blocks of a row are a cluster, or a group of blocks that meet through memory; a group may be
-larger, and needs no clusters of the device.
-
-Strategies that keep a part of each row in the shared memory of the blocks that share it.
+"""Strategies that keep a part of each row in the shared memory of the blocks that share it.
 
 Several rows share the multiprocessors, so that they load, meet and store at different times;
-what does not fit on chip is little enough to be still in the L2 when it is read again.
+what does not fit on chip is little enough to be still in the L2 when it is read again. The blocks
+of a row are a cluster, or a group of blocks that meet through memory; a group may be larger, and
+needs no clusters of the device. `Partly` says how many blocks share a row, and what to expect of
+it.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,11 @@
-"""The ways to share a row: who works on it, where it stays, and the words for it.
+"""Groups of CUDA families, ways to share a row, and what narrow or scattered accesses cost.
 
-What narrow and scattered accesses leave of a strategy's bandwidth.
+A way to share a row says who works on it, where it stays, and the words for it. A group of families
+says which loops it takes and what all its families share.
 
-A row whose elements do not lie at multiples of 16 bytes is moved in narrower pieces: as many
-instructions bring fewer bytes, so that fewer are under way at a time. Elements that lie far from
-each other move a whole sector each.
-
-Which loops the groups of CUDA's families take, and what all families of a group share.
+Narrow and scattered accesses leave a part of a strategy's bandwidth. A row whose elements do not
+lie at multiples of 16 bytes is moved in narrower pieces: as many instructions bring fewer bytes, so
+that fewer are under way at a time. Elements that lie far from each other move a whole sector each.
 """
 
 from __future__ import annotations

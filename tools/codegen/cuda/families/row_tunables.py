@@ -1,6 +1,6 @@
-"""Where kept values of a row lie in shared memory, and how much of it they take.
+"""The tunables of a row strategy: their values, the measured best guess first.
 
-The tunables of a row strategy: their values, the measured best guess first.
+Also where kept values of a row lie in shared memory, and how much of it they take.
 """
 
 from dataclasses import dataclass, replace

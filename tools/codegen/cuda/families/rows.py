@@ -1,16 +1,12 @@
-"""What to expect of a row strategy before it is measured on this task.
+"""Strategies that give each row to a group of threads (a warp, block or cluster) or to one thread.
 
-The shares of bandwidth were measured on one H200 (benchmarks/results/h200/strategies.jsonl); the
-ledger corrects them as soon as a search has measured something of their kind.
+With a group, the row is read once and stays in registers or shared memory, or, where it does not
+fit, is read again for every pass. The family that fits every loop has a thread walk each row, in
+order: for scans that depend on each other, and the last resort where rows lie across few others.
 
-Strategies that give each row to a group of threads: in a warp, a block or a cluster.
-
-The row is read once and stays in registers or shared memory, or, where it does not fit, is read
-again for every pass.
-
-The family that fits every loop: a thread walks each row, in order.
-
-For scans that depend on each other, and the last resort where rows lie across few others.
+What to expect of a strategy before it is measured on this task: the shares of bandwidth were
+measured on one H200 (benchmarks/results/h200/strategies.jsonl); the ledger corrects them as soon as
+a search has measured something of their kind.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The pieces of a kernel that reduces rows as they lie and stores them across.
-
-Rows that are neighbours in memory where they are stored are a tile's lines there: `at_along` is a
-row's position along the last kept axis, `at_across` the position within a row.
-
-Strategy for rows that are read as they lie and stored beside each other.
+"""Strategy for rows that are read as they lie and stored beside each other.
 
 A softmax over channels that lie last, of what a library convolved so, is returned channels first:
 of such a row either the reads or the writes are scattered, unless a block turns a tile of rows in
 its shared memory. Groups of lanes reduce the tile's rows in registers, as `warp_rows` does, and
-leave what they store in shared memory; the block writes it line for line.
+leave what they store in shared memory; the block writes it line for line. Rows that are neighbours
+in memory where they are stored are a tile's lines there: `at_along` is a row's position along the
+last kept axis, `at_across` the position within a row.
 
 Not here: rows that are read along the kept axes (`columns`), and those too long for a warp.
 """

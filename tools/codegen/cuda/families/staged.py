@@ -1,12 +1,10 @@
-"""The pieces of a kernel whose blocks stage the lines of windows in shared memory.
-
-Strategy for windows whose neighbours begin far apart: their lines staged in shared memory.
+"""Strategy for windows whose neighbours begin far apart: their lines staged in shared memory.
 
 Where outputs step over several elements of a line, or windows are taller than a thread can hold,
 a thread that reads its own window reads scattered. Here a block brings the lines that a tile of
 outputs needs into shared memory, as vectors next to each other, and every output takes its taps
 from there, at the step of the window. Steps that are even would meet in the banks: then lines are
-spread, one free bank in 32.
+spread, one free bank in 32. The pieces of such a kernel are printed here too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How lines of a turned tile are stored: in whole vectors, in windows of sectors, one by one.
-
-The pieces of a kernel that turns tiles: values in the order of reads, stores in theirs.
+"""The pieces of a kernel that turns tiles: values in the order of reads, stores in theirs.
 
 A thread takes groups of neighbours across, along what is read. Loads that lie there side by side
 are vectors of a group: those that stream by are asked for ahead of all use, those that many tiles
 share (a bias) beside it. Others go element by element: what is read on a condition, found by a
-gather, or at a pool's steps.
+gather, or at a pool's steps. Lines of a turned tile are stored in whole vectors, in windows of
+sectors, or one by one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How element types and constants are written in CUDA C++.
+"""How CUDA C++ is spelt: types, constants, pointwise operators, and skeletons filled with them.
 
-The host's C++ (`cpp.spelling`) has types and literals of its own: it keeps half precision as bits,
-its integers are int64_t, and a constant stands there for exactly one float.
+Pointwise operators of the intermediate form are expressions over the prelude's functions. Skeletons
+are templates, filled together with tunables, parameters and the plan's launches.
 
-Pointwise operators of the intermediate form as C++ expressions over the prelude's functions.
-
-Fills skeletons: templates beside this file, tunables, parameters and the plan's launches.
+The host's C++ (`cpp.expressions`) has types and literals of its own: it keeps half precision as
+bits, its integers are int64_t, and a constant stands there for exactly one float.
 """
 
 import math

@@ -1,10 +1,9 @@
-"""The code of each pass, in the pieces that the skeletons put into their loops.
+"""The code of each pass, in the pieces that skeletons put into their loops, and passes as kernels.
 
-Cuts passes into kernels, for strategies that run one kernel a pass.
-
-A pass that reduces leaves partials in memory, and a small kernel behind it joins those of each row:
-nothing has to be zero before the first kernel, as a count of blocks would, and the host issues it
-while the pass runs. What comes after reads one finished partial a row.
+Strategies that run one kernel a pass have their passes cut here. A pass that reduces leaves
+partials in memory, and a small kernel behind it joins those of each row: nothing has to be zero
+before the first kernel, as a count of blocks would, and the host issues it while the pass runs.
+What comes after reads one finished partial a row.
 """
 
 from __future__ import annotations

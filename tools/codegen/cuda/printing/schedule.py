@@ -2,12 +2,12 @@
 
 Pass p evaluates the reductions that need p - 1 complete passes before them, together with the
 stores that are ready by then; a last pass without reductions writes what depends on the final
-ones. Row-level statements run between passes, once for a row.
+ones. Row-level statements run between passes, once for a row. What each kind of reduction
+accumulates is here too: the prelude's type, its size, how results are read.
 
-C++ plans its walks in `cpp.plan`: one thread there has a chunk of the row in its cache and walks it
-again and again, so that a pass has stages, and what is kept is weighed against computing it twice.
-
-What each kind of reduction accumulates: the prelude's type, its size, how results are read.
+C++ plans its walks in `cpp.sweep_plan`: one thread there has a chunk of the row in its cache and
+walks it again and again, so that a pass has stages, and what is kept is weighed against computing
+it twice.
 """
 
 from __future__ import annotations

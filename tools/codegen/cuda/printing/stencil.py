@@ -1,15 +1,14 @@
-"""Conditions that only outputs near an edge can fail, as ranges of positions along one axis.
-
-A read that may lie in the padding is made on the condition that it does not: comparisons of
-positions with constants. Each holds on one side of an axis; where all of them hold, a kernel need
-not ask. Not here: conditions on data, and comparisons that mix axes.
-
-Reads of one buffer that differ by constant offsets, as windows that a thread keeps in registers.
+"""Reads of one buffer that differ by constant offsets, as windows that a thread keeps in registers.
 
 Pooling, depthwise convolutions and shifted slices read a buffer at several places that move along
 together. Such reads become taps of one window: planes of lines of elements, as the last three
-walked axes move through the buffer. Outputs side by side then share most of it.
-Taps that form no lattice become a window for each line: right, but with less to share.
+walked axes move through the buffer. Outputs side by side then share most of it. Taps that form no
+lattice become a window for each line: right, but with less to share.
+
+A read that may lie in the padding is made on the condition that it does not: comparisons of
+positions with constants, which only outputs near an edge can fail. Each holds on one side of an
+axis, as a range of positions; where all of them hold, a kernel need not ask. Not here: conditions
+on data, and comparisons that mix axes.
 """
 
 from __future__ import annotations

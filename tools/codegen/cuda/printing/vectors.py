@@ -1,21 +1,16 @@
-"""Vectors that begin in one line of a row and end in the next.
+"""Which accesses can be made of wide vectors, and how wide; which whole numbers fit 32 bits.
 
-A plane of 513 x 513 fills no whole vectors, and beside a bias or a weight of each channel its axes
-cannot be merged. But what walks a whole row (of a pointwise loop, the whole space) without a gap
-moves in vectors of the linear position, wherever lines end. What does not, like the bias, goes
-element by element, each at positions of its own.
-Not covered: rows that begin at odd addresses (peeling.py), and positions that fall.
+Vectors may begin in one line of a row and end in the next. A plane of 513 x 513 fills no whole
+vectors, and beside a bias or a weight of each channel its axes cannot be merged. But what walks a
+whole row (of a pointwise loop, the whole space) without a gap moves in vectors of the linear
+position, wherever lines end. What does not, like the bias, goes element by element, each at
+positions of its own. Not covered: rows that begin at odd addresses, and positions that fall.
 
-Vectors along rows that start at different distances from a multiple of 16 bytes.
-
-Rows of an odd length do. As long as every stream of a row starts at the same distance, a thread
-takes aligned vectors from the first whole one on, and what lies before it or after the last whole
-one goes element by element. Nothing outside the row is touched.
-Not covered: rows of several walked axes, and positions of extrema, whose order would change.
-
-Which accesses can be made of wide vectors, and how wide.
-
-Which whole numbers of a loop fit 32 bits, by the sizes of its axes.
+Rows may be peeled where they start at different distances from a multiple of 16 bytes, as rows of
+an odd length do. As long as every stream of a row starts at the same distance, a thread takes
+aligned vectors from the first whole one on, and what lies before it or after the last whole one
+goes element by element. Nothing outside the row is touched. Not covered: rows of several walked
+axes, and positions of extrema, whose order would change.
 
 PyTorch's integers are 64 bits wide; a GPU's are 32, and twice that costs two to four instructions.
 Where the range of a position is known from the extents, and that of everything it comes from,

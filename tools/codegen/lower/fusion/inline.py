@@ -1,16 +1,15 @@
-"""Matching: which axis of one nest is which axis of another, found from shared addresses.
-
-Two nests can become one when every axis of the guest is an axis of the host. An address that
-both have (a store of one that the other reads, or the same tensor read by both) pairs axes
-with equal steps; axes are split into parts where one nest has two axes for the other's one,
-and a pair may run in opposite directions.
-
-Inlining: a producer that reduces nothing is computed where it is read, not stored.
+"""Inlining: a producer that reduces nothing is computed where it is read, not stored.
 
 A read's address is written in the digits of the producer's store, a mixed-radix number; each
 digit is then the position along one of the producer's axes. Slices, flips, transposes and
 gathers of a computed value need nothing else. Where an axis of the reader spans two digits
 the axis is split; where the digits would carry, the value has to be stored after all.
+
+Matching, also here, finds which axis of one nest is which axis of another, from shared addresses.
+Two nests can become one when every axis of the guest is an axis of the host. An address that
+both have (a store of one that the other reads, or the same tensor read by both) pairs axes
+with equal steps; axes are split into parts where one nest has two axes for the other's one,
+and a pair may run in opposite directions.
 """
 
 from __future__ import annotations

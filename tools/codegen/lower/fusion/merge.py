@@ -1,16 +1,11 @@
-"""Merging two nests into one, and merging all that share a space, greedily.
+"""Merges nests that share a space, greedily: a reduction with what follows, readers of one tensor.
 
-The steps of a schedule: which are needed, how they follow each other, what lies between them.
+Producers with their readers come first, then readers of a common tensor. Of two nests merged, the
+host is the one whose axes stay: the one with inner axes, or of two such the one whose order
+matters. Every axis of the guest must find its partner. A guest that reduces nothing may be at row
+level (all outer axes, no inner one) or at element level (all of both).
 
-Merging two nests into one: a reduction with what follows it, or two readers of one tensor.
-
-The host is the nest whose axes stay: the one with inner axes, or of two such the one whose
-order matters. Every axis of the guest must find its partner. A guest that reduces nothing
-may be at row level (all outer axes, no inner one) or at element level (all of both).
-
-Merges nests that share a space, greedily.
-
-Producers with their readers come first, then readers of a common tensor.
+Also the steps of a schedule: which are needed, how they follow each other, what lies between them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Regions: a nest that chooses by position is cut into nests that need not choose.
 
-Regions: a nest that chooses by position is cut into nests that need not choose.
-
 What reads a padded softmax, or the pieces of a `cat`, takes another value from every region of
 its space. Cut where the regions meet, each part reads one producer at plain positions, so that it
 can become part of that producer's own loop and write where the whole is wanted: one buffer, and
 several loops that write disjoint parts of it. Together the parts are the nest: their spaces are
 a partition of its space.
-
-Cutting steps at regions, so that every part has one producer; see `regions`.
 
 A step may be cut where it reads what rows make, on conditions of position, or a tensor that was
 written in pieces. Whether a cut pays is not known here: `lower` tries.

@@ -1,13 +1,12 @@
-"""Splitting a reduction in two: rows first, then over the rows.
-
-A reduction over everything whose elements need a row's own statistics (a divergence between
-softmaxes) can then happen where those statistics are made; only one number a row is stored.
-It holds because sums, products, extrema, any and all may be grouped as one likes.
-
-Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
+"""Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
 
 `keep` names buffers that are stored and read back even where they could be computed again; `lower`
 tries which of them pay.
+
+A reduction over everything whose elements need a row's own statistics (a divergence between
+softmaxes) is split in two: rows first, then over the rows. It can then happen where those
+statistics are made; only one number a row is stored. It holds because sums, products, extrema, any
+and all may be grouped as one likes.
 """
 
 from __future__ import annotations

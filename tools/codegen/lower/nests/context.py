@@ -1,6 +1,6 @@
-"""Reads a node's arguments by position or name, as plain Python values.
+"""What translation has made so far: values as views, nests and library lines in order.
 
-What translation has made so far: values as views, nests and library lines in order.
+Also reads a node's arguments by position or name, as plain Python values.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""Expressions as a shared, hash-consed graph: what a nest computes, before it becomes a loop.
-
-Expressions as a shared, hash-consed graph: what a nest computes, before it becomes statements.
+"""Expressions as a shared, hash-consed graph: what a nest computes, before it becomes statements.
 
 Two equal expressions are one object, so common subexpressions vanish by construction and
 dead ones are never reached. An expression's number grows with its creation, so sorting by it
 is a topological order and no walk needs recursion, however long a chain of operators is.
 
+Bounds that hold for every value of an expression, NaN apart, tell idle operators: `relu` of
+something never negative, a clamp behind a tighter clamp, a hard tanh of a tanh. Each gives its
+argument back, bit for bit, NaN included. What is not known here has no bounds.
+
 Not here: which identities hold (`simplify`), and iteration spaces (`nest`).
-
-Bounds that hold for every value of an expression, NaN apart: they tell idle operators.
-
-`relu` of something never negative, a clamp behind a tighter clamp, a hard tanh of a tanh: each
-gives its argument back, bit for bit, NaN included. What is not known here has no bounds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What addresses and nests move, by their own positions: no cache and no sector is in it.
-
-The last look at a nest: degenerate reductions go, axes are ordered and merged.
+"""The last look at a nest: degenerate reductions go, axes are ordered and merged.
 
 Axes end in the order of the traffic: the last outer and the last inner axis are the ones along
 which most bytes lie next to each other. Neighbouring axes that every address walks as one are
-one, so that loops come out with few axes.
+one, so that loops come out with few axes. What addresses and nests move is counted by their own
+positions: no cache and no sector is in it.
 """
 
 from __future__ import annotations

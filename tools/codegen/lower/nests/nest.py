@@ -1,8 +1,7 @@
 """A nest: one iteration space and what is written in it. The lowering's form of a Loop.
 
-Nests are values. Axes are names in the pool, sizes stand there; size-1 axes do not exist.
-
-From a nest to an `ir.Loop`: expressions become statements with short names.
+Nests are values. Axes are names in the pool, sizes stand there; size-1 axes do not exist. In the
+end a nest becomes an `ir.Loop`: its expressions become statements with short names.
 """
 
 from __future__ import annotations

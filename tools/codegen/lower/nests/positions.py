@@ -1,12 +1,10 @@
 """Positions that reads compute: what they can be, and reads that may lie outside.
 
-What positions can be: integer expressions of axes as affine forms and as ranges.
+Integer expressions of axes are known as affine forms and as ranges. Comparisons and clamps that
+hold for every position of a nest are decided here. Not here: values read from memory, which can be
+anything.
 
-Comparisons and clamps that hold for every position of a nest are decided here. Not here: values
-read from memory, which can be anything.
-
-Reads that may lie outside: instead of clamping a position and choosing, read on a condition.
-
+A read that may lie outside is made on a condition, instead of clamping its position and choosing.
 Padding is translated as `where(inside, x[clamped position], fill)`, which every other rewrite
 understands. In the end, where `inside` holds exactly what the clamping needs, the read becomes one
 at the plain position, on that condition: its address is then affine again, so a window's reads

@@ -1,8 +1,7 @@
-"""A tensor read at computed positions along some dimensions and as it stands along the others.
+"""ATen's indexed reads: gather, index_select, embedding, index, and shifted copies (pad, cat).
 
-ATen's indexed reads: gather, index_select, embedding, index, and shifted copies (pad, cat).
-
-A padded or partly replaced tensor reads at a position that is clamped into range and chooses
+A tensor is read at computed positions along some dimensions and as it stands along the others. A
+padded or partly replaced tensor reads at a position that is clamped into range and chooses
 by a `where`, so that no read is out of bounds. Indices outside a tensor are not checked: the
 reference raises for them, and a task's inputs are drawn in range.
 """

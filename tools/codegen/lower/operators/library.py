@@ -1,18 +1,14 @@
 """What no nest covers is left to PyTorch: one call in the plan for each such node.
 
-A convolution's bias moves into the loop that follows, where it costs nothing.
+A convolution's bias moves into the loop that follows, where it costs nothing: on a GPU the library
+adds it in a pass of its own over the whole output. Where nothing of ours follows, the call keeps
+its bias.
 
-On a GPU the library adds it in a pass of its own over the whole output. Where nothing of ours
-follows, the call keeps its bias.
-
-A convolution called in channels-last layout, whose result loops read as it lies.
-
-The plan needs no new word for it: a tensor that was stored with its channels last and moved back by
+A convolution may be called in channels-last layout, whose result loops read as it lies. The plan
+needs no new word for it: a tensor that was stored with its channels last and moved back by
 `permute` is a channels-last tensor, and libraries keep the layout of what they are given. Where one
 does not, the plan's `contiguous` puts the result right, at the price of a copy. What is turned is
 turned by a loop like any other: it takes in what made the tensor, and strategies are chosen for it.
-
-What no nest covers is left to PyTorch: one call in the plan for each such node.
 """
 
 from __future__ import annotations

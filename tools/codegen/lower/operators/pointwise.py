@@ -1,14 +1,9 @@
-"""What an operator is given when its expression is made.
+"""ATen's pointwise operators as expressions.
 
+Composite ones, activations among them, are written out, with ATen's formula where there is a
+choice, so that a chain of any of them is one expression. Operators missing here go to the library.
 `PointwiseCall` hands an operator's arguments over, already in the type PyTorch computes in; a
 `Meaning` makes the expression of it.
-
-ATen's composite activations, written out with ATen's formula where there is a choice.
-
-ATen's pointwise operators as expressions.
-
-Composite ones are written out, with ATen's formula where there is a choice, so that a chain of
-any of them is one expression. Operators missing here go to the library.
 """
 
 from __future__ import annotations

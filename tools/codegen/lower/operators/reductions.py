@@ -1,8 +1,7 @@
 """ATen's reductions and scans as nests: kept dimensions outside, reduced ones inside.
 
-Matrix products with a vector: memory-bound, so they are reductions here.
-
-Products of two real matrices stay with the library.
+Matrix products with a vector are memory-bound, so they are reductions here. Products of two real
+matrices stay with the library.
 """
 
 from __future__ import annotations

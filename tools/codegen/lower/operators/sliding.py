@@ -1,13 +1,11 @@
 """A tensor under a window, and convolutions in which no channel meets another.
 
-A tensor under a window: where its reads lie, and which of them may lie in the padding.
+Where a window's reads lie, and which of them may lie in the padding: each position of the window is
+a read of its own, clamped into range where it may lie outside and chosen by a `where`. What is done
+with what was read is the operator's business.
 
-Each position of the window is a read of its own, clamped into range where it may lie outside and
-chosen by a `where`. What is done with what was read is the operator's business.
-
-Convolutions in which no channel meets another: weighted sums over windows.
-
-Those that sum over channels stay with the library.
+Convolutions in which no channel meets another are weighted sums over windows. Not here: those that
+sum over channels, which stay with the library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Pooling: sliding windows, and windows made for a given output size.
-
-Sliding windows as nests: pooling.
+"""Pooling as nests: sliding windows, and windows made for a given output size.
 
 A window that moves by its own size is a regrouping of dimensions and a reduction. Any other is
 written out: one read for each of its positions, in a loop that reduces nothing, so that what
@@ -8,16 +6,12 @@ comes before and after fuses with it; how neighbours share their reads is the em
 A position that may lie in the padding is clamped into range and chosen by a `where`, so that
 nothing is read out of bounds.
 
-Not here: depthwise convolutions (`depthwise`), and indices of a maximum and windows of more than
-`MOST_POSITIONS` that overlap, which stay with the library.
+Pooling to a given size is ordinary pooling where the sizes divide, as every window is the same.
+Else output `o` of `n` sees positions floor(o * size / n) to ceil((o + 1) * size / n), so windows
+differ by one: all positions of the largest are read, and those beyond an output's own do not count.
 
-Pooling to a given size: windows that need not all be of one size.
-
-Where the sizes divide, every window is the same, and this is ordinary pooling. Else output `o` of
-`n` sees positions floor(o * size / n) to ceil((o + 1) * size / n), so windows differ by one: all
-positions of the largest are read, and those beyond an output's own do not count.
-
-Not here: where a maximum was found, and windows of too many positions; both stay with the library.
+Not here: depthwise convolutions (`sliding`), and indices of a maximum and windows of more than
+`MOST_POSITIONS` that overlap or differ, which stay with the library.
 """
 
 from __future__ import annotations
