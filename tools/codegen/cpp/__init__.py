@@ -1,8 +1,8 @@
-"""The playbook in C++: loops of the intermediate form as kernels for the host's CPU.
+"""Loops of the intermediate form as C++ kernels for the host's CPU.
 
-`plan` decides what each walk over a row computes and keeps, `sweep`, `lanes` and `columns` print
-it, and `rows`, `split`, `flat` and `columns` spread it over threads with a skeleton of
-`templates`. The arithmetic lives in the prelude, `tools/languages/include/kernelwright.hpp`.
+`sweep_plan` decides what each walk over a row computes and keeps, `sweep`, `body` and `columns`
+print it, and `rows`, `split` and `columns` spread it over threads with a skeleton of `templates`.
+The arithmetic lives in the prelude, `tools/languages/base/include/kernelwright.hpp`.
 Not here: lowering a module to loops, tuning, compiling.
 """
 

@@ -1,8 +1,8 @@
-"""Prints loops as CUDA C++.
+"""Loops of the intermediate form as CUDA C++.
 
-`nest` brings a loop's axes into the order a GPU wants, `schedule` cuts its body into passes,
-`printing` and `body` write statements, and each strategy's file (`pointwise`, `rows`, `split`,
-`relay`, `waves`, `columns`, `scans`) fills a skeleton from `skeletons/` with them.
+`printing/` brings a loop's axes into the order a GPU wants, cuts its body into passes and writes
+statements; each of `families/` fills a skeleton of `skeletons/` with them; `emitter` has the
+registry of families.
 """
 
 from kernelwright.tools.codegen.cuda.emitter import CudaEmitter

@@ -1,9 +1,9 @@
-"""The playbook's intermediate form: a module as a sequence of loops and library calls.
+"""The intermediate form: a module as a sequence of loops and library calls.
 
-`loops` holds a fused iteration space, `program` a whole forward, `strategy` a way to spread one
-over a machine. Beside them: `predict` times a loop by the roofline, `rewriting` says what a rewrite
-is and `rewrites` holds those of loops, `loop_label` names a loop for people, `products` finds
-products that must not be fused.
+`loops` holds a fused iteration space and what its values depend on, `program` a whole forward and
+a strategy, a way to spread one loop over a machine. `roofline` times a loop, `rewrites` holds
+rewrites of loops that hold for every input, and `kernel_family` is the seam that families of
+kernels stand behind.
 """
 
 from kernelwright.tools.codegen.ir.loops import (

@@ -1,7 +1,8 @@
 """Lowering: a traced graph becomes a Program of fused loops and library calls.
 
-`translate` makes one nest of every operator over virtual buffers, `schedule` inlines and merges
-them, `layout` orders axes, `statements` prints Loops. Layout is exact: shapes are concrete.
+`operators/` makes one nest of every operator over virtual buffers, `fusion/` inlines and merges
+them, `nests/` is what they are made of and prints Loops, `driver` goes the whole way. Layout is
+exact: shapes are concrete.
 """
 
 from kernelwright.tools.codegen.lower.driver import lower
