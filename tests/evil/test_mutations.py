@@ -169,6 +169,7 @@ async def test_what_is_too_good_in_one_process_is_wrong_in_the_next(
     assert doubted.verdict is Verdict.WRONG_RESULT
 
 
+@pytest.mark.exhaustive
 async def test_inputs_do_not_follow_from_the_seed_that_a_guest_knows(
     executor: LocalExecutor, suite: Suite
 ) -> None:

@@ -84,6 +84,7 @@ async def test_a_search_runs_beside_a_running_loop_and_prints_nothing(toy, tmp_p
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.exhaustive
 def test_an_audit_and_a_wrong_candidate(toy, tmp_path, capfd):
     found = kernelwright.audit(str(toy), target="cpu")
     assert (found.task.name, found.task.bytes) == ("toy", 2 * 64 * 256 * 4)

@@ -37,6 +37,7 @@ def unprobed(monkeypatch):
     monkeypatch.setattr(doctor, "gpu_rows", ran)
 
 
+@pytest.mark.exhaustive
 async def test_a_kernel_is_run_and_watched_on_whatever_there_is():
     found = {row.subject: row async for row in cpu_rows()}
     assert found["C++ kernel"].outcome == "works"

@@ -82,6 +82,7 @@ def test_an_engine_that_never_ran_can_be_closed() -> None:
     Engine().close()
 
 
+@pytest.mark.exhaustive
 async def test_a_spare_stands_ready_once_and_is_replaced(tmp_path: Path) -> None:
     spares = Spares(tmp_path, Rules(), asyncio.Lock(), wanted=1, after_s=0.0)
     assert spares.take() is None  # nothing was started yet, but now something is

@@ -44,6 +44,7 @@ async def test_every_file_is_done_once_by_a_process_that_sees_its_own_gpu(tmp_pa
     assert all("sees 5" in item.words or "sees 7" in item.words for item in found)
 
 
+@pytest.mark.exhaustive
 async def test_a_slow_file_holds_up_no_other_and_costs_alone_when_its_process_is_killed(
     tmp_path: Path,
 ) -> None:

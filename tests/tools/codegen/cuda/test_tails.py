@@ -25,6 +25,8 @@ from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 
+pytestmark = pytest.mark.exhaustive  # every variant is built before any is chosen
+
 Kept = Callable[..., list[Any]]
 
 Function = Callable[[torch.Tensor], torch.Tensor]

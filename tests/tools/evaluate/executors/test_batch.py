@@ -203,6 +203,7 @@ async def test_ids_that_would_leave_the_folder_are_refused(kernel: Make, tmp_pat
         Bundle(tmp_path)
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_worker_goes_on_where_it_was(
     asking: BatchExecutor, rows: Task, kernel: Make, home_of_tests: Path
 ) -> None:

@@ -118,6 +118,7 @@ async def test_a_finalists_process_finds_what_was_compiled_before_any_candidate_
     assert [phase.name for phase in executor.spent(rows.path)] == ["read: worker and file"]
 
 
+@pytest.mark.exhaustive
 async def test_a_process_has_a_folder_of_its_own_and_cannot_write_where_baselines_lie(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -224,6 +225,7 @@ async def test_settling_waits_for_what_was_begun_and_says_how_long(
     assert begun.done()
 
 
+@pytest.mark.exhaustive
 async def test_where_work_is_ahead_a_baseline_is_compiled_beside_and_then_only_looked_up(
     executor: LocalExecutor, write: Callable[[str], Path]
 ) -> None:

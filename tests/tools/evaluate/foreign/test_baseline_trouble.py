@@ -67,6 +67,7 @@ async def judged(tmp_path, trouble: str, call: int, against: tuple[str, ...]):
         await foreign_judge.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_where_not_even_eager_can_be_called_there_are_no_times(tmp_path):
     found = await judged(tmp_path, 'raise RuntimeError("not today")', 1, ("eager",))
     assert found.verdict is Verdict.CORRECT, found.verification.reason

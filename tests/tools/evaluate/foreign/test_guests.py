@@ -84,6 +84,7 @@ async def test_a_kernel_of_its_own_is_seen_to_do_the_work(judged, library):
     assert found.verification.method == "own kernels, reported by the guest"
 
 
+@pytest.mark.exhaustive
 async def test_it_is_timed_by_three_clocks_and_again_when_it_is_too_good(judged):
     found = await judged(
         HONEST, against=("eager",), rules=Rules(certify_s=0.2, quarantine_ratio=0.0)
@@ -243,6 +244,7 @@ async def test_a_guest_that_hangs_is_stopped(judged):
     assert "did not finish within" in found.verification.reason
 
 
+@pytest.mark.exhaustive
 async def test_a_clock_of_its_own_that_is_stopped_disagrees_with_ours(judged):
     source = f"""
 import time

@@ -17,6 +17,7 @@ def judges(tmp_path: Path) -> Judges:
     return Judges(tmp_path, "cpu", Guests(tmp_path, "cpu"))
 
 
+@pytest.mark.exhaustive
 async def test_the_one_that_stands_ready_sits_next_and_nobody_is_left(
     judges: Judges, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ VERDICT = (
 MESSAGES = {"a-verdict": VERDICT, "noise": "os.urandom(5000)"}
 
 
+@pytest.mark.exhaustive
 async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_run_goes_on(
     executor: LocalExecutor,
     rows: Task,

@@ -13,6 +13,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.exhaustive
 async def test_a_certified_candidate_has_times_back_to_back_and_after_gaps(
     executor: LocalExecutor, rows: Task, kernel: Callable[..., Candidate]
 ) -> None:

@@ -114,6 +114,7 @@ async def test_a_stabiliser_that_was_dropped_shows_on_harsher_inputs(
     assert "large_offset" in found.verification.reason
 
 
+@pytest.mark.exhaustive
 async def test_what_ends_the_process_is_a_verdict_and_the_next_candidate_is_judged(
     kernel: Make, verdict_of: Screen, executor: LocalExecutor, short_rules: Rules
 ) -> None:

@@ -189,6 +189,7 @@ def get_inputs():
 """
 
 
+@pytest.mark.exhaustive
 async def test_nothing_that_is_uploaded_puts_script_into_the_page(page, tmp_path):
     title = await page.title()
     file = tmp_path / "<img src=x onerror=document.title='owned'>.py"

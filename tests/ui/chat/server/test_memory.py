@@ -90,7 +90,7 @@ async def test_conversations_that_ended_leave_nothing_behind(tmp_path):
         thread = f"thread-{number}"
         desk = ChatController(tmp_path, lives, "ann", thread)
         desks.add(desk)
-        visit = MessageContext(desk, assistant, "help", wish=AskForHelp())
+        visit = MessageContext(desk, assistant, "help", command=AskForHelp())
         assert [saying async for saying in conversation.hear(thread, visit)]
         desk.unwatch()
         desk.turn_away()

@@ -18,6 +18,8 @@ from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence
 
+pytestmark = pytest.mark.exhaustive  # every variant is built before any is chosen
+
 Kept = Callable[..., list[Any]]
 
 H200 = hardware_profile("H200")
