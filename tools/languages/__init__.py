@@ -2,8 +2,8 @@
 
 A language reads signatures, compiles for the device here or for a named architecture, loads,
 inspects what was compiled, and says what an export prints. Compilers run in child processes that
-can be killed; objects are kept by the content that made them. Loading needs torch and is in
-`tools.languages.loading` (`load_candidate`), for workers.
+can be killed; objects are kept by the content that made them. Loading imports torch and is for
+workers.
 """
 
 from kernelwright.tools.languages.base.c_source import INCLUDE
@@ -26,6 +26,7 @@ from kernelwright.tools.languages.registry import (
     language_named,
     language_of,
     languages,
+    load_candidate,
     new_candidate,
     parse_kernel,
     register,
@@ -47,6 +48,7 @@ __all__ = [
     "language_named",
     "language_of",
     "languages",
+    "load_candidate",
     "new_candidate",
     "parse_kernel",
     "register",

@@ -4,22 +4,28 @@ Ours stand below. An installed package adds one by an entry point of the group
 `kernelwright.languages`, which every process finds by itself, workers behind the wall included;
 `register` adds one to this process alone.
 
-Making and compiling candidates is the same as the methods of `Language`, for whoever holds a name
-or a candidate and no object.
+Making, compiling and loading candidates is the same as the methods of `Language`, for whoever holds
+a name or a candidate and no object. Only loading imports torch, and is for workers.
 """
 
 from collections.abc import Iterable
 from importlib.metadata import entry_points
 from threading import Lock
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings, identity
+from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.languages.base.compile import compile_in
 from kernelwright.tools.languages.base.compilers import Built, CompileFailure
 from kernelwright.tools.languages.base.language import DeviceKind, Language
 from kernelwright.tools.languages.cpp.language import CPP
 from kernelwright.tools.languages.cuda.language import CUDA
 from kernelwright.tools.types import Candidate, EnvironmentLacksError, LanguageName, Setting
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.tools.candidates.run import Allocator, PlanRunner
 
 ENTRY_POINTS = "kernelwright.languages"
 
@@ -169,4 +175,39 @@ async def compile_candidate(
         architecture=architecture,
         timeout_s=timeout_s,
         contract=contract,
+    )
+
+
+def load_candidate(
+    candidate: Candidate,
+    built: Built,
+    device: "str | torch.device",
+    allocator: "Allocator | None" = None,
+    *,
+    operators: frozenset[str] = ADMITTED,
+) -> "PlanRunner":
+    """Load a built candidate: `runner(args, weights)` gives the outputs.
+
+    Args:
+        candidate: Its plan is validated again here.
+        built: The object that `compile_candidate` made of it.
+        device: As torch names it ("cuda:0", "cpu").
+        allocator: Where the plan's memory comes from; torch's own when None.
+        operators: Library operators admitted.
+
+    Raises:
+        ContractError: When kernel or plan break the contract.
+        LaunchRefused: When the object lacks a function.
+        DeviceError: When the device cannot load the object.
+    """
+    from kernelwright.tools.candidates.run import PlanRunner
+
+    language = language_of(candidate)
+    return PlanRunner(
+        candidate,
+        language.parse(candidate.kernel),
+        lambda source, on: language.load(source, built.artifact, on),
+        device,
+        allocator,
+        operators=operators,
     )

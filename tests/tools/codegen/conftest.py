@@ -360,6 +360,14 @@ def kept(request: pytest.FixtureRequest) -> Callable[[Sequence[Any], Callable[[A
     return KEPT[request.param]
 
 
+@pytest.fixture(scope="session", params=[pytest.param("all", marks=pytest.mark.exhaustive)])
+def swept(
+    request: pytest.FixtureRequest,
+) -> Callable[[Sequence[Any], Callable[[Any], object]], Any]:
+    """`swept(found, kind)` is all that was found: what uses it is a sweep, for `make test-all`."""
+    return KEPT[request.param]
+
+
 @pytest.fixture
 def check() -> Callable[..., Checked]:
     """`check(module_or_function, *inputs)` lowers, interprets and compares with PyTorch."""

@@ -1,9 +1,9 @@
 """Loops of the intermediate form as C++ kernels for the host's CPU.
 
-`sweep_plan` decides what each walk over a row computes and keeps, `sweep`, `body` and `columns`
-print it, and `rows`, `split` and `columns` spread it over threads with a skeleton of `templates`.
-The arithmetic lives in the prelude, `tools/languages/base/include/kernelwright.hpp`.
-Not here: lowering a module to loops, tuning, compiling.
+`sweep_plan` decides what each walk over a row computes and keeps, `frame` and `body` print it, and
+`walks` and `split` spread it over threads with a skeleton of `templates`. The arithmetic lives in
+the prelude, `tools/languages/base/include/kernelwright.hpp`. Not here: lowering a module to loops,
+tuning, compiling.
 """
 
 from kernelwright.tools.codegen.cpp.emitter import CppEmitter

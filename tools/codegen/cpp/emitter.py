@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.cpp.columns import COLUMN_FAMILY, COLUMN_SPLIT_FAMILY
-from kernelwright.tools.codegen.cpp.rows import FLAT_FAMILY, ROW_FAMILY
 from kernelwright.tools.codegen.cpp.split import SPLIT_FAMILY
 from kernelwright.tools.codegen.cpp.strategies import Case, walks_from_memory
+from kernelwright.tools.codegen.cpp.walks import (
+    COLUMN_FAMILY,
+    COLUMN_SPLIT_FAMILY,
+    FLAT_FAMILY,
+    ROW_FAMILY,
+)
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily
 from kernelwright.tools.types import LanguageName

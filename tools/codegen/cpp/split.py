@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from kernelwright.tools.codegen.cpp import accumulators as acc
 from kernelwright.tools.codegen.cpp.analysis import Analysis, without_single
-from kernelwright.tools.codegen.cpp.frame import Frame
+from kernelwright.tools.codegen.cpp.frame import Frame, Knobs, SweepPrinter
 from kernelwright.tools.codegen.cpp.strategies import SPLIT, Case, emitted, row_family, walking
-from kernelwright.tools.codegen.cpp.sweep import Knobs, SweepPrinter
 from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan, plan_sweeps
 from kernelwright.tools.codegen.cpp.templates import render
 from kernelwright.tools.codegen.ir import (

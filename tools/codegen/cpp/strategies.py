@@ -13,8 +13,7 @@ from functools import cached_property
 from math import prod
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.cpp.frame import Frame
-from kernelwright.tools.codegen.cpp.sweep import Knobs
+from kernelwright.tools.codegen.cpp.frame import Frame, Knobs
 from kernelwright.tools.codegen.ir import Access, Axis, Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily, NodeCase
 from kernelwright.tools.codegen.ir.rewrites import LoopRewrite, moments, online_softmax

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily, is_tiled
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY, WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.families.columns import COLUMN_FAMILY
 from kernelwright.tools.codegen.cuda.families.partly import PARTLY_FAMILY
 from kernelwright.tools.codegen.cuda.families.pointwise import POINTWISE_FAMILY
-from kernelwright.tools.codegen.cuda.families.relay import RELAY_FAMILY
 from kernelwright.tools.codegen.cuda.families.ring import RING_FAMILY
 from kernelwright.tools.codegen.cuda.families.rows import ROW_FAMILY, SERIAL_FAMILY
 from kernelwright.tools.codegen.cuda.families.rows_turned import TURNED_ROW_FAMILY
@@ -24,10 +28,14 @@ from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMIL
 from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
-from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily
+from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily, LoopFamily
 from kernelwright.tools.types import LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
+    WGMMA_FAMILY,
+    MMA_FAMILY,
+    SPLIT_WGMMA_FAMILY,
+    SPLIT_MMA_FAMILY,
     POINTWISE_FAMILY,
     STRIP_FAMILY,
     LINE_FAMILY,
@@ -38,10 +46,10 @@ FAMILIES: tuple[KernelFamily[Case], ...] = (
     TURNED_ROW_FAMILY,
     PARTLY_FAMILY,
     RING_FAMILY,
-    RELAY_FAMILY,
     WAVE_FAMILY,
     SPLIT_FAMILY,
     SERIAL_FAMILY,
+    SIMT_FAMILY,
 )
 
 
@@ -67,6 +75,24 @@ class CudaEmitter(FamilyEmitter[Case]):
         """The node on the device."""
         return Case(node, hardware)
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether one of its families is made for products."""
+        return any(isinstance(one, ContractionFamily) for one in self.families)
+
+    def proposed(self, case: Case, families: Sequence[KernelFamily[Case]]) -> list[Strategy]:
+        """What families propose; for products of matrices, what those with tiles do.
+
+        The roofline times the others as if every operand were read once, which only tiles bring
+        about.
+        """
+        if _is_tiled(case):
+            tiled = [one for one in families if not isinstance(one, LoopFamily)]
+            found = super().proposed(case, tiled)
+            if found:
+                return found
+        return super().proposed(case, families)
+
     def emit(
         self, node: ProgramNode, strategy: Strategy, prefix: str, hardware: Hardware
     ) -> Emitted:
@@ -89,8 +115,14 @@ class CudaEmitter(FamilyEmitter[Case]):
         plain: list[Strategy],
         after: dict[str, list[Strategy]],
     ) -> list[Strategy]:
-        """All of them, by cost."""
+        """All of them, by cost; products by their time."""
+        if _is_tiled(self.case(node, hardware)):
+            return sorted(plain, key=lambda one: self.predicted_ms(node, one, hardware))
         return sorted([*plain, *(one for found in after.values() for one in found)], key=_cost)
+
+
+def _is_tiled(case: Case) -> bool:
+    return isinstance(case.node, Loop) and is_tiled(case.contraction)
 
 
 def _cost(strategy: Strategy) -> float:

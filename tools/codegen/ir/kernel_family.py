@@ -124,6 +124,11 @@ class Emitter(Protocol):
         """Rewrites of graphs that make nodes for its families."""
         ...
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether it has kernels for products of matrices, which are lowered to loops then."""
+        ...
+
     def header(self) -> str:
         """What stands once at the top of a file that holds emitted nodes."""
         ...
@@ -229,6 +234,11 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
     @abstractmethod
     def language(self) -> LanguageName:
         """What it emits."""
+
+    @property
+    def multiplies(self) -> bool:
+        """Products stay with the library unless a language says otherwise."""
+        return False
 
     @abstractmethod
     def header(self) -> str:

@@ -108,7 +108,8 @@ class Stmt(Value):
       reduce    `reduce` over all inner axes of the element-level statement `args[0]`
       scan      running `scan` along the inner axes of `args[0]`, in their row-major order,
                 inclusive
-      cast      `args[0]` converted to `dtype`
+      cast      `args[0]` converted to `dtype`; a factor of a product to the half type that the
+                module multiplies in, by kernels that compute in it (others go on in float32)
       <name>    a pointwise operator of `OPERATORS`, on `args`
 
     `dtype` is the type computed in: float32, float64, int64 or bool.

@@ -1,9 +1,8 @@
 """What a rewrite is, of a loop and of a traced graph, and the built-in rewrites of loops.
 
 A rewrite holds for every input: it changes how a result is computed, never what it is apart from
-rounding, and each gives its reason. Strategies name the rewrite they want; `rewrites_for` lists
-those that change a given loop. The rewrites of graphs stand in `algebra`; a family of kernels may
-bring its own.
+rounding, and each gives its reason. Strategies name the rewrite they want. The rewrites of graphs
+stand in `algebra`; a family of kernels may bring its own.
 
 Products that the compiler could fuse into a difference are rounded by themselves. In
 `a * b - c * d` the compiler rounds one product and takes the other exactly. Where the two are
@@ -14,13 +13,12 @@ zero, as they do operator by operator (a divergence of two nearly equal distribu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.ir import ReduceKind, Stmt, results
+from kernelwright.tools.codegen.ir import ReduceKind, Stmt
 from kernelwright.tools.codegen.ir.loops import Loop, loop_label, without_unread
-from kernelwright.tools.types import DType, Graph, Node
+from kernelwright.tools.types import Graph, Node
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,6 @@ def _products(name: str, known: Mapping[str, Stmt]) -> set[str]:
         return set()
     values = stmt.args[1:] if stmt.op == "where" else stmt.args
     return {found for value in values for found in _products(value, known)}
-
-
-def rewrites_for(loop: Loop) -> tuple[str, ...]:
-    """Names of the rewrites that apply to the loop."""
-    return tuple(name for name, change in _REWRITES.items() if change(loop) is not None)
 
 
 def rewrite(loop: Loop, name: str) -> Loop:
@@ -178,118 +171,6 @@ def _with_moments(loop: Loop, mean: Stmt, squares: Stmt) -> Loop:
     return _finished(loop, body, names)
 
 
-def multiply_by_reciprocal(loop: Loop) -> Loop | None:
-    """Elements divided by a row-level value are multiplied by its reciprocal, made once a row.
-
-    Holds up to one more rounding (at most one unit in the last place each): a / b and
-    a * (1 / b) agree where 1 / b neither overflows nor is subnormal. Divisors below 1e-38 are
-    where it can differ, so it is applied only to divisors that are sums of exponentials or
-    square roots of something at least as large as a positive constant.
-    """
-    levels = loop.levels()
-    rows = [
-        stmt
-        for stmt in loop.body
-        if stmt.op == "div"
-        and levels[stmt.name] == "element"
-        and levels[stmt.args[1]] == "row"
-        and _safe_divisor(loop, stmt.args[1])
-    ]
-    if not rows:
-        return None
-    return _reciprocals(loop, {stmt.args[1] for stmt in rows}, {stmt.name for stmt in rows})
-
-
-def _reciprocals(loop: Loop, divisors: set[str], changed: set[str]) -> Loop:
-    body: list[Stmt] = []
-    for stmt in loop.body:
-        if stmt.name in changed:
-            args = (stmt.args[0], f"{stmt.args[1]}_inv")
-            body.append(stmt.model_copy(update={"op": "mul", "args": args}))
-            continue
-        body.append(stmt)
-        for name in sorted(divisors & set(results(stmt))):
-            inverse = f"{name}_inv"
-            body.append(Stmt(name=inverse, op="reciprocal", dtype=stmt.dtype, args=(name,)))
-    return _finished(loop, body, {})
-
-
-def _safe_divisor(loop: Loop, name: str) -> bool:
-    """At least about 1e-30: a softmax's sum is at least 1, a root of x + eps at least that."""
-    stmt = loop.stmt(name)
-    if stmt.reduce is ReduceKind.SOFTMAX:
-        return name.endswith("_sum")
-    if stmt.reduce is ReduceKind.SUM:
-        return any(total.name == stmt.name for _, total in _softmax_pairs(loop))
-    if stmt.op == "sqrt":
-        return _bounded_below(loop, stmt.args[0])
-    return _bounded_below(loop, name)
-
-
-def _bounded_below(loop: Loop, name: str) -> bool:
-    """Whether a value is something not negative plus a positive constant."""
-    stmt = loop.stmt(name)
-    if stmt.op not in ("add", "maximum"):
-        return False
-    constants = [loop.stmt(arg) for arg in stmt.args if loop.stmt(arg).op == "const"]
-    positive = any(isinstance(c.value, float) and c.value >= 1e-30 for c in constants)
-    if stmt.op == "maximum":
-        return positive
-    others = [arg for arg in stmt.args if loop.stmt(arg).op != "const"]
-    return positive and all(_not_negative(loop, arg) for arg in others)
-
-
-def _not_negative(loop: Loop, name: str) -> bool:
-    stmt = loop.stmt(name)
-    if stmt.reduce is ReduceKind.MOMENTS:
-        return name.endswith("_m2")
-    if stmt.op in ("square", "abs", "exp", "sqrt"):
-        return True
-    if stmt.reduce in (ReduceKind.SUM, ReduceKind.MAX, ReduceKind.MIN):
-        return _not_negative(loop, stmt.args[0])
-    if stmt.op in ("div", "mul"):
-        return all(_not_negative(loop, arg) or _positive(loop.stmt(arg)) for arg in stmt.args)
-    return False
-
-
-def _positive(stmt: Stmt) -> bool:
-    return stmt.op == "const" and isinstance(stmt.value, float) and stmt.value > 0
-
-
-def base_two(loop: Loop) -> Loop | None:
-    """exp(x) becomes exp2(x * log2 e), which is what the hardware computes.
-
-    Holds for all x: exp(x) = 2^(x log2 e). The product rounds once more, a relative error of up
-    to |x| units in the last place of the result, so it is for arguments of moderate size such
-    as differences from a maximum; it is applied to float32 exponentials of those only.
-    """
-    defined = {stmt.name: stmt for stmt in loop.body}
-    tops = {stmt.name for stmt in loop.body if stmt.reduce in (ReduceKind.MAX, ReduceKind.SOFTMAX)}
-    powers = [
-        stmt
-        for stmt in loop.body
-        if stmt.op == "exp"
-        and stmt.dtype is DType.FLOAT32
-        and (shifted := defined.get(stmt.args[0])) is not None
-        and shifted.op == "sub"
-        and shifted.args[1] in tops
-    ]
-    if not powers:
-        return None
-    body: list[Stmt] = []
-    for stmt in loop.body:
-        body += _based_on_two(stmt) if stmt in powers else [stmt]
-    return _finished(loop, body, {})
-
-
-def _based_on_two(stmt: Stmt) -> list[Stmt]:
-    scale = Stmt(name=f"{stmt.name}_l2e", op="const", dtype=stmt.dtype, value=math.log2(math.e))
-    scaled = Stmt(
-        name=f"{stmt.name}_2", op="mul", dtype=stmt.dtype, args=(stmt.args[0], scale.name)
-    )
-    return [scale, scaled, stmt.model_copy(update={"op": "exp2", "args": (scaled.name,)})]
-
-
 def _renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
     changes: dict[str, object] = {"args": tuple(names.get(arg, arg) for arg in stmt.args)}
     if stmt.access is not None:
@@ -312,19 +193,7 @@ def _finished(loop: Loop, body: Iterable[Stmt], names: Mapping[str, str]) -> Loo
 
 Change = Callable[[Loop], Loop | None]
 
-
-def _both(first: Change, second: Change) -> Change:
-    def change(loop: Loop) -> Loop | None:
-        once = first(loop)
-        return None if once is None else second(once)
-
-    return change
-
-
 _REWRITES: Mapping[str, Change] = {
     "online_softmax": online_softmax,
     "moments": moments,
-    "multiply_by_reciprocal": multiply_by_reciprocal,
-    "base_two": base_two,
-    "online_softmax+multiply_by_reciprocal": _both(online_softmax, multiply_by_reciprocal),
 }

@@ -277,13 +277,19 @@ def _emitted(
 def _kernel(nodes: Sequence[ProgramNode], emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
     if not emitted:
         return ""
-    parts = [emitter.header().rstrip()]
-    parts += [
-        f"{described(node)}\n{emitted[node.name].source.strip()}"
-        for node in nodes
-        if node.name in emitted
-    ]
+    # Tunables become macros behind the last include, so every include stands at the top.
+    sources = {name: _without_includes(one.source) for name, one in emitted.items()}
+    includes = (line for one in emitted.values() for line in _INCLUDES.findall(one.source))
+    parts = ["\n".join(dict.fromkeys([emitter.header().rstrip(), *includes]))]
+    parts += [f"{described(node)}\n{sources[node.name]}" for node in nodes if node.name in emitted]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_INCLUDES = re.compile(r"^#include .*$", re.MULTILINE)
+
+
+def _without_includes(source: str) -> str:
+    return _INCLUDES.sub("", source).strip()
 
 
 def described(node: ProgramNode) -> str:

@@ -2,8 +2,9 @@
 
 What makes a form, and the registry of the kinds of forms, in the order in which they are listed:
 the task's own operators in their own order, which every task has; after every rewrite of the graph
-that applies; with the library convolving with channels last; and with windows that compute what
-they cover in their own loop. A task is lowered in each way that forms are made of at most once.
+that applies; with the library convolving with channels last; with windows that compute what they
+cover in their own loop; and with products of matrices as loops, where a language has kernels for
+those. A task is lowered in each way that forms are made of at most once.
 """
 
 from __future__ import annotations
@@ -257,11 +258,48 @@ def _one_pass_idea(lowerings: Lowerings) -> Strategy:
 ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
+_PRODUCTS = "products"
+
+
+def _products_program(lowerings: Lowerings) -> Program | None:
+    if not _calls(lowerings.plain):
+        return None
+    program = lower(lowerings.changed, lowerings.parameters, products=True)
+    return program if _calls(program) < _calls(lowerings.plain) else None
+
+
+def _calls(program: Program) -> int:
+    """How many products the library is asked for."""
+    names = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default")
+    lines = (step for step in program.steps if isinstance(step, PlanLine))
+    return sum(line.operator in names for line in lines)
+
+
+def _products_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_PRODUCTS,
+        title=f"products of matrices in kernels of our own{lowerings.after}",
+        mechanism="Every product of matrices is a loop like any other: what is done to its "
+        "operands is done where tiles are read, and what follows it before they are stored.",
+        reason="nothing between a product and its neighbours goes through memory; it pays where "
+        "that, or a tile made for these sizes, gains more than the library's kernels are ahead",
+        category="fusion",
+        metric="time of the products",
+        memory="fused products",
+        compute="own products",
+        parallel="as written",
+    )
+
+
+PRODUCTS_FORM = FormKind(_PRODUCTS, "P", _products_program, _products_idea)
+
+
 FORM_KINDS: tuple[FormKind, ...] = (
     AS_WRITTEN_FORM,
     ALGEBRA_FORM,
     ONE_PASS_FORM,
     CHANNELS_LAST_FORM,
+    PRODUCTS_FORM,
 )
 
 

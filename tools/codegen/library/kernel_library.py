@@ -23,10 +23,11 @@ from kernelwright.tools.codegen.ir import (
     ProgramNode,
     Strategy,
 )
+from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
-from kernelwright.tools.codegen.ir.roofline import line_ms
+from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.forms import Form, forms
+from kernelwright.tools.codegen.library.forms import FORM_KINDS, PRODUCTS_FORM, Form, forms
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
@@ -186,10 +187,30 @@ def repertoire_for(
     writes = emitter or _emitter(hardware)
 
     def is_ours(program: Program) -> bool:
+        if not _keeps_up(program, writes, hardware):
+            return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    found = forms(task, writes.graph_rewrites, is_ours=is_ours)
+    kinds = [kind for kind in FORM_KINDS if writes.multiplies or kind is not PRODUCTS_FORM]
+    found = forms(task, writes.graph_rewrites, kinds=kinds, is_ours=is_ours)
     return PlaybookRepertoire(found, writes, hardware)
+
+
+# How far behind the library products of our own may be expected to stay, to be proposed at all.
+# Of a product this short it is not told: the library waits for its operands as well.
+_FAR_BEHIND, _SHORT_MS = 2.0, 0.03
+
+
+def _keeps_up(program: Program, emitter: Emitter, hardware: Hardware) -> bool:
+    """Whether the products among a program's loops take no multiple of the library's time."""
+    ours = theirs = 0.0
+    for loop in program.loops:
+        product = contraction_of(loop) if loop.family == PRODUCT else None
+        if product is not None:
+            ways = emitter.strategies(loop, hardware)
+            ours += min(emitter.predicted_ms(loop, way, hardware) for way in ways)
+            theirs += _FAR_BEHIND * library_product_ms(product, hardware) + _SHORT_MS
+    return ours <= theirs
 
 
 def _emitter(hardware: Hardware) -> Emitter:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kernelwright.tools.codegen.ir import Buffer, Loop, PlanLine, Program
+from kernelwright.tools.codegen.ir.contraction import PRODUCT
 from kernelwright.tools.codegen.lower.fusion.schedule import DEAREST_LAUNCH_BYTES, Fusion
 from kernelwright.tools.codegen.lower.nests.context import (
     Arguments,
@@ -45,12 +46,12 @@ from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS
 from kernelwright.tools.types import DType, Graph, Node, Ref, Scalar, TensorSpec
 
 
-def translate(graph: Graph, *, channels_last: bool = False) -> Context:
+def translate(graph: Graph, *, channels_last: bool = False, products: bool = False) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
     kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
     single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
-    context = Context(single=single, channels_last=channels_last)
+    context = Context(single=single, channels_last=channels_last, products=products)
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
     for node in graph.nodes:
@@ -227,6 +228,7 @@ def lower(
     *,
     channels_last: bool = False,
     one_pass: bool = False,
+    products: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -236,11 +238,12 @@ def lower(
             by default the graph's tensor inputs.
         channels_last: whether convolutions that loops read are called in that layout.
         one_pass: whether windows over normalised rows compute the rows' statistics themselves.
+        products: whether products of matrices are loops, with what surrounds them fused.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    context = translate(graph, channels_last=channels_last)
+    context = translate(graph, channels_last=channels_last, products=products)
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations
@@ -370,7 +373,9 @@ def _numbered(context: Context, steps: list[Step]) -> tuple[Loop | PlanLine, ...
     count = 0
     for step in steps:
         if step.nest is not None:
-            made.append(loop_of(context.pool, step.nest, f"L{count}"))
+            loop = loop_of(context.pool, step.nest, f"L{count}")
+            is_product = context.products and step.nest.is_product
+            made.append(loop.model_copy(update={"family": PRODUCT}) if is_product else loop)
             count += 1
         elif step.line is not None:
             made.append(step.line)

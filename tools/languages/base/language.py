@@ -44,6 +44,7 @@ class LanguageSpec:
         lexer: Pygments' name for it.
         web_lexer: The nearest name that highlighters in browsers know.
         prelude: The header of ours that its kernels include; None where there is none.
+        further: Headers of ours, over the prelude, that kernels include where they need them.
         includes: What its kernels may include, the prelude with it.
         alignment_bytes: What torch's allocators align to on its device.
         plain_words: Names that are a lower precision's elsewhere and nothing here.
@@ -68,6 +69,7 @@ class LanguageSpec:
     marks: tuple[str, ...] = ()
     plain_words: frozenset[str] = field(default_factory=frozenset)
     has_sanitizers: bool = False
+    further: tuple[Path, ...] = ()
 
 
 class CompileJob(Value):

@@ -158,7 +158,7 @@ class CppLanguage:
         compile_flags, link_flags = cpp_flags()
         return ExportParts(
             imports=("ctypes", "hashlib", "os", "platform", "shutil", "subprocess", "tempfile"),
-            launcher=exported(here / "build.py", here / "launcher.py"),
+            launcher=exported(here / "launcher.py"),
             loader=_LOADER.format(
                 compile_flags=listed(compile_flags), link_flags=listed(link_flags)
             ),

@@ -1,16 +1,102 @@
-"""Loads C++ kernels and calls them through ctypes, which lets go of the GIL.
+"""Builds C++ kernels at first use, loads them, and calls them through ctypes without the GIL.
 
-The judge imports this file, and an export holds its text: it uses nothing of Kernelwright's. A
-call runs to its end; there is no grid.
+An export holds this file's text and the judge loads kernels by it; it uses nothing of
+Kernelwright's. A built library is kept in the user's cache folder under a name made of everything
+that decides what is in it: source, compiler, flags, processor. A call runs to its end; there is no
+grid. What is not covered: compilers other than g++ and those that take its options.
 """
 
 import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 
 # --- exported from here ---
+
+
+class KernelUnavailableError(RuntimeError):
+    """The kernels cannot be built or loaded on this machine; the message says why."""
+
+
+def cache_folder() -> Path:
+    """Where built libraries are kept: KERNELWRIGHT_EXPORT_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("KERNELWRIGHT_EXPORT_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(chosen) if chosen else Path(base) / "kernelwright-export"
+    if os.access(next(p for p in (folder, *folder.parents) if p.exists()), os.W_OK):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+    return Path(tempfile.mkdtemp(prefix="kernelwright-export-"))
+
+
+def processor() -> str:
+    """What the processor is and can do: a library built with -march=native is for it alone."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    return "\n".join([platform.machine(), platform.processor(), *known])
+
+
+def openmp_runtime() -> list[str]:
+    """Linker arguments for the OpenMP library that torch has already loaded.
+
+    A second runtime in the process would bring a second pool of threads.
+    """
+    package = Path(torch.__file__).parent
+    for folder in (package / "lib", package.parent / "torch.libs"):
+        for library in sorted(folder.glob("libgomp*.so*")):
+            return [str(library)]
+    return ["-lgomp"]
+
+
+def known_here(flags: tuple[str, ...]) -> list[str]:
+    """The flags; on other machines without those that only compilers for x86-64 know."""
+    if platform.machine() == "x86_64":
+        return list(flags)
+    return [flag for flag in flags if not flag.startswith("-mprefer-vector-width")]
+
+
+def run_compiler(command: list[str]) -> None:
+    """Run one compiler command; KernelUnavailableError carries what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        words = (done.stderr or done.stdout).strip()[-2000:]
+        raise KernelUnavailableError(f"{Path(command[0]).name} failed:\n{words}")
+
+
+def build_library(
+    source: str, header: str, compile_flags: tuple[str, ...], link_flags: tuple[str, ...]
+) -> Path:
+    """Compile the kernels unless the same library is there already, and return its path."""
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        raise KernelUnavailableError(
+            "there is no C++ compiler; install g++ (apt-get install g++) or set CXX"
+        )
+    compiling = known_here(compile_flags)
+    linking = [*link_flags, *openmp_runtime(), "-lm"]
+    parts = (source, header, *compiling, *linking, compiler, processor())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    folder = cache_folder()
+    library = folder / f"{key}.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        Path(scratch, "kernelwright.hpp").write_text(header, encoding="utf-8")
+        kernel, compiled, linked = (Path(scratch, f"kernel.{end}") for end in ("cpp", "o", "so"))
+        kernel.write_text(source, encoding="utf-8")
+        paths = ["-I", scratch, "-c", str(kernel), "-o", str(compiled)]
+        run_compiler([compiler, *compiling, *paths])
+        run_compiler([compiler, str(compiled), "-o", str(linked), *linking])
+        os.replace(linked, library)  # atomic: another process may build the same
+    return library
 
 
 def load_kernels(library: Path, signatures: dict[str, str]) -> SimpleNamespace:

@@ -1,7 +1,59 @@
-"""Compiles CUDA kernels with NVRTC at first use: what an export holds beside the launcher.
+"""Compiles CUDA source with NVRTC: in a compiler process, and at first use in an export.
 
-It uses nothing of Kernelwright's. What is not covered: kernels that need separate linking.
+It uses nothing of Kernelwright's, and no driver. A compiler process loads this file for `answer`;
+requests have "source", "architecture", "include" and "output" (see `compiler_process.py`). An
+export holds the end of its text beside the launcher. What is not covered: kernels that need
+separate linking.
 """
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile CUDA source to a cubin for a named architecture; needs no driver."""
+    try:
+        from cuda.core import Program, ProgramOptions
+    except ImportError as error:
+        return {"ok": False, "log": "", "lacks": f"cuda-core cannot be imported ({error})"}
+    headers = [request["include"], *cuda_headers()]
+    # No fast maths: precision is the candidate's own, visible choice (__expf and the like).
+    options = ProgramOptions(
+        name="kernel.cu",
+        std="c++17",
+        arch=request["architecture"],
+        include_path=headers,
+        ptxas_options=["-v"],
+        lineinfo=True,
+    )
+    log = io.StringIO()
+    try:
+        program = Program(request["source"], code_type="c++", options=options)
+        cubin = program.compile("cubin", logs=log)
+    except Exception as error:
+        words = f"{log.getvalue()}\n{error}".replace("\0", "").strip()
+        return {"ok": False, "log": words, "knows": architectures()}
+    Path(request["output"]).write_bytes(bytes(cubin.code))
+    return {"ok": True, "log": log.getvalue().replace("\0", "")}
+
+
+def architectures() -> list[str]:
+    """What this NVRTC can compile for, without the variants that carry a letter."""
+    from cuda.bindings import nvrtc
+
+    _, numbers = nvrtc.nvrtcGetSupportedArchs()
+    return [f"sm_{number}" for number in numbers]
+
+
+def cuda_headers() -> list[str]:
+    """Folders of the CUDA runtime's and CCCL's headers, wherever they are installed."""
+    from cuda import pathfinder
+
+    found = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return [str(folder) for folder in found if folder]
+
 
 # --- exported from here ---
 

@@ -14,7 +14,7 @@ from kernelwright.tools.languages.base.compilers import Compiler, CompileRefused
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
-_NVRTC = Path(__file__).with_name("nvrtc.py")
+_NVRTC = Path(__file__).with_name("build.py")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")

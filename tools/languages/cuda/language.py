@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 _INSPECT_S = 60.0
 _PRELUDE = INCLUDE / "kernelwright.cuh"
+_TENSOR_CORES = INCLUDE / "kernelwright_mma.cuh"
 _INCLUDES = frozenset(
     {
         _PRELUDE.name,
+        _TENSOR_CORES.name,
         "cooperative_groups.h",
         "cooperative_groups/memcpy_async.h",
         "cooperative_groups/reduce.h",
@@ -89,6 +91,7 @@ class CudaLanguage:
         web_lexer="cpp",
         prelude=_PRELUDE,
         includes=_INCLUDES,
+        further=(_TENSOR_CORES,),
         alignment_bytes=256,
         probe=_PROBE,
         probe_plan=_PROBE_PLAN,

@@ -41,7 +41,8 @@ def layer_norm_gelu(build: Any, rows: int, columns: int, across: bool) -> Any:
     return b.loop("layer_norm_gelu")
 
 
-@pytest.mark.parametrize("across", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("across", [False, True])
 def test_softmax_in_every_way(build: Any, case: Any, everything: Any, check: Any, across: bool):
     cases = []
     for rows, columns in SHAPES:

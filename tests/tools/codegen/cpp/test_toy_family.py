@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
@@ -79,6 +81,7 @@ def _statements(loop: Loop) -> list[str]:
 TOY = LoopFamily((NAIVE.name,), _fit, lambda case: [NAIVE], _emit)
 
 
+@pytest.mark.exhaustive
 async def test_a_family_is_proposed_written_and_judged_right(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(SOURCE)
     here = detect("cpu").model_copy(update={"measured": True, "bandwidth_gb_s": 1e6})

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_positions_flags_and_integer_sums(
     build: Any, case: Any, everything: Any, check: Any, across: bool
 ):

@@ -264,7 +264,7 @@ class Emulated:
         return {
             **self._buffers,
             **self._settings,
-            "empty": lambda shape, dtype: torch.full(shape, 0x7FFFFFFF, dtype=_torch(dtype)),
+            "empty": lambda shape, dtype: _poisoned(shape, _torch(dtype)),
             "zeros": lambda shape, dtype: torch.zeros(shape, dtype=_torch(dtype)),
             "ceil_div": lambda a, b: -(-a // b),
             "launch": self._launch,
@@ -283,6 +283,10 @@ class Emulated:
         assert shared <= 227 * 1024
         pointers = (ctypes.c_void_p * len(args))(*(a.data_ptr() for a in args))
         getattr(self._library, f"run_{kernel}")(grid, block, cluster, shared, pointers)
+
+
+def _poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.full(shape, float("nan") if dtype.is_floating_point else 0x7FFFFFFF, dtype=dtype)
 
 
 def _torch(dtype: str) -> torch.dtype:
@@ -340,7 +344,9 @@ def _chosen(listed: list[tuple], seed: str, count: int, most_threads: int) -> li
     every = [{one.name: one.value for one in setting} for setting in listed]
 
     def threads(values: dict[str, int]) -> int:
-        return values.get("K_THREADS", 0) or values["K_TX"] * values["K_TY"]
+        warps = values.get("K_WARPS", 4)
+        side = values["K_TX"] * values["K_TY"] if "K_TX" in values else 32 * warps
+        return values.get("K_THREADS", side)
 
     least = min(threads(values) for values in every)
     small = [values for values in every if threads(values) <= max(most_threads, least)]

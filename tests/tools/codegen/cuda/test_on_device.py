@@ -15,11 +15,11 @@ from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import (
     CompileFailure,
     compile_candidate,
+    load_candidate,
     new_candidate,
     parse_kernel,
     with_settings,
 )
-from kernelwright.tools.languages.loading import load_candidate
 
 pytestmark = pytest.mark.gpu
 EMITTER = CudaEmitter()
@@ -71,6 +71,27 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
     b = toolbox.Build({"n": 3}, {"c": 1 << 20})
     b.store("y", b.scan("max", b.load("x", n=1 << 20, c=1)), n=1 << 20, c=1)
     made["running_maximum_large"] = b
+    return made
+
+
+def products(toolbox: SimpleNamespace) -> dict[str, Any]:
+    """Products in every type, either factor either way, of sizes that tiles divide and others."""
+    made = {}
+    for kind in ("float32", "float16", "bfloat16"):
+        for m, n, k in ((272, 392, 520), (271, 389, 517)):
+            ways = {
+                "plain": ({"m": k, "k": 1}, {"k": n, "n": 1}),
+                "turned": ({"m": 1, "k": m}, {"k": 1, "n": k}),
+            }
+            for way, (left, right) in ways.items():
+                b = toolbox.Build({"m": m, "n": n}, {"k": k})
+                factors = [b.load("x", kind, **left), b.load("w", kind, **right)]
+                if kind != "float32":
+                    factors = [b.op("cast", factor, dtype=kind) for factor in factors]
+                total = b.reduce("sum", b.op("mul", *factors))
+                y = b.op("tanh", b.op("add", total, b.load("bias", kind, n=1)))
+                b.store("y", y, kind, m=n, n=1)
+                made[f"{kind}_{way}_{m}"] = b
     return made
 
 
@@ -144,4 +165,9 @@ async def test_small_loops_are_right_under_every_strategy(
 
 async def test_large_loops_are_right_under_every_strategy(toolbox: SimpleNamespace):
     wrong = await wrong_ones(toolbox, large(toolbox), 4)
+    assert not wrong, "\n".join(wrong)
+
+
+async def test_products_are_right_under_every_strategy(toolbox: SimpleNamespace):
+    wrong = await wrong_ones(toolbox, products(toolbox), 6)
     assert not wrong, "\n".join(wrong)

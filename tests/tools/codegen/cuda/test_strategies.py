@@ -58,7 +58,7 @@ def test_every_strategy_keeps_the_contract(builds: dict[str, Any]):
 @pytest.mark.parametrize(
     ("name", "architecture", "hardware"),
     [
-        ("softmax_online", "sm_90a", "H200"),
+        pytest.param("softmax_online", "sm_90a", "H200", marks=pytest.mark.exhaustive),
         ("layer_norm", "sm_80", "A100"),
         pytest.param("rms_residual", "sm_89", "L40S", marks=pytest.mark.exhaustive),
         pytest.param("batch_norm_columns", "sm_120", "RTX 5090", marks=pytest.mark.exhaustive),

@@ -113,7 +113,7 @@ def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
 
 @pytest.fixture(scope="module")
 def spread(
-    toolbox: SimpleNamespace, small_device: Hardware, kept: Kept, tmp_path_factory: Any
+    toolbox: SimpleNamespace, small_device: Hardware, swept: Kept, tmp_path_factory: Any
 ) -> list[Spread]:
     made: list[Spread] = []
     for name in (*TASKS, *TURNED):
@@ -121,7 +121,7 @@ def spread(
     turned = [one for one in made if one.label.endswith("pointwise_transposed")]
     assert len(turned) == 5
     assert len({one.label for one in made}) > 2 * len(TASKS)
-    made = kept(made, lambda one: one.label.rsplit(", ", 1)[1])
+    made = swept(made, lambda one: one.label.rsplit(", ", 1)[1])
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("tails")), shard=12)
     return made
 

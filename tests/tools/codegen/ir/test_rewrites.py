@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from kernelwright.tools.codegen.ir import ReduceKind
-from kernelwright.tools.codegen.ir.rewrites import rewrite, rewrites_for
+from kernelwright.tools.codegen.ir.rewrites import rewrite
 
 Check = Callable[..., Any]
 r = torch.randn
@@ -24,10 +24,6 @@ CASES = {
     "softmax": (lambda x: torch.softmax(x, 1), "online_softmax"),
     "log-softmax": (lambda x: F.log_softmax(x * 2, 1), "online_softmax"),
     "a norm in two passes": (two_pass_norm, "moments"),
-    "softmax's division": (lambda x: torch.softmax(x, 1), "multiply_by_reciprocal"),
-    "a norm's division": (two_pass_norm, "multiply_by_reciprocal"),
-    "softmax's powers": (lambda x: torch.softmax(x, 1), "base_two"),
-    "all of softmax": (lambda x: torch.softmax(x, 1), "online_softmax+multiply_by_reciprocal"),
 }
 
 
@@ -62,16 +58,10 @@ def test_two_softmaxes_in_one_loop_are_both_rewritten(check: Check) -> None:
 
 def test_what_does_not_apply_is_not_offered(check: Check) -> None:
     (loop,) = check(lambda x: torch.relu(x), r(5, 7)).program.loops
-    assert rewrites_for(loop) == ()
     with pytest.raises(ValueError, match="does not apply"):
         rewrite(loop, "online_softmax")
     with pytest.raises(ValueError, match="unknown rewrite"):
         rewrite(loop, "magic")
-
-
-def test_a_divisor_that_may_vanish_is_not_inverted(check: Check) -> None:
-    (loop,) = check(lambda x: x / x.sum(1, keepdim=True), r(5, 7)).program.loops
-    assert "multiply_by_reciprocal" not in rewrites_for(loop)
 
 
 def test_a_sum_of_other_powers_is_no_softmax(check: Check) -> None:
@@ -79,4 +69,5 @@ def test_a_sum_of_other_powers_is_no_softmax(check: Check) -> None:
         return (x - x.amin(1, keepdim=True)).exp().sum(1)
 
     (loop,) = check(other, r(5, 7)).program.loops
-    assert "online_softmax" not in rewrites_for(loop)
+    with pytest.raises(ValueError, match="does not apply"):
+        rewrite(loop, "online_softmax")

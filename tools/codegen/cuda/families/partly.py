@@ -55,7 +55,7 @@ _UNLIKE = 0.2
 # What a meeting takes while it hides behind nothing, as bytes of a share that could have moved, and
 # what each round loses where few rows are under way: a part of it, as these only read or only write
 # together, and more the smaller shares are. Fitted to rows of 0.5, 1, 1.5, 8 and 64 MiB shared by 4
-# to 132 blocks (H200s, round `groups` of benchmarks/gpu_strategies.py, the last by hand).
+# to 132 blocks (H200s, round `groups` of benchmarks/codegen/gpu_strategies.py, the last by hand).
 _MEETING_BYTES, _FEW, _FEW_BYTES = 20 * KIB, 0.31, 151 * KIB
 # Of a group's share, the part that may be read again (of a batch norm's rows of 64 MiB 0.77, which
 # was still 3 to 5 % faster than reading all twice); and of the cache, what all shares together may
@@ -73,7 +73,7 @@ _HELD_WHOLE = 0.95
 # Of that, what groups reach apart from their meetings, in the same round: 0.86 to 0.91 in all.
 _GROUPED = 1.31
 # What the L2 answers crosses the chip too: its price beside a read of memory; and the cache's speed
-# over memory's, for what rows share. Both were fitted to rings (ring_shape.py).
+# over memory's, for what rows share. Both were fitted to rings (ring.py).
 _CACHE_PRICE, _CACHE_SPEED = 0.57, 1.4
 
 

@@ -1,4 +1,4 @@
-"""Strategies for loops that reduce nothing: every element on its own."""
+"""The strategy for loops that reduce nothing: every element on its own."""
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import access_bytes, element_family
 from kernelwright.tools.codegen.cuda.families.strips import one_by_one
@@ -17,51 +17,34 @@ from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 
 TILES = "pointwise_tiles"
-PERSISTENT = "pointwise_persistent"
-NAMES = (TILES, PERSISTENT)
+NAMES = (TILES,)
 
 # What is left where reads lie along another axis than writes: each moves a sector (an H200,
 # benchmarks/results/h200/strategies.jsonl).
 _SCATTERED = 0.15
-_TITLES = {
-    TILES: "One tile a block, wide independent loads",
-    PERSISTENT: "A fixed grid that walks over the tiles",
-}
+_TITLE = "One tile a block, wide independent loads"
 
 
 def strategies(case: Case) -> list[Strategy]:
-    """Both shapes of a pointwise kernel."""
+    """A tile a block, which fits every pointwise loop."""
     broadcasts = len(case.nest.walked) > 1
     share = one_by_one(case) * (_SCATTERED if across_of(case) is not None else 1.0)
     decode = "; broadcasts are decoded with constant divisors" if broadcasts else ""
-    tiles = Strategy(
-        name=TILES,
-        title=_TITLES[TILES],
-        mechanism=f"Each block moves one small tile in 16-byte accesses and ends{decode}.",
-        reason="Every operand is read once and every result written once, so the time is the "
-        "traffic's; many short blocks keep reads and writes in flight at the same places.",
-        category="memory",
-        metric="dram throughput",
-        memory="single pass, vectors",
-        compute="fused chain",
-        parallel="tile per block",
-        efficiency=0.97 * share,
-    )
-    persistent = tiles.model_copy(
-        update={
-            "name": PERSISTENT,
-            "title": _TITLES[PERSISTENT],
-            "mechanism": "As many blocks as fit stay resident and walk over the tiles with a "
-            f"grid stride{decode}.",
-            "reason": "Saves the start of hundreds of thousands of blocks and their partial "
-            "last wave, at the price of a loop.",
-            "category": "parallelism",
-            "metric": "achieved occupancy",
-            "parallel": "persistent grid",
-            "efficiency": 0.84 * share,
-        }
-    )
-    return [tiles, persistent]
+    return [
+        Strategy(
+            name=TILES,
+            title=_TITLE,
+            mechanism=f"Each block moves one small tile in 16-byte accesses and ends{decode}.",
+            reason="Every operand is read once and every result written once, so the time is the "
+            "traffic's; many short blocks keep reads and writes in flight at the same places.",
+            category="memory",
+            metric="dram throughput",
+            memory="single pass, vectors",
+            compute="fused chain",
+            parallel="tile per block",
+            efficiency=0.97 * share,
+        )
+    ]
 
 
 def emit(case: Case, name: str, prefix: str) -> Emitted:
@@ -69,7 +52,6 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     nest, vectors = case.nest, case.along_rows
     printer = Printer(nest, vectors)
     body = Body(printer, case.schedule, prefix)
-    persistent = name == PERSISTENT
     tunables = Tunables(prefix)
     # Small blocks and plain stores: 2.98 to 3.09 ms for activations of 6.4 GB on H200s, where
     # blocks of 256 with streaming stores took 3.01 to 3.16 (round "waves").
@@ -78,13 +60,11 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
     # a thread took 3.17 to 3.30 (round "streams", benchmarks/results/h200/strategies.jsonl). Of
     # narrower accesses as many as bring the same bytes.
     alike = MOVED_BYTES // access_bytes(case, vectors)
-    tunables.add("UNROLL", (4, 2, 8) if persistent else first(min(8, alike), [1, 2, 4, 8]))
-    if persistent:
-        tunables.add("BLOCKS", (4, 8, 2, 16))
+    tunables.add("UNROLL", first(min(8, alike), [1, 2, 4, 8]))
     tunables.add("LOADS", (0, 1)).add("STORES", (0, 1))
     source = render(
         "pointwise",
-        title=_TITLES[name],
+        title=_TITLE,
         prefix=tunables.prefix,
         name=prefix,
         tunables=tunables.text(),
@@ -93,11 +73,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         before=(*printer.row_decode(), *body.before),
         before_stores=body.before_stores,
         passes=body.passes(),
-        persistent=persistent,
     )
     tiles = tunables.named(f"ceil_div({nest.columns}, {{THREADS}} * {{VECTOR}} * {{UNROLL}})")
-    if persistent:
-        tiles = tunables.named(f"min({tiles}, {case.multiprocessors} * {{BLOCKS}})")
     launch = Launch(f"{prefix}_map", tiles, tunables.named("{THREADS}"))
     text, plan = complete(source, buffer_arguments(nest), [launch])
     return Emitted(source=text, plan=plan)

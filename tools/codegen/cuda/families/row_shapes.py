@@ -26,7 +26,6 @@ BLOCK_REGISTERS = "block_rows_registers"
 BLOCK_SHARED = "block_rows_shared"
 BLOCK_STREAM = "block_rows_stream"
 CLUSTER_REGISTERS = "cluster_rows_registers"
-CLUSTER_SHARED = "cluster_rows_shared"
 CLUSTER_STREAM = "cluster_rows_stream"
 SERIAL = "thread_rows"
 NAMES = (
@@ -35,7 +34,6 @@ NAMES = (
     BLOCK_SHARED,
     BLOCK_STREAM,
     CLUSTER_REGISTERS,
-    CLUSTER_SHARED,
     CLUSTER_STREAM,
 )
 
@@ -107,15 +105,6 @@ SHAPES = {
         "The blocks of a cluster hold a share of the row each in registers and exchange "
         "partials through distributed shared memory.",
         "A row too long for one block is still read from memory only once.",
-        "dram bytes read",
-    ),
-    CLUSTER_SHARED: Shape(
-        "cluster",
-        "shared",
-        "A cluster a row, the row in shared memory",
-        "The blocks of a cluster keep a share of the row each in shared memory and exchange "
-        "partials through distributed shared memory.",
-        "A row too long for one block is still read from memory only once, and long rows fit.",
         "dram bytes read",
     ),
     CLUSTER_STREAM: Shape(

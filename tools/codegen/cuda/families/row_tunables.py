@@ -53,11 +53,10 @@ def kept_bytes(keeps: tuple[Kept, ...]) -> int:
     return sum(one.bytes_each for one in keeps)
 
 
-def shared_text(case: Case, shape: Shape) -> str:
+def shared_text(case: Case) -> str:
     """Shared memory of a block in bytes, over tunables in braces."""
-    share = "{THREADS} * {CLUSTER}" if shape.group == "cluster" else "{THREADS}"
     each = kept_bytes(case.keeps(case.along_rows))
-    step = f"({share} * {{VECTOR}})"
+    step = "({THREADS} * {VECTOR})"
     return f"({case.nest.columns} + {step} - 1) // {step} * {{THREADS}} * {{VECTOR}} * {each}"
 
 
@@ -86,7 +85,7 @@ def tunables_of(case: Case, name: str, prefix: str) -> Tunables | None:
     if shape.keep == "registers":
         return _register_tunables(case, shape, vectors, prefix)
     if shape.keep == "shared":
-        return _shared_tunables(case, shape, prefix)
+        return _shared_tunables(case, prefix)
     return _stream_tunables(case, shape, vectors, prefix)
 
 
@@ -185,22 +184,13 @@ def _register_clusters(case: Case) -> list[int]:
     return first(min(best, case.cluster_sizes[0]), list(case.cluster_sizes))
 
 
-def _shared_tunables(case: Case, shape: Shape, prefix: str) -> Tunables | None:
+def _shared_tunables(case: Case, prefix: str) -> Tunables | None:
     keeps = case.keeps(case.along_rows)
-    clusters = case.cluster_sizes if shape.group == "cluster" else (1,)
-    row = case.nest.columns * kept_bytes(keeps)
-    if not keeps or row > case.shared_bytes * max(clusters):
+    if not keeps or case.nest.columns * kept_bytes(keeps) > case.shared_bytes:
         return None
-    if shape.group == "cluster" and case.nest.columns < 8192:
-        return None
-    tunables = Tunables(prefix).add(
-        "THREADS", _block_sizes(case, case.along_rows, 1, max(clusters))
-    )
-    tunables.add("VECTOR", case.along_rows.widths)
-    if shape.group == "cluster":
-        tunables.add("CLUSTER", clusters)
-    tunables.add("UNROLL", (4, 2, 8, 1))
-    tunables.require(f"{shared_text(case, shape)} <= {case.shared_bytes}")
+    tunables = Tunables(prefix).add("THREADS", _block_sizes(case, case.along_rows, 1))
+    tunables.add("VECTOR", case.along_rows.widths).add("UNROLL", (4, 2, 8, 1))
+    tunables.require(f"{shared_text(case)} <= {case.shared_bytes}")
     return _hints(tunables, again=False)
 
 

@@ -16,7 +16,6 @@ from kernelwright.tools.codegen.cuda.families.row_shapes import (
     BLOCK_SHARED,
     BLOCK_STREAM,
     CLUSTER_REGISTERS,
-    CLUSTER_SHARED,
     CLUSTER_STREAM,
     FEWER_PASSES,
     LONG_ROW_BYTES,
@@ -96,7 +95,6 @@ _BASE = {
     BLOCK_STREAM: 0.97,
     # A whole row waits at the cluster's barrier; the exchange costs a few microseconds.
     CLUSTER_REGISTERS: 0.75,
-    CLUSTER_SHARED: 0.68,
     CLUSTER_STREAM: 0.85,
 }
 # What is left of them where a row is walked in accesses of 4 bytes (rows of 65535 floats on one
@@ -105,7 +103,6 @@ _NARROW = {
     BLOCK_STREAM: 0.66,
     CLUSTER_STREAM: 0.74,
     CLUSTER_REGISTERS: 0.97,
-    CLUSTER_SHARED: 0.99,
 }
 
 
@@ -185,7 +182,7 @@ def _launch(case: Case, name: str, prefix: str, tunables: Tunables) -> Launch:
         grid = f"ceil_div({rows}, {{THREADS}} // {{LANES}})"
     if shape.group == "cluster":
         grid, cluster = f"{rows} * {{CLUSTER}}", "{CLUSTER}"
-    shared = shared_text(case, shape) if shape.keep == "shared" else ""
+    shared = shared_text(case) if shape.keep == "shared" else ""
     named = tunables.named
     return Launch(f"{prefix}_rows", named(grid), named("{THREADS}"), named(shared), named(cluster))
 

@@ -27,7 +27,8 @@ def in_windows(stores: Sequence[StoreCode], along: int) -> bool:
     """Whether lines of `along` elements begin at odd places, and are long enough for windows.
 
     A sector that two tiles store in parts costs the cache two requests: planes of 513 x 513
-    took 1.46 ms where those of 512 x 512 took 1.06 (an H200, benchmarks/convolution_tails.py).
+    took 1.46 ms where those of 512 x 512 took 1.06 (an H200,
+    benchmarks/timing/convolution_tails.py).
     """
     odd = any(store.chunk < store.widest for store in stores)
     return odd and along > 8 * window_slide(stores)

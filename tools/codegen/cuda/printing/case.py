@@ -21,6 +21,7 @@ from kernelwright.tools.codegen.cuda.printing.vectors import (
     peeled_of,
     vectors_of,
 )
+from kernelwright.tools.codegen.ir.contraction import Contraction, contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import NodeCase
 
 KIB = 1024
@@ -50,6 +51,11 @@ class Case(NodeCase):
     def nest(self) -> Nest:
         """The loop with its axes merged and ordered."""
         return nest_of(self.loop)
+
+    @cached_property
+    def contraction(self) -> Contraction | None:
+        """The product of matrices (or of a matrix and a vector) that the loop is, if it is one."""
+        return contraction_of(self.loop)
 
     @cached_property
     def stencil(self) -> Stencil:

@@ -290,7 +290,7 @@ class Merging:
             if key in failed:
                 continue
             new = None
-            if not self._between(first, second):
+            if not self._between(first, second) and not self._multiplies(first.nest, second.nest):
                 new = merged(self.context.ops, first.nest, second.nest, MERGE_LIMIT)
             if new is not None and keeps_levels(new) and not self._turns(new):
                 first.nest, first.stage = new, max(first.stage, second.stage)
@@ -299,6 +299,11 @@ class Merging:
             failed.add(key)
             alive += [first.nest, second.nest]  # so that an id is never another nest's
         return False
+
+    def _multiplies(self, first: Nest, second: Nest) -> bool:
+        """Whether one is a product with a loop of its own, and the other reduces as well."""
+        both = bool(first.inner) and bool(second.inner)
+        return both and self.context.products and (first.is_product or second.is_product)
 
     def _edges(self) -> Iterator[tuple[Step, Step]]:
         """Nests that read what another nest makes."""

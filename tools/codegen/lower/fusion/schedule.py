@@ -82,6 +82,9 @@ REDUCTIONS_LIMIT = 32
 # the latter alone.
 LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
 
+# Bytes that may be read for each byte of an operand: a product reads it once for every tile.
+MOST_READ = 2
+
 _HEAVY_WORDS = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
     atanh sigmoid erf erfc lgamma pow atan2 fmod remainder sqrt rsqrt div
@@ -140,7 +143,11 @@ class Fusion:
             where = where_of(load)
             source = producers[where.buffer]
             new = None
-            if source.nest is not None and self._worth(source, step, nest, where):
+            if (
+                source.nest is not None
+                and self._worth(source, step, nest, where)
+                and not self._stays_before(source.nest, nest, producers)
+            ):
                 new = inlined(self.context.ops, nest, load, source.nest)
             if new is None or len(new.exprs) > (ABSORB_LIMIT if self.absorb else INLINE_LIMIT):
                 refused.add(where)
@@ -179,6 +186,20 @@ class Fusion:
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    def _stays_before(self, made: Nest, reader: Nest, producers: dict[str, Step]) -> bool:
+        """Whether a product should read what it would have to compute again for every tile.
+
+        That is what reads more than two elements for each of its own, and what can follow another
+        product, where it is computed once.
+        """
+        if not self.context.products or not reader.is_product:
+            return False
+        (write,) = made.writes
+        if nest_read_bytes(self.context, made) > MOST_READ * footprint(write.address):
+            return True
+        sources = (producers[name].nest for name in made.reads if name in producers)
+        return any(source is not None and source.is_product for source in sources)
 
     # Cutting
 

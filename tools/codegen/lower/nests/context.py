@@ -164,7 +164,8 @@ class Context:
 
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
-    layout; see `channels_last.convolved`.
+    layout; see `library.convolved`. `products` asks for products of matrices as nests, which
+    otherwise stay with the library.
     """
 
     pool: Pool = field(default_factory=Pool)
@@ -179,6 +180,7 @@ class Context:
     scans: dict[str, Node] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
     channels_last: bool = False
+    products: bool = False
 
     @cached_property
     def ops(self) -> Ops:

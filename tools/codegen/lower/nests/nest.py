@@ -83,6 +83,17 @@ class Nest:
         """What it does along inner axes: `reduce`, `scan`."""
         return frozenset(expr.op for expr in self.exprs if expr.op in ("reduce", "scan"))
 
+    @cached_property
+    def is_product(self) -> bool:
+        """Whether it sums products of two factors, each with outer axes of its own."""
+        inner, varies = frozenset(self.inner), self.dependences()
+        for expr in self.exprs:
+            if expr.op == "reduce" and expr.word == "sum" and expr.args[0].op == "mul":
+                left, right = (varies[factor] - inner for factor in expr.args[0].args)
+                if left - right and right - left:
+                    return True
+        return False
+
     def numel(self, pool: Pool) -> int:
         """Positions of the whole space."""
         return prod(pool.sizes[axis] for axis in self.axes)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from kernelwright.tools.codegen.ir import PlanLine
+from kernelwright.tools.codegen.ir.roofline import HALF_PRODUCTS
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, base
 from kernelwright.tools.codegen.lower.nests.views import View
@@ -127,7 +128,9 @@ def _flops(context: Context, node: Node) -> int:
 
 
 def tensor_share(context: Context, node: Node) -> float | None:
-    """The share of the fp16 tensor rate at which a convolution computes; None for other calls."""
+    """The share of the fp16 tensor rate at which a call computes; None at the plain rate."""
+    if base(node.op) in ("mm", "addmm", "bmm"):
+        return HALF_PRODUCTS if node.out[0].dtype in (DType.FLOAT16, DType.BFLOAT16) else None
     if base(node.op) != "convolution" or node.out[0].dtype not in _ON_TENSOR_CORES:
         return None
     arguments = Arguments(node)

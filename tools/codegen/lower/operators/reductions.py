@@ -1,7 +1,8 @@
 """ATen's reductions and scans as nests: kept dimensions outside, reduced ones inside.
 
 Matrix products with a vector are memory-bound, so they are reductions here. Products of two real
-matrices stay with the library.
+matrices are, where a lowering asks for them, and stay with the library otherwise; those of double
+precision, which no kernel of ours is made for, always do.
 """
 
 from __future__ import annotations
@@ -266,18 +267,24 @@ def _product(left: int, right: int, bias: int | None) -> Meaning:
         a, b = context.value(arguments.tensor(left)), context.value(arguments.tensor(right))
         b = views.unsqueeze(b, 1) if len(b.dims) == 1 else b
         a = views.unsqueeze(a, 0) if len(a.dims) == 1 else a
-        if 1 not in (a.shape[-2], b.shape[-1]) or not node.out[0].dtype.is_floating:
-            raise UnlikeError("a product of two matrices")
-        value = None if bias is None else _added(arguments, bias)
-        _reduce(context, node, a, b, value)
+        if not node.out[0].dtype.is_floating:
+            raise UnlikeError("a product of integers")
+        if 1 not in (a.shape[-2], b.shape[-1]):
+            if not context.products or computed(node.out[0].dtype) is not DType.FLOAT32:
+                raise UnlikeError("a product of two matrices")
+        elif bias is not None and _scales(arguments) != _PLAIN:
+            raise UnlikeError("a scaled product")
+        _reduce(context, node, a, b, bias)
 
     return meaning
 
 
-def _added(arguments: Arguments, at: int) -> int:
-    if arguments.number(3, "beta", 1) != 1 or arguments.number(4, "alpha", 1) != 1:
-        raise UnlikeError("a scaled product")
-    return at
+# What a bias is multiplied by, and the product.
+_PLAIN = (1.0, 1.0)
+
+
+def _scales(arguments: Arguments) -> tuple[float, float]:
+    return arguments.number(3, "beta", 1), arguments.number(4, "alpha", 1)
 
 
 def _reduce(context: Context, node: Node, a: View, b: View, bias: int | None) -> None:
@@ -295,18 +302,34 @@ def _reduce(context: Context, node: Node, a: View, b: View, bias: int | None) ->
         given.append(views.unsqueeze(kept, len(shape) - 1))
     space = context.space(given, shape)
     factors = [context.load(where, node.out[0].dtype) for where in space.addresses]
-    value: Expr = context.ops("mul", factors[0], factors[1])
+    value = _multiplied(context, node, factors[0], factors[1])
     outer, inner = space.names(range(len(shape) - 1)), space.names([len(shape) - 1])
     if inner:
         value = context.pool.make("reduce", value.dtype, (value,), word="sum")
     if bias is not None:
-        value = context.ops("add", value, factors[2])
+        value = _plus_bias(context, value, factors[2], _scales(Arguments(node)))
     made = context.buffer(node.name, TensorSpec(shape=shape[:-1], dtype=node.out[0].dtype))
     value = context.ops.cast(value, computed(node.out[0].dtype))
     where = space.at(made, range(len(shape) - 1))
     context.add(Nest(outer, inner, (Write(where, value),)))
     result = views.reshape(made, node.out[0].shape)
     context.values[node.name] = (made if result is None else result,)
+
+
+def _multiplied(context: Context, node: Node, a: Expr, b: Expr) -> Expr:
+    """The product; factors of a product of half-precision matrices say that they are rounded."""
+    dtype = node.out[0].dtype
+    if not context.products or dtype is computed(dtype):
+        return context.ops("mul", a, b)
+    factors = tuple(context.ops.cast(factor, dtype) for factor in (a, b))
+    return context.pool.make("mul", computed(dtype), factors)
+
+
+def _plus_bias(context: Context, value: Expr, bias: Expr, scales: tuple[float, float]) -> Expr:
+    """The scaled sum; what is multiplied by zero is not read, NaN or not."""
+    beta, alpha = scales
+    value = context.ops("mul", value, alpha)
+    return context.ops("add", value, context.ops("mul", bias, beta)) if beta else value
 
 
 PRODUCTS: Mapping[str, Meaning] = {

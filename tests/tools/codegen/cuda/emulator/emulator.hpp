@@ -182,6 +182,7 @@ inline void run_warp(Block& mine, unsigned int warp, unsigned int threads) {
 }
 
 inline void end_of_block();
+inline void end_of_tensor_block();
 
 inline void run_block(unsigned int index, unsigned int threads, size_t shared, Cluster* cluster, int rank, const std::function<void()>& body) {
     Block mine;
@@ -192,7 +193,7 @@ inline void run_block(unsigned int index, unsigned int threads, size_t shared, C
     mine.lanes.assign(threads + 32, 0);
     mine.warps.resize(threads / 32 + 1);
     mine.shared = shared;
-    mine.memory.reset(new (std::align_val_t(128)) unsigned char[shared + GUARD]);
+    mine.memory.reset(new (std::align_val_t(1024)) unsigned char[shared + GUARD]);
     memset(mine.memory.get(), 0xff, shared + GUARD);
     mine.live = threads;
     mine.cluster = cluster;
@@ -214,13 +215,14 @@ inline void run_block(unsigned int index, unsigned int threads, size_t shared, C
         for (unsigned int turn = 0; turn < warps; ++turn) run_warp(mine, index % 2 ? warps - 1 - turn : turn, threads);
     }
     end_of_block();
+    end_of_tensor_block();
     block = nullptr;
     for (size_t i = 0; i < GUARD; ++i) {
         if (mine.memory[shared + i] == 0xff) continue;
         fprintf(stderr, "a write past the shared memory that was asked for\n");
         abort();
     }
-    ::operator delete[](mine.memory.release(), std::align_val_t(128));
+    ::operator delete[](mine.memory.release(), std::align_val_t(1024));
 }
 
 inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster, size_t shared, const std::function<void()>& body) {
@@ -279,21 +281,12 @@ inline double __dmul_rn(double a, double b) { return a * b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __int_as_float(int bits) { float out; memcpy(&out, &bits, 4); return out; }
 
+#include "tensor.hpp"
+
 namespace kw {
 
 template <int> void block_of() {}
 inline unsigned char* dynamic_shared() { return emulator::block->memory.get(); }
-template <int BYTES> inline void copy_async(void* shared, const void* global) {
-    struct alignas(BYTES) Word { char bytes[BYTES]; };
-    check_alignment(static_cast<Word*>(shared));
-    check_alignment(static_cast<const Word*>(global));
-    memcpy(shared, global, BYTES);
-}
-template <int BYTES> inline void copy_async(void* shared, const void* global, unsigned long long) {
-    copy_async<BYTES>(shared, global);
-}
-inline void copy_commit() {}
-template <int PENDING> inline void copy_wait() {}
 inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }
 inline void pause() { std::this_thread::yield(); }
 inline int cluster_rank() { return emulator::block->rank; }

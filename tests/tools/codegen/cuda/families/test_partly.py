@@ -50,7 +50,7 @@ def odd_rows(build: Any, rows: int, columns: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
     """On devices that hold a whole share of a row, some of it, and nothing."""
     made = {
         "softmax": softmax(toolbox.Build, 3, 40004),
@@ -66,7 +66,7 @@ def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> lis
             made, device, settings=2, names=NAMES, start=len(variants)
         )
     assert len(variants) >= 12
-    variants = kept(variants, lambda variant: variant.strategy.name)
+    variants = swept(variants, lambda variant: variant.strategy.name)
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("partly")))
     return variants
 

@@ -13,13 +13,13 @@ import pytest
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.ring_shape import Ring
+from kernelwright.tools.codegen.cuda.families.ring import Ring
 from kernelwright.tools.codegen.cuda.printing.case import Case
 
 Kept = Callable[..., list[Any]]
 
 H200 = hardware_profile("H200")
-RINGS = ("cluster_rows_ring", "grid_rows_ring")
+RING = "grid_rows_ring"
 
 
 def two_loads(build: Any) -> Any:
@@ -52,7 +52,7 @@ def rounds(build: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rings(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
+def rings(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
     """Rings on devices that hold two rows, one, and little of it."""
     makers = (two_loads, runs, rounds)
     made = {make.__name__: make(toolbox.Build) for make in makers}
@@ -62,11 +62,10 @@ def rings(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[A
             update={"sm_count": 4, "cache_mib": 1.0, "shared_kib_per_block": kib}
         )
         variants += toolbox.make_variants(
-            made, device, settings=2, most_threads=128, names=RINGS, start=len(variants)
+            made, device, settings=2, most_threads=128, names=(RING,), start=len(variants)
         )
-    assert {v.strategy.name for v in variants} == set(RINGS)
     assert any("LAG1" in v.label for v in variants)
-    variants = kept(variants, lambda variant: variant.strategy.name)
+    variants = swept(variants, lambda variant: variant.label.split("-")[0])
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("rings")))
     return variants
 
@@ -91,16 +90,16 @@ def names(loop: Any, hardware: Hardware = H200) -> list[str]:
 
 
 def test_rings_need_rows_that_can_be_copied_and_a_device_that_copies(toolbox: SimpleNamespace):
-    assert set(RINGS) <= set(names(norm(toolbox, 64, 1 << 18)))
+    assert RING in names(norm(toolbox, 64, 1 << 18))
     ampere = hardware_profile("A100")
-    assert not set(RINGS) & set(names(norm(toolbox, 64, 1 << 18), ampere))
+    assert RING not in names(norm(toolbox, 64, 1 << 18), ampere)
     # Rows that start at odd addresses, and rows that are read backwards.
-    assert not set(RINGS) & set(names(norm(toolbox, 64, (1 << 18) - 1)))
-    assert not set(RINGS) & set(names(norm(toolbox, 64, 1 << 18, c=-1)))
+    assert RING not in names(norm(toolbox, 64, (1 << 18) - 1))
+    assert RING not in names(norm(toolbox, 64, 1 << 18, c=-1))
 
 
-def ring(loop: Any, *, clusters: bool = False) -> Ring:
-    return Ring(Case(loop, H200), clusters=clusters)
+def ring(loop: Any) -> Ring:
+    return Ring(Case(loop, H200))
 
 
 def test_rows_that_fit_on_chip_are_promised_one_read(toolbox: SimpleNamespace):
@@ -114,8 +113,6 @@ def test_larger_rows_are_read_again_as_far_as_neither_chip_nor_cache_holds_them(
     whole = ring(norm(toolbox, 64, 1 << 24)).fits()[0]
     # 64 MiB a row, of which about 17 stay in slots and about 15 in the cache, if one is under way.
     assert 1.4 < whole.reads < 1.8
-    clusters = ring(norm(toolbox, 64, 1 << 24), clusters=True).fits()[0]
-    assert clusters.reads > 1.8
 
 
 def test_a_group_is_never_larger_than_what_runs_at_once(toolbox: SimpleNamespace):

@@ -73,7 +73,7 @@ def reversed_channels(build: Any, s: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": softmax(build, 2, 96, 64),
@@ -97,7 +97,7 @@ def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> lis
     }
     found: list[Any] = toolbox.make_variants(made, H200, settings=4, most_threads=256, names=NAMES)
     assert {v.loop.name for v in found} == set(made)
-    found = kept(found, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
+    found = swept(found, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
     toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("turned_rows")))
     return found
 

@@ -162,7 +162,7 @@ LEFT_OUT |= dict.fromkeys(
 
 @pytest.fixture(scope="module")
 def windowed(
-    toolbox: SimpleNamespace, small_device: Hardware, kept: Kept, tmp_path_factory: Any
+    toolbox: SimpleNamespace, small_device: Hardware, swept: Kept, tmp_path_factory: Any
 ) -> list[Windowed]:
     made = [
         Windowed(name, strategy, number, setting, small_device)
@@ -171,7 +171,7 @@ def windowed(
         if LEFT_OUT.get(name) != strategy
         for setting in ((0,) if number % 6 else (0, 1))
     ]
-    made = kept(made, lambda one: (one.strategy, one.name.split()[0]))
+    made = swept(made, lambda one: (one.strategy, one.name.split()[0]))
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("windows")))
     return made
 

@@ -75,7 +75,7 @@ def aside(build: Any, offset: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": turned(build, 2, 132, 64),
@@ -109,7 +109,7 @@ def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> lis
         made, H200, settings=3, most_threads=128, names=NAMES
     )
     assert {v.loop.name for v in variants} == set(made)
-    variants = kept(variants, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
+    variants = swept(variants, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("turned")))
     return variants
 

@@ -53,7 +53,7 @@ def halves(build: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
     """All settings start with the widest vectors."""
     device = H200.model_copy(update={"sm_count": 4, "cache_mib": 1.0})
     made = {
@@ -76,7 +76,7 @@ def variants(toolbox: SimpleNamespace, kept: Kept, tmp_path_factory: Any) -> lis
         )
     wide = {v.strategy.name for v in variants if "VECTOR4" in v.label or "VECTOR8" in v.label}
     assert wide == {*PEELED, "block_rows_registers", "cluster_rows_partly"}
-    variants = kept(variants, lambda variant: variant.strategy.name)
+    variants = swept(variants, lambda variant: variant.strategy.name)
     toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("peeled")))
     return variants
 

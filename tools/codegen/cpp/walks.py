@@ -1,9 +1,12 @@
-"""Neighbouring rows side by side: for reductions and scans across the contiguous axis.
+"""Families that walk a loop one way: element by element, row by row, or neighbouring rows at once.
 
-The vector loop runs over a block of an outer axis, and the inner axes are walked one position at
-a time. Its body is built by asking for the values it needs. Every value of a row is then one lane;
-accumulators are arrays that stay in the nearest cache. Scans need no stages here, because each lane
-carries its own running value. The reduced axis may also be cut into segments that threads share.
+In a pointwise loop every element is on its own, so the iteration space is cut evenly over threads.
+With rows in parallel every thread takes whole rows and walks each as often as it must. For
+reductions and scans across the contiguous axis neighbouring rows go side by side: the vector loop
+runs over a block of an outer axis, and the inner axes are walked one position at a time. Every
+value of a row is then one lane; accumulators are arrays that stay in the nearest cache, and scans
+need no stages, because each lane carries its own running value. The reduced axis may also be cut
+into segments that threads share.
 """
 
 from __future__ import annotations
@@ -15,21 +18,146 @@ from kernelwright.tools.codegen.cpp import accumulators as acc
 from kernelwright.tools.codegen.cpp.analysis import dominant, linear, sorted_axes
 from kernelwright.tools.codegen.cpp.body import Unit, indented
 from kernelwright.tools.codegen.cpp.expressions import cast
-from kernelwright.tools.codegen.cpp.frame import Block, Frame
-from kernelwright.tools.codegen.cpp.rows import MOST_KEPT_BYTES
+from kernelwright.tools.codegen.cpp.frame import (
+    Block,
+    Frame,
+    Knobs,
+    SweepPrinter,
+    kept_bytes,
+    kept_values,
+)
 from kernelwright.tools.codegen.cpp.split import halved
 from kernelwright.tools.codegen.cpp.strategies import (
     COLUMNS,
     COLUMNS_KEPT,
     COLUMNS_SPLIT,
+    FLAT,
+    ROWS,
+    ROWS_KEPT,
     WIDTHS,
     Case,
     emitted,
     row_family,
     walking,
 )
+from kernelwright.tools.codegen.cpp.sweep_plan import SweepPlan, plan_sweeps
 from kernelwright.tools.codegen.cpp.templates import render
 from kernelwright.tools.codegen.ir import Emitted, Loop, ReduceKind, Stmt, Store, Strategy
+from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
+
+
+def flattened(loop: Loop) -> Loop:
+    """The loop with all its axes walked, in the order of its first store's memory."""
+    if loop.inner:
+        raise ValueError(f"{loop.name}: a loop that reduces is not pointwise")
+    along = dominant(loop, [store.access for store in loop.stores])
+    return loop.model_copy(update={"outer": (), "inner": sorted_axes(loop.outer, along)})
+
+
+def flat_kernel(frame: Frame, knobs: Knobs) -> str:
+    """A kernel for a `flattened` loop."""
+    facts = frame.facts
+    unit = frame.row_unit({})
+    body = [unit.define(name) for name in frame.row_values(0)]
+    body += [unit.write(store) for store in frame.row_stores(0)]
+    units = "1"
+    for plan in plan_sweeps(facts, keeping=False):
+        printer = SweepPrinter(plan, frame.names, {}, knobs, frozenset())
+        units = printer.units
+        loops = printer.ranged()
+        body += [*printer.declarations(), *loops]
+    return render(
+        "flat",
+        frame=frame,
+        body=body,
+        units=units,
+        parallel=frame.loop.columns >= 1 << 14,
+        stream=knobs.stream,
+        parts=knobs.parts,
+    )
+
+
+def _fit(case: Case) -> Fit:
+    return Fit.NO if case.loop.inner else Fit.BEST
+
+
+def _emit_flat(case: Case, name: str, prefix: str) -> Emitted:
+    frame = Frame(flattened(case.loop), prefix)
+    return emitted(frame, flat_kernel(frame, case.knobs(frame, case.loop.rows)))
+
+
+FLAT_FAMILY = LoopFamily((FLAT.name,), _fit, lambda case: [FLAT], _emit_flat)
+
+
+# A thread's row buffers must leave room in its second-level cache, and fit its stack.
+MOST_KEPT_BYTES = 512 * 1024
+
+
+def rows_kernel(frame: Frame, knobs: Knobs, *, keeping: bool) -> str:
+    """A kernel that gives each thread whole rows.
+
+    Args:
+        frame: The loop.
+        knobs: Tunables.
+        keeping: Whether values that a later sweep needs are kept in a row buffer; else they are
+            computed again from memory.
+
+    Raises:
+        ValueError: When the buffers would be too large, or there is nothing to keep.
+    """
+    plans = plan_sweeps(frame.facts, keeping=keeping)
+    kept = kept_values(plans)
+    if keeping and not kept:
+        raise ValueError(f"{frame.loop.name}: no value is worth keeping for a later sweep")
+    if kept_bytes(frame.facts, kept, frame.loop.columns) > MOST_KEPT_BYTES:
+        raise ValueError(f"{frame.loop.name}: a row is too long to keep")
+    return render(
+        "rows",
+        frame=frame,
+        body=_row(frame, plans, knobs, kept),
+        rows=frame.loop.rows,
+        parallel=frame.loop.rows > 1 and frame.loop.rows * frame.loop.columns >= 1 << 14,
+        stream=knobs.stream,
+        parts=knobs.parts,
+    )
+
+
+def _row(
+    frame: Frame, plans: tuple[SweepPlan, ...], knobs: Knobs, kept: frozenset[str]
+) -> list[str]:
+    outer = frame.coordinates(frame.loop.outer)
+    unit = frame.row_unit(outer)
+    lines = frame.decoded(frame.loop.outer, "row")
+    for name in sorted(kept):
+        type_, buffer = frame.facts.type_of(name), frame.names("kept", name, "_kept")
+        lines.append(f"alignas(64) {type_} {buffer}[{frame.loop.columns}];")
+    lines += [unit.define(name) for name in frame.row_values(0)]
+    lines += [unit.write(store) for store in frame.row_stores(0)]
+    for plan in plans:
+        printer = SweepPrinter(plan, frame.names, outer, knobs, kept)
+        loops = printer.nested()
+        lines += [*printer.declarations(), *loops]
+        for name, text in printer.results():
+            type_ = frame.facts.type_of(name)
+            lines.append(f"const {type_} {unit.value(name)} = {text};")
+        lines += [unit.define(name) for name in frame.row_values(plan.number)]
+        lines += [unit.write(store) for store in frame.row_stores(plan.number)]
+    return lines
+
+
+def _row_strategies(case: Case) -> list[Strategy]:
+    return [ROWS_KEPT, walking(ROWS, case.walks)]
+
+
+def _emit_rows(case: Case, name: str, prefix: str) -> Emitted:
+    frame = Frame(case.loop, prefix)
+    knobs = case.knobs(frame, case.loop.columns)
+    return emitted(frame, rows_kernel(frame, knobs, keeping=name == ROWS_KEPT.name))
+
+
+ROW_FAMILY = row_family(
+    (ROWS_KEPT.name, ROWS.name), lambda fits: fits.rows, _row_strategies, _emit_rows
+)
 
 
 class ColumnLane:
@@ -239,7 +367,7 @@ def _lanes(unit: Unit, lines: list[str]) -> list[str]:
     return [head, *indented([*unit.decoding(), *lines]), "});"]
 
 
-def _strategies(case: Case) -> list[Strategy]:
+def _column_strategies(case: Case) -> list[Strategy]:
     return [COLUMNS_KEPT, walking(COLUMNS, case.walks)]
 
 
@@ -258,11 +386,11 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
 
 
 COLUMN_FAMILY = row_family(
-    (COLUMNS_KEPT.name, COLUMNS.name), lambda fits: fits.columns, _strategies, emit
+    (COLUMNS_KEPT.name, COLUMNS.name), lambda fits: fits.columns, _column_strategies, emit
 )
 
 
-def _emit(case: Case, name: str, prefix: str) -> Emitted:
+def _emit_columns(case: Case, name: str, prefix: str) -> Emitted:
     function = Frame(case.loop, prefix).function
     halves = halved(case.loop, function, 4 * case.cores)
     first = _half(case, halves.first, f"{function}_partials")
@@ -280,5 +408,8 @@ def _half(case: Case, loop: Loop, prefix: str) -> Emitted:
 
 
 COLUMN_SPLIT_FAMILY = row_family(
-    (COLUMNS_SPLIT.name,), lambda fits: fits.columns_split, lambda case: [COLUMNS_SPLIT], _emit
+    (COLUMNS_SPLIT.name,),
+    lambda fits: fits.columns_split,
+    lambda case: [COLUMNS_SPLIT],
+    _emit_columns,
 )

@@ -1,0 +1,84 @@
+"""Modules with products, from the traced file to what the emulated tensor cores return."""
+
+import ctypes
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.ir import Emitted
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
+
+FILE = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = torch.nn.Linear(72, 96){type}
+        self.second = torch.nn.Linear(96, 40){type}
+
+    def forward(self, x, y):
+        return self.second(F.gelu(self.first(x))) * y
+
+def get_inputs():
+    return [torch.randn(33, 72){type}, torch.randn(33, 40){type}]
+"""
+TYPES = {"split_mma": "", "split_wgmma": "", "mma_tiles": ".half()", "wgmma_tiles": ".half()"}
+
+
+@dataclass
+class Playable:
+    """A candidate's kernels as the emulator takes them."""
+
+    emitted: Emitted
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+
+FIRST, *REST = TYPES
+
+
+@pytest.mark.parametrize(
+    "strategy", [FIRST, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in REST)]
+)
+async def test_a_module_computes_what_it_says(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, strategy: str
+) -> None:
+    source = FILE.format(type=TYPES[strategy])
+    task = trace(source, "/tmp/layers.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire = repertoire_for(task, small_device)
+    loops = [one.loop for one in repertoire.options() if one.strategy.name == strategy]
+    assert len(loops) == 2
+    draft = repertoire.draft({"form": "products", **dict.fromkeys(loops, strategy)})
+    assert "aten" not in draft.plan
+    # Both products have tunables, and what they include stands before either.
+    assert draft.kernel.count("#include") == 2
+    assert draft.kernel.rindex("#include") < draft.kernel.index("// tune")
+    candidate = new_candidate("cuda", draft.kernel, draft.plan)
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+
+    settings = complete_settings(parse_kernel(draft.kernel, "cuda"))
+    chosen = {one.name: int(one.value) for one in settings}
+    playable = Playable(Emitted(source=draft.kernel, plan=()), chosen)
+    toolbox.compile_emulated([playable], tmp_path)
+    names = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, chosen).names()
+    space: dict = {}
+    exec(source, space)
+    model, (x, y) = space["Model"](), space["get_inputs"]()
+    names["weights"] = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    exec(draft.plan, names)
+    wanted = model.double()(x.double(), y.double())
+    eps = torch.finfo(x.dtype).eps
+    torch.testing.assert_close(names["forward"](x, y).double(), wanted, rtol=4 * eps, atol=4 * eps)

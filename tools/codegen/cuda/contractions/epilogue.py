@@ -1,0 +1,397 @@
+"""Prints what stands before and after a product: an operand's elements, and the epilogue's.
+
+A kernel for products moves along four linear positions: `batch`, `row`, `column` and `depth`, each
+over merged axes. Here they are decoded into axes, and the statements of an operand, or of the
+epilogue with its stores, are printed for one element or for `width` neighbours along one of the
+positions. Neighbours that lie next to each other in memory are moved in one access; everything
+else goes element by element, at neighbour `k`. Values are named `v_<statement>` and buffers
+`g_<buffer>`, as everywhere in this language.
+
+Not here: whether a position is inside of the product, which is for the kernel to say, and how far
+tiles lie apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from kernelwright.tools.codegen.cuda.printing.expressions import (
+    Argument,
+    c_type,
+    convert,
+    expression,
+    value_type,
+)
+from kernelwright.tools.codegen.cuda.printing.nest import nest_of
+from kernelwright.tools.codegen.cuda.printing.printing import (
+    INT_LIMIT,
+    SLACK,
+    convert_from_memory,
+    decoded,
+)
+from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES, narrow_values
+from kernelwright.tools.codegen.ir import Access, Axis, Loop, Stmt, Store
+from kernelwright.tools.codegen.ir.contraction import Bound, Contraction, Operand, needed_where
+from kernelwright.tools.codegen.ir.rewrites import rounded_alone
+from kernelwright.tools.types import DType
+
+SIDES = ("batch", "row", "column", "depth")
+
+Range = tuple[str, str]
+# Times a position below 2^24 it stays within 32 bits, and larger matrices do not fit a device.
+_MOST_STEP = 64
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Statements of `width` neighbours, as lines of a scope.
+
+    `before` stands once, `element` in a loop over neighbour `k` (or once, where width is 1), and
+    `after` once behind that loop. `value` is the operand's value at a neighbour, inside of it.
+    """
+
+    before: tuple[str, ...]
+    element: tuple[str, ...]
+    after: tuple[str, ...]
+    value: str = ""
+    width: int = 1
+
+    def lines(self, *more: str) -> tuple[str, ...]:
+        """Everything in order, with more lines at each neighbour."""
+        body = (*self.element, *more)
+        if self.width == 1:
+            return (*self.before, *body, *self.after)
+        loop = ("#pragma unroll", f"for (int k = 0; k < {self.width}; ++k) {{")
+        return (*self.before, *loop, *(f"    {line}" for line in body), "}", *self.after)
+
+
+class ElementPrinter:
+    """Prints elements of one contraction.
+
+    Args:
+        loop: The loop that the contraction was read off.
+        contraction: The product.
+    """
+
+    def __init__(self, loop: Loop, contraction: Contraction) -> None:
+        self._contraction = contraction
+        self._axes: Mapping[str, tuple[Axis, ...]] = {
+            "batch": contraction.batch,
+            "row": contraction.rows,
+            "column": contraction.columns,
+            "depth": contraction.depth,
+        }
+        self._types = {stmt.name: stmt.dtype for stmt in loop.body}
+        self._alone = rounded_alone(loop)
+        self._narrow = narrow_values(nest_of(loop))
+
+    # -- what can be moved at once
+
+    def width(self, operand: Operand, along: str) -> int:
+        """The most neighbours of an operand along a side that every load moves at once.
+
+        Args:
+            operand: Left or right.
+            along: "row", "column" or "depth".
+        """
+        return self._width([stmt for stmt in operand.body if stmt.access is not None], (), along)
+
+    def lies_along(self, operand: Operand, along: str) -> bool:
+        """Whether elements that are read lie next to each other along a side."""
+        return operand.contiguous(self._axes[along])
+
+    def width_of_epilogue(self, along: str = "column") -> int:
+        """The most neighbours that every store moves at once.
+
+        Loads beside them that lie otherwise (a residual turned, say) go element by element.
+        """
+        return self._width((), self._contraction.stores, along)
+
+    def _width(self, loads: Sequence[Stmt], stores: Iterable[Store], along: str) -> int:
+        axes = self._axes[along]
+        if not axes:
+            return 1
+        width = gcd(axes[-1].size, MOVED_BYTES)
+        for stmt in loads:
+            assert stmt.access is not None
+            width = min(width, self._fitting(stmt.access, along, conditional=bool(stmt.args)))
+        for store in stores:
+            width = min(width, self._fitting(store.access, along))
+        return width
+
+    def _fitting(self, access: Access, along: str, *, conditional: bool = False) -> int:
+        """Neighbours that an access moves at once; any number where it stays.
+
+        Buffers begin at multiples of 16 bytes; all but the step along the neighbours must keep it.
+        """
+        axis = self._axes[along][-1].name
+        if not self._moves(access, along):
+            return MOVED_BYTES
+        if conditional or self._is_indirect(access) or access.step(axis) != 1:
+            return 1
+        most = MOVED_BYTES // access.dtype.itemsize_bytes
+        others = [stride.step for stride in access.strides if stride.by != axis]
+        return gcd(most, access.offset, *others)
+
+    def _moves(self, access: Access, along: str) -> bool:
+        return bool(access.step(self._axes[along][-1].name))
+
+    def _is_indirect(self, access: Access) -> bool:
+        return any(stride.by in self._types for stride in access.strides)
+
+    # -- tiles
+
+    def tile_is_needed(self, rows: Range, columns: Range) -> str:
+        """Whether a result of a tile depends on its sum, as C++; "true" where that is not told.
+
+        Args:
+            rows: The tile's first row and the number of them, as C++.
+            columns: The same of columns.
+        """
+        sides = {"row": rows, "column": columns}
+        found = [self._may_hold(bound, sides) for bound in needed_where(self._contraction)]
+        return " && ".join(text for text in found if text) or "true"
+
+    def _may_hold(self, bound: Bound, sides: Mapping[str, Range]) -> str:
+        """Whether a bound holds somewhere in a tile; "" where its axes are not whole sides."""
+        alone = {self._axes[side][0].name: side for side in sides if len(self._axes[side]) == 1}
+        terms = []
+        for stride in bound.steps:
+            if stride.by not in alone or abs(stride.step) > _MOST_STEP:
+                return ""
+            first, count = sides[alone[stride.by]]
+            end = f"({first} + {count} - 1)" if stride.step > 0 else first
+            terms.append(f"{end} * {stride.step}")
+        return f"{' + '.join([*terms, str(bound.offset)])} >= 0"
+
+    # -- elements
+
+    def left(self, *, along: str = "row", width: int = 1) -> Printed:
+        """The left operand at `batch`, `row` and `depth`, with neighbours along a side."""
+        return self._operand(self._contraction.left, ("batch", "row", "depth"), along, width)
+
+    def right(self, *, along: str = "column", width: int = 1) -> Printed:
+        """The right operand at `batch`, `column` and `depth`, with neighbours along a side."""
+        return self._operand(self._contraction.right, ("batch", "column", "depth"), along, width)
+
+    def _operand(self, operand: Operand, sides: Sequence[str], along: str, width: int) -> Printed:
+        scope = _Scope(self, operand.body, (), along, width)
+        return Printed(
+            before=(*self._decoded(sides, scope), *scope.vector_loads()),
+            element=tuple(scope.elements()),
+            after=(),
+            value=f"v_{operand.value}",
+            width=width,
+        )
+
+    def epilogue(self, total: str, *, along: str = "column", width: int = 1) -> Printed:
+        """The epilogue and the stores at `batch`, `row` and `column`.
+
+        Args:
+            total: The sum as C++ text, at neighbour `k` where width is more than 1.
+            along: The side of the neighbours, "column" or "row".
+            width: How many; `width_of_epilogue` says how many are moved at once.
+        """
+        contraction = self._contraction
+        scope = _Scope(self, contraction.epilogue, contraction.stores, along, width)
+        kind = value_type(contraction.dtype)
+        return Printed(
+            before=(
+                *self._decoded(("batch", "row", "column"), scope),
+                *scope.vector_loads(),
+                *scope.vectors_to_store(),
+            ),
+            element=(
+                f"const {kind} v_{contraction.total} = {total};",
+                *scope.elements(),
+                *scope.stored_elements(),
+            ),
+            after=tuple(scope.stored_vectors()),
+            width=width,
+        )
+
+    def _decoded(self, sides: Sequence[str], scope: _Scope) -> list[str]:
+        """Positions along the axes that a scope uses, from the linear ones."""
+        lines = []
+        for side in sides:
+            used = any(axis.name in scope.used for axis in self._axes[side])
+            sizes = tuple(axis.size for axis in self._axes[side])
+            lines += decoded(f"{side}_", side, sizes, "int") if used else []
+        return lines
+
+    @cached_property
+    def positions(self) -> Mapping[str, str]:
+        """The variable of each axis's position."""
+        return {
+            axis.name: f"{side}_{at}" for side in SIDES for at, axis in enumerate(self._axes[side])
+        }
+
+    def offset(self, access: Access) -> str:
+        """Where the first neighbour lies in the access's buffer, in elements."""
+        sizes = {axis.name: axis.size for side in SIDES for axis in self._axes[side]}
+        reach = sum(abs(s.step) * (sizes.get(s.by, 1) - 1) for s in access.strides)
+        wide = self._is_indirect(access) or reach + abs(access.offset) >= INT_LIMIT - SLACK
+        cast = "(long long)" if wide else ""
+        terms = [str(access.offset)] if access.offset else []
+        for stride in access.strides:
+            name = self.positions.get(stride.by, f"v_{stride.by}")
+            if stride.step:
+                terms.append(f"{cast}{name}" + (f" * {stride.step}" if stride.step != 1 else ""))
+        return " + ".join(terms) or "0"
+
+    def is_vector(self, access: Access, along: str, width: int, *, conditional: bool) -> bool:
+        """Whether neighbours of an access are moved at once."""
+        if width == 1 or not self._moves(access, along):
+            return False
+        return self._fitting(access, along, conditional=conditional) % width == 0
+
+    def neighbour(self, access: Access, along: str, width: int) -> str:
+        """What neighbour `k` adds to the first one's offset."""
+        step = access.step(self._axes[along][-1].name) if width > 1 and self._axes[along] else 0
+        return f" + k * {step}" if step else ""
+
+    def counts(self, axis: str, along: str, width: int) -> str:
+        """The position along an axis, at neighbour `k`."""
+        last = self._axes[along][-1].name if width > 1 and self._axes[along] else ""
+        return self.positions[axis] + (" + k" if axis == last else "")
+
+    def type_of(self, stmt: Stmt) -> str:
+        """The C++ type of a value; positions that fit are of 32 bits."""
+        return "int" if stmt.name in self._narrow else value_type(stmt.dtype)
+
+    def statement(self, stmt: Stmt) -> str:
+        """A pointwise statement over values by name."""
+        if stmt.name in self._narrow and stmt.op == "const":
+            return str(stmt.value)
+        args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
+        return expression(stmt, args, alone=stmt.name in self._alone)
+
+    def _argument(self, stmt: Stmt, name: str) -> str:
+        """A value; one of 32 bits becomes wide where it meets wide ones."""
+        integers = [one for one in stmt.args if self._types[one] is DType.INT64]
+        together = stmt.dtype is not DType.INT64 and all(one in self._narrow for one in integers)
+        stays = stmt.name in self._narrow or together or name not in self._narrow
+        return f"v_{name}" if stays else f"(long long)v_{name}"
+
+    def condition(self, load: Stmt) -> str:
+        """Where a load on a condition reads."""
+        return convert(f"v_{load.args[0]}", self._types[load.args[0]], DType.BOOL)
+
+    def stored(self, store: Store) -> str:
+        """The value of a store in the type of memory."""
+        have, text = value_type(self._types[store.value]), f"v_{store.value}"
+        kind = c_type(store.access.dtype)
+        return text if have == kind else f"kw::to<{kind}>({text})"
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The statements of one element, with neighbours along a side."""
+
+    printer: ElementPrinter
+    body: tuple[Stmt, ...]
+    stores: tuple[Store, ...]
+    along: str
+    width: int
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The axes that something depends on."""
+        names = {stmt.args[0] for stmt in self.body if stmt.op == "index"}
+        every = [stmt.access for stmt in self.body if stmt.access is not None]
+        for access in (*every, *(store.access for store in self.stores)):
+            names |= {stride.by for stride in access.strides if stride.step}
+        return frozenset(names)
+
+    def _is_vector(self, access: Access, conditional: bool = False) -> bool:
+        return self.printer.is_vector(access, self.along, self.width, conditional=conditional)
+
+    def _at(self, access: Access) -> str:
+        return self.printer.offset(access)
+
+    def vector_loads(self) -> list[str]:
+        """Loads of all neighbours at once."""
+        return [
+            f"const auto raw_{stmt.name} = kw::load<kw::DEFAULT, {self.width}>"
+            f"(g_{stmt.access.buffer} + ({self._at(stmt.access)}));"
+            for stmt in self.body
+            if stmt.access is not None and self._is_vector(stmt.access, bool(stmt.args))
+        ]
+
+    def elements(self) -> list[str]:
+        """Every value at neighbour `k`."""
+        return [
+            f"const {self.printer.type_of(stmt)} v_{stmt.name} = {self._value(stmt)};"
+            for stmt in self.body
+        ]
+
+    def _value(self, stmt: Stmt) -> str:
+        if stmt.op == "index":
+            at = self.printer.counts(stmt.args[0], self.along, self.width)
+            return f"({self.printer.type_of(stmt)})({at})"
+        if stmt.access is None:
+            return self.printer.statement(stmt)
+        text = convert_from_memory(self._loaded(stmt, stmt.access), stmt.access.dtype, stmt.dtype)
+        if not stmt.args:
+            return text
+        return f"{self.printer.condition(stmt)} ? {text} : {value_type(stmt.dtype)}(0)"
+
+    def _loaded(self, stmt: Stmt, access: Access) -> str:
+        if self._is_vector(access, bool(stmt.args)):
+            return f"raw_{stmt.name}[k]"
+        neighbour = self.printer.neighbour(access, self.along, self.width)
+        return f"kw::load_one<kw::DEFAULT>(g_{access.buffer} + ({self._at(access)}{neighbour}))"
+
+    def vectors_to_store(self) -> list[str]:
+        """Room for the vectors that are stored at once."""
+        return [
+            f"kw::Vec<{c_type(store.access.dtype)}, {self.width}> out_{at};"
+            for at, store in enumerate(self.stores)
+            if self._is_vector(store.access)
+        ]
+
+    def stored_elements(self) -> list[str]:
+        """Each neighbour's stores, into memory or into the vector that goes there."""
+        lines = []
+        for at, store in enumerate(self.stores):
+            value = self.printer.stored(store)
+            if self._is_vector(store.access):
+                lines.append(f"out_{at}[k] = {value};")
+                continue
+            neighbour = self.printer.neighbour(store.access, self.along, self.width)
+            where = f"g_{store.access.buffer}[{self._at(store.access)}{neighbour}]"
+            lines.append(f"{where} = {value};")
+        return lines
+
+    def stored_vectors(self) -> list[str]:
+        """The stores of all neighbours at once."""
+        return [
+            f"kw::store<kw::DEFAULT>"
+            f"(g_{store.access.buffer} + ({self._at(store.access)}), out_{at});"
+            for at, store in enumerate(self.stores)
+            if self._is_vector(store.access)
+        ]
+
+
+def contraction_arguments(contraction: Contraction) -> list[Argument]:
+    """A parameter for every buffer: what is read, then what is written.
+
+    Raises:
+        ValueError: When a buffer is both.
+    """
+    bodies = (contraction.left.body, contraction.right.body, contraction.epilogue)
+    read = [stmt.access for body in bodies for stmt in body if stmt.access is not None]
+    written = [store.access for store in contraction.stores]
+    both = {access.buffer for access in read} & {access.buffer for access in written}
+    if both:
+        raise ValueError(f"{', '.join(sorted(both))} is both read and written")
+    every = [(access, "const ") for access in read] + [(access, "") for access in written]
+    made: dict[str, Argument] = {}
+    for access, const in every:
+        name = f"g_{access.buffer}"
+        text = f"{const}{c_type(access.dtype)}* __restrict__ {name}"
+        made.setdefault(name, Argument(name, text, access.buffer))
+    return list(made.values())

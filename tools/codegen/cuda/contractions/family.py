@@ -1,0 +1,65 @@
+"""A family of kernels for products: what it is made of, and what all of them share.
+
+Such a family is asked about contractions alone (`ir.contraction`), and says itself what time to
+expect: the roofline knows nothing of tiles, and reads every operand once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
+from kernelwright.tools.codegen.ir.contraction import Contraction
+from kernelwright.tools.codegen.ir.kernel_family import Fit
+from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
+
+# Fewer rows or columns than these are no tile: an operand is hardly used twice, and kernels for
+# rows do as well.
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class ContractionFamily:
+    """Strategies for products of matrices; the four functions are its own.
+
+    `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of
+    one of them and `printed` its source under a name and a prefix.
+    """
+
+    names: tuple[str, ...]
+    takes: Callable[[Case, Contraction], Fit]
+    propose: Callable[[Case, Contraction], Sequence[Strategy]]
+    predicted: Callable[[Case, Contraction, Strategy], float]
+    printed: Callable[[Case, Contraction, str, str], Emitted]
+    rewrites: tuple[LoopRewrite, ...] = ()
+    graph_rewrites: tuple[GraphRewrite, ...] = ()
+
+    def fit(self, case: Case, /) -> Fit:
+        """What `takes` says of a product; no other node fits."""
+        found = case.contraction if isinstance(case.node, Loop) else None
+        return Fit.NO if found is None else self.takes(case, found)
+
+    def strategies(self, case: Case, /) -> Sequence[Strategy]:
+        """What it proposes."""
+        return self.propose(case, _product(case))
+
+    def predicted_ms(self, case: Case, strategy: Strategy, /) -> float:
+        """The time that its tiles take."""
+        return self.predicted(case, _product(case), strategy)
+
+    def emit(self, case: Case, name: str, prefix: str, /) -> Emitted:
+        """The product's source."""
+        return self.printed(case, _product(case), name, prefix)
+
+
+def _product(case: Case) -> Contraction:
+    if case.contraction is None:
+        raise ValueError(f"{case.node.name} is no product")
+    return case.contraction
+
+
+def is_tiled(contraction: Contraction | None) -> bool:
+    """Whether only kernels for products should take a loop."""
+    return contraction is not None and min(contraction.m, contraction.n) >= FEWEST

@@ -1,0 +1,289 @@
+"""Products in float32 by three products of scaled 16-bit parts on tensor cores.
+
+A pass finds the largest magnitude of every row of the left and every column of the right factor.
+A second one scales each by a power of two, splits every element into two fp16 numbers, and writes
+them as images of shared memory, so that the product copies whole runs and masks nothing; whatever
+is computed on the way into the product is computed there, once an element. The product adds three
+of the four products of parts and promotes its sums to float32 often enough for IEEE's accuracy.
+
+What two scaled parts cannot say is found and repaired: results of rows and columns that hold an
+infinity or NaN, and results so small against what was multiplied that factors far below their
+row's largest decide them, are summed from the factors themselves. The repair is slow, and exact.
+
+Not here: factors in float64, and weights packed once instead of in every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelwright.tools.codegen.cuda.contractions.epilogue import (
+    ElementPrinter,
+    Printed,
+    contraction_arguments,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
+from kernelwright.tools.codegen.cuda.contractions.tiles import (
+    Scheme,
+    Tile,
+    capability,
+    ordered_tiles,
+    shape_of,
+    tile_ms,
+)
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.printing.expressions import (
+    Argument,
+    Launch,
+    Tunables,
+    complete,
+    render,
+)
+from kernelwright.tools.codegen.ir import Emitted, Strategy
+from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
+from kernelwright.tools.codegen.ir.kernel_family import Fit
+from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.types import DType
+
+SPLIT_MMA = "split_mma"
+_TITLE = "Float32 as three products of scaled 16-bit parts, by warp-level tensor core products"
+# Two parts of two bytes each.
+SCHEME = Scheme(products=3, bytes_left=4.0, bytes_right=4.0)
+_TILES = (
+    Tile(128, 128, 8), Tile(128, 64, 4), Tile(64, 128, 4), Tile(64, 64, 4), Tile(128, 64, 8),
+    Tile(64, 128, 8),
+)  # fmt: skip
+_STEP = 64
+# Positions of the depth between promotions. Ampere's and Ada's sums keep a bit less.
+_PROMOTED = (64, 32)
+_PROMOTED_EARLIER = (32,)
+# What a magnitude is worth looking for with: warps and blocks of a multiprocessor, and the most
+# shares, which one thread joins.
+_WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
+_INTEGERS = 'dtype="int32"'
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A factor as the packing passes see it.
+
+    `shares` is how many jobs look for the largest magnitude of one row, `blocks` how many blocks
+    that makes. `wide` prints as many neighbours along the depth as one access moves.
+    """
+
+    name: str
+    side: str
+    extent: int
+    batches: int
+    along_depth: bool
+    shares: int
+    blocks: int
+    wide: Printed
+    narrow: Printed
+
+    @property
+    def sides(self) -> int:
+        """Rows, or columns, of all batches."""
+        return self.batches * self.extent
+
+
+def takes(case: Case, contraction: Contraction) -> Fit:
+    """Products that the module takes in float32."""
+    if capability(case.hardware) < 80 or contraction.precision is not DType.FLOAT32:
+        return Fit.NO
+    if contraction.dtype is not DType.FLOAT32 or not _is_floating(contraction):
+        return Fit.NO
+    return Fit.BEST if min(contraction.m, contraction.n) >= FEWEST else Fit.NO
+
+
+def _is_floating(contraction: Contraction) -> bool:
+    return all(
+        access.dtype.is_floating and access.dtype is not DType.FLOAT64
+        for operand in (contraction.left, contraction.right)
+        for access in operand.loads
+    )
+
+
+def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
+    return [
+        Strategy(
+            name=SPLIT_MMA,
+            title=_TITLE,
+            mechanism="Rows and columns are scaled by powers of two and split into two fp16 parts, "
+            "written as ready images of shared memory; mma.sync adds three products of parts, "
+            "promoted to float32 totals at short intervals. Results that the parts cannot give "
+            "are summed from the factors themselves.",
+            reason="Tensor cores do three fp16 products in less time than ordinary cores do one "
+            "in float32, and promotion keeps the error at float32's own.",
+            category="arithmetic",
+            metric="tensor core utilisation",
+            memory="packed parts",
+            compute="split products by warps",
+            parallel="tile per block",
+            efficiency=0.85,
+            launches=3,
+        )
+    ]
+
+
+def packing_ms(case: Case, contraction: Contraction) -> float:
+    """Both passes: factors read twice, parts written and read."""
+    read = loop_bytes(case.loop)[0]
+    elements = contraction.batches * contraction.k * (contraction.m + contraction.n)
+    return (2 * read + 8 * elements) / (case.hardware.bandwidth_gb_s * 0.85e6)
+
+
+def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
+    shape = shape_of(contraction)
+    rate = shape.flops / (tile_ms(shape, _ordered(case, contraction)[0], SCHEME, case.hardware))
+    moved = sum(loop_bytes(case.loop))
+    product = roofline_ms(moved, shape.flops, strategy, case.hardware, tflops=rate / 1e9)
+    return product + packing_ms(case, contraction)
+
+
+def _ordered(case: Case, contraction: Contraction) -> list[Tile]:
+    fitting = [tile for tile in _TILES if 2 * _stage_bytes(tile) <= case.shared_bytes]
+    return ordered_tiles(fitting, shape_of(contraction), SCHEME, case.hardware)
+
+
+def _stage_bytes(tile: Tile) -> int:
+    return 4 * _STEP * (tile.rows + tile.columns)
+
+
+def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
+    printer = ElementPrinter(case.loop, contraction)
+    tunables = _tunables(case, contraction, prefix)
+    left, right = packed(case, contraction, printer)
+    width = min(4, printer.width_of_epilogue())
+    source = render(
+        "split_mma",
+        title=_TITLE,
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        shape=shape_of(contraction),
+        needed=printer.tile_is_needed(("first_row", "BM"), ("first_column", "BN")),
+        left=left,
+        right=right,
+        epilogue=printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width),
+    )
+    rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
+    tiles = f"ceil_div({contraction.m}, {rows}) * ceil_div({contraction.n}, {columns})"
+    launches = [
+        *packing_launches(contraction, prefix, left, right, rows, columns),
+        Launch(
+            kernel=f"{prefix}_mma",
+            grid=f"{contraction.batches} * {tiles}",
+            block=tunables.named("{WARPS} * 32"),
+            shared=tunables.named(f"{{STAGES}} * ({rows} + {columns}) * {4 * _STEP}"),
+        ),
+    ]
+    arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
+    text, plan = complete(source, arguments, launches)
+    lines = packing_allocations(contraction, prefix, left, right, rows, columns)
+    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+
+
+def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
+    ordered, room = _ordered(case, contraction), case.shared_bytes
+    best = ordered[0]
+    tunables = Tunables(prefix)
+    tunables.add("TILE", [tile.number for tile in ordered])
+    tunables.add("WARPS", (best.warps, 12 - best.warps))
+    stages = 3 if 3 * _stage_bytes(best) <= room else 2
+    tunables.add("STAGES", (stages, 5 - stages, 4))
+    hopper = capability(case.hardware) >= 90
+    tunables.add("PROMOTE", _PROMOTED if hopper else _PROMOTED_EARLIER)
+    tunables.add("GROUP", (8, 16, 4, 1))
+    # Steps of 16 whose reads may run ahead of products; all four at once hardly stay in registers.
+    tunables.add("UNROLL", (1, 2))
+    tunables.require(f"{{STAGES}} * ({{TILE}} // 1000 + {{TILE}} % 1000) * {4 * _STEP} <= {room}")
+    # Sums and totals of at most 64 x 32 results a warp: 128 registers.
+    tunables.require("({TILE} // 1000) * ({TILE} % 1000) <= {WARPS} * 2048")
+    return tunables.require("({TILE} // 1000) * ({TILE} % 1000) >= {WARPS} * 256")
+
+
+def packed(case: Case, contraction: Contraction, printer: ElementPrinter) -> tuple[Packed, Packed]:
+    """Both factors, the left one first."""
+    left = _packed(case, contraction, printer, contraction.left)
+    return left, _packed(case, contraction, printer, contraction.right)
+
+
+def _packed(
+    case: Case, contraction: Contraction, printer: ElementPrinter, operand: Operand
+) -> Packed:
+    is_left = operand is contraction.left
+    side, extent = ("row", contraction.m) if is_left else ("column", contraction.n)
+    printed = printer.left if is_left else printer.right
+    turned = printer.lies_along(operand, side) and not printer.lies_along(operand, "depth")
+    width = 1 if turned else min(8, printer.width(operand, "depth"))
+    sides = contraction.batches * extent
+    groups = contraction.batches * -(-extent // 32)
+    wanted = _BLOCKS_AT_ONCE * case.multiprocessors // groups
+    if not turned:
+        wanted = _WARPS_AT_ONCE * case.multiprocessors // sides
+    shares = max(1, min(wanted, _MOST_SHARES, contraction.k // (4 * _STEP)))
+    return Packed(
+        name="left" if is_left else "right",
+        side=side,
+        extent=extent,
+        batches=contraction.batches,
+        along_depth=not turned,
+        shares=shares,
+        blocks=groups * shares if turned else -(-sides * shares // 8),
+        wide=printed(along="depth", width=width),
+        narrow=printed(along="depth", width=1),
+    )
+
+
+def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
+    """What the passes leave for the product: images, exponents, counts of short elements."""
+    found = []
+    for factor in factors:
+        for what, kind in (
+            ("image", "unsigned int"),
+            ("largest", "unsigned int"),
+            ("short", "unsigned int"),
+            ("exponents", "int"),
+        ):
+            name = f"{factor.name}_{what}"
+            found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}"))
+    return found
+
+
+def packing_allocations(
+    contraction: Contraction, prefix: str, left: Packed, right: Packed, rows: str, columns: str
+) -> list[str]:
+    """Plan lines that make room for it; `rows` and `columns` are the tile's, as plan text."""
+    lines = []
+    for factor, tile in ((left, rows), (right, columns)):
+        name = f"{prefix}_{factor.name}"
+        words = f"{_panels(factor, tile)} * {-(-contraction.k // _STEP) * 4096}"
+        lines += [
+            f"{name}_image = empty(({words},), {_INTEGERS})",
+            f"{name}_largest = empty(({factor.sides * factor.shares},), {_INTEGERS})",
+            f"{name}_short = empty(({factor.sides},), {_INTEGERS})",
+            f"{name}_exponents = empty(({factor.sides},), {_INTEGERS})",
+        ]
+    return lines
+
+
+def packing_launches(
+    contraction: Contraction, prefix: str, left: Packed, right: Packed, rows: str, columns: str
+) -> list[Launch]:
+    """Both passes."""
+    panels = f"({_panels(left, rows)} + {_panels(right, columns)})"
+    return [
+        Launch(f"{prefix}_largest", str(left.blocks + right.blocks), "256"),
+        Launch(f"{prefix}_pack", f"{panels} * {-(-contraction.k // _STEP)}", "256"),
+    ]
+
+
+def _panels(factor: Packed, tile: str) -> str:
+    """Panels of 64 of all batches, where each batch fills whole tiles."""
+    return f"{factor.batches} * ceil_div({factor.extent}, {tile}) * (({tile}) // {_STEP})"
+
+
+SPLIT_MMA_FAMILY = ContractionFamily((SPLIT_MMA,), takes, _propose, _predicted_ms, _emit)

@@ -1,0 +1,409 @@
+"""A product of matrices read off a loop: two operands, the sum of their products, what follows.
+
+A contraction is no form of its own. It is a loop that sums `left * right` over its inner axes (the
+depth) and stores what it makes of the sum. Outer axes are told apart by the operands: those that
+both vary with are the batch, those of the left one alone the rows, those of the right one alone
+the columns. The columns are the side along which results lie together in memory. Each operand and
+the epilogue come with all the statements that they are computed from, so masks, scales, casts and
+activations before and after the product are there to be printed.
+
+A matrix times a vector has no columns (or no rows) and is one of these too; whether a kernel for
+products is worth it there is for families to say. Not here: sums of products of which a factor
+stands still along the depth, products of three matrices, and loops that reduce anything besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from kernelwright.tools.codegen.ir.loops import (
+    Access,
+    Axis,
+    Loop,
+    ReduceKind,
+    Stmt,
+    Store,
+    Stride,
+    axis_names,
+    by_falling_stride,
+    indices,
+    operands,
+    statements_behind,
+    varies_along,
+    walked_as_one,
+)
+from kernelwright.tools.types import DType, Value
+
+# What a person would call a loop that was lowered from a product.
+PRODUCT = "product"
+
+# Positions along an axis at which bounds are asked, and the axes that are too many to ask along.
+_PROBES, _MOST_PROBED = 32, 3
+
+
+class Operand(Value):
+    """One factor: the statement `value`, and everything it is computed from.
+
+    `body` is in topological order and holds the loads. `access` is where the operand lies, when it
+    is nothing but a load without a condition (half types become float32 on the way).
+    """
+
+    value: str
+    body: tuple[Stmt, ...]
+    access: Access | None = None
+
+    @property
+    def loads(self) -> tuple[Access, ...]:
+        """What is read from memory."""
+        return tuple(stmt.access for stmt in self.body if stmt.access is not None)
+
+    @property
+    def dtype(self) -> DType | None:
+        """The type that lies in memory; None where the loads disagree, or there is none."""
+        found = {access.dtype for access in self.loads}
+        return found.pop() if len(found) == 1 else None
+
+    def contiguous(self, axes: Iterable[Axis]) -> bool:
+        """Whether most elements that are read lie next to each other along one of these axes."""
+        names = [axis.name for axis in axes]
+        widest = max(self.loads, key=lambda access: len(access.strides), default=None)
+        return widest is not None and any(abs(widest.step(name)) == 1 for name in names)
+
+
+class Contraction(Value):
+    """A loop's product of matrices; sizes are the products of the axes' sizes.
+
+    `left` varies with batch, rows and depth, `right` with batch, columns and depth. `total` names
+    the statement of the sum, and `dtype` is the type that it is computed in. `precision` is the
+    type that the module multiplies in, whatever lies in memory: an operand that it casts to a half
+    type may be rounded to it. `epilogue` holds the statements that the stores need besides the
+    sum, in topological order: those computed from it, and what is read with it.
+    """
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    depth: tuple[Axis, ...]
+    left: Operand
+    right: Operand
+    total: str
+    dtype: DType
+    precision: DType
+    epilogue: tuple[Stmt, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def batches(self) -> int:
+        """Number of products."""
+        return _size(self.batch)
+
+    @property
+    def m(self) -> int:
+        """Rows of one product."""
+        return _size(self.rows)
+
+    @property
+    def n(self) -> int:
+        """Columns of one product."""
+        return _size(self.columns)
+
+    @property
+    def k(self) -> int:
+        """Summands of one result."""
+        return _size(self.depth)
+
+    @property
+    def flops(self) -> int:
+        """Operations of the product alone, a multiply-add counted as two."""
+        return 2 * self.batches * self.m * self.n * self.k
+
+    @cached_property
+    def needed_share(self) -> float:
+        """The share of results that depend on their sums, of some evenly spread ones."""
+        bounds = needed_where(self)
+        axes = [axis for axis in (*self.rows, *self.columns) if any(b.moves(axis) for b in bounds)]
+        lines = ([(axis.name, axis.size * at // _PROBES) for at in range(_PROBES)] for axis in axes)
+        points = [dict(point) for point in product(*lines)] if len(axes) < _MOST_PROBED else [{}]
+        return sum(all(b.holds(point) for b in bounds) for point in points) / len(points)
+
+    @property
+    def is_matrix_product(self) -> bool:
+        """Whether both operands are matrices: each element of either is used more than once."""
+        return self.m > 1 and self.n > 1
+
+
+class Bound(Value):
+    """Positions where `offset` + sum of step x (axis position) is at least 0."""
+
+    offset: int
+    steps: tuple[Stride, ...]
+
+    def plus(self, other: Bound, factor: int = 1) -> Bound:
+        """The sum with a multiple of another."""
+        total = {stride.by: stride.step for stride in self.steps}
+        for stride in other.steps:
+            total[stride.by] = total.get(stride.by, 0) + factor * stride.step
+        steps = tuple(Stride(by=by, step=step) for by, step in total.items() if step)
+        return Bound(offset=self.offset + factor * other.offset, steps=steps)
+
+    def moves(self, axis: Axis) -> bool:
+        """Whether it depends on the position along an axis."""
+        return any(stride.by == axis.name for stride in self.steps)
+
+    def holds(self, at: Mapping[str, int]) -> bool:
+        """Whether it holds at a position; axes that are not given are at 0."""
+        return self.offset + sum(one.step * at.get(one.by, 0) for one in self.steps) >= 0
+
+    @property
+    def elsewhere(self) -> Bound:
+        """All other positions."""
+        nowhere = Bound(offset=-1, steps=())
+        return nowhere.plus(self, -1)
+
+
+def _size(axes: Iterable[Axis]) -> int:
+    return prod(axis.size for axis in axes)
+
+
+def contraction_of(loop: Loop) -> Contraction | None:
+    """The product that a loop computes; None where it computes anything else."""
+    found = _sum_of_products(loop)
+    if found is None:
+        return None
+    merged = with_merged_axes(loop)
+    return _read(merged, merged.stmt(found.name))
+
+
+def _sum_of_products(loop: Loop) -> Stmt | None:
+    """The one statement that reduces, if it sums floating-point products."""
+    reducing = [stmt for stmt in loop.body if stmt.op in ("reduce", "scan")]
+    if len(reducing) != 1 or reducing[0].reduce is not ReduceKind.SUM:
+        return None
+    (total,) = reducing
+    factors = loop.stmt(total.args[0])
+    is_product = factors.op == "mul" and factors.dtype.is_floating
+    return total if is_product and factors.args[0] != factors.args[1] else None
+
+
+def _read(loop: Loop, total: Stmt) -> Contraction | None:
+    varies, depth = varies_along(loop), {axis.name for axis in loop.inner}
+    factors = loop.stmt(total.args[0]).args
+    (first, precision), (second, _) = (_unrounded(loop, factor) for factor in factors)
+    if not depth or not depth <= varies[first] & varies[second]:
+        return None
+    if {axis.name for axis in loop.outer} != (varies[first] | varies[second]) - depth:
+        return None  # results repeated along an axis that no operand knows
+    left, right = _ordered_factors(loop, first, second, varies)
+    epilogue = _epilogue(loop, total)
+    if any(varies[stmt.name] & depth for stmt in epilogue) or _stores_along(loop, depth):
+        return None
+    guides = [store.access for store in loop.stores]
+    sides = {
+        "batch": varies[left] & varies[right],
+        "rows": varies[left] - varies[right],
+        "columns": varies[right] - varies[left],
+    }
+    groups = {side: _group(loop.outer, names, guides) for side, names in sides.items()}
+    operand_left, operand_right = _operand(loop, left), _operand(loop, right)
+    walks = [*operand_left.loads, *operand_right.loads]
+    return Contraction(
+        batch=groups["batch"],
+        rows=groups["rows"],
+        columns=groups["columns"],
+        depth=_group(loop.inner, depth, walks),
+        left=operand_left,
+        right=operand_right,
+        total=total.name,
+        dtype=total.dtype,
+        precision=precision,
+        epilogue=epilogue,
+        stores=loop.stores,
+    )
+
+
+def _unrounded(loop: Loop, factor: str) -> tuple[str, DType]:
+    """A factor before it is rounded to a half type, and the type that is multiplied in."""
+    stmt = loop.stmt(factor)
+    if stmt.op == "cast" and stmt.dtype in (DType.FLOAT16, DType.BFLOAT16):
+        return stmt.args[0], stmt.dtype
+    return factor, stmt.dtype
+
+
+def _ordered_factors(
+    loop: Loop, first: str, second: str, varies: Mapping[str, frozenset[str]]
+) -> tuple[str, str]:
+    """(left, right): results lie next to each other along an axis of the right one alone."""
+    alone = varies[first] ^ varies[second]
+    written = max(
+        (store.access for store in loop.stores),
+        key=lambda access: len(access.strides),
+    )
+    along = [axis.name for axis in loop.outer if axis.name in alone and written.step(axis.name)]
+    nearest = min(along, key=lambda name: abs(written.step(name)), default="")
+    return (second, first) if nearest in varies[first] - varies[second] else (first, second)
+
+
+def _group(
+    axes: Iterable[Axis], names: Iterable[str], guides: Iterable[Access]
+) -> tuple[Axis, ...]:
+    """The axes of these names, by falling stride."""
+    wanted = frozenset(names)
+    steps = [lambda axis, guide=guide: guide.step(axis.name) for guide in guides]
+    return tuple(by_falling_stride((axis for axis in axes if axis.name in wanted), steps))
+
+
+def _operand(loop: Loop, name: str) -> Operand:
+    body = _behind(loop, [name], "")
+    load = body[0]
+    alone = len(body) == 1 and load.access is not None and not load.args
+    return Operand(value=name, body=body, access=load.access if alone else None)
+
+
+def _epilogue(loop: Loop, total: Stmt) -> tuple[Stmt, ...]:
+    wanted = [store.value for store in loop.stores]
+    axes = axis_names(loop)
+    wanted += [name for store in loop.stores for name in indices(store.access, axes)]
+    behind = _behind(loop, wanted, total.name)
+    return tuple(stmt for stmt in behind if stmt.name != total.name)
+
+
+def _behind(loop: Loop, names: Iterable[str], closed: str) -> tuple[Stmt, ...]:
+    """What values are computed from, in the loop's order; `closed` is not looked behind."""
+    axes, known = axis_names(loop), {stmt.name: stmt for stmt in loop.body}
+    found = statements_behind(
+        names, known, lambda stmt: operands(stmt, axes), opened=lambda stmt: stmt.name != closed
+    )
+    return tuple(stmt for stmt in loop.body if stmt.name in found)
+
+
+def _stores_along(loop: Loop, depth: set[str]) -> bool:
+    return any(store.access.step(name) for store in loop.stores for name in depth)
+
+
+def with_merged_axes(loop: Loop) -> Loop:
+    """The loop without axes of one position, and neighbours that every access walks as one merged.
+
+    Axes whose positions are computed with stay as they are.
+    """
+    counted = {stmt.args[0] for stmt in loop.body if stmt.op == "index"}
+    for axis in (*loop.outer, *loop.inner):
+        if axis.size == 1 and axis.name not in counted:
+            loop = _without_axis(loop, axis.name, {})
+    while (pair := _mergeable(loop, counted)) is not None:
+        high, low = pair
+        loop = _without_axis(loop, high.name, {low.name: high.size * low.size})
+    return loop
+
+
+def _mergeable(loop: Loop, counted: set[str]) -> tuple[Axis, Axis] | None:
+    every = [stmt.access for stmt in loop.body if stmt.access is not None]
+    every += [store.access for store in loop.stores]
+    for axes in (loop.outer, loop.inner):
+        free = [axis for axis in axes if axis.name not in counted]
+        for high in free:
+            for low in free:
+                if high is not low and all(
+                    walked_as_one(access.step(high.name), access.step(low.name), low.size)
+                    for access in every
+                ):
+                    return high, low
+    return None
+
+
+def _without_axis(loop: Loop, name: str, sizes: Mapping[str, int]) -> Loop:
+    """The loop without an axis; others may get new sizes."""
+
+    def axes(of: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        kept = (axis for axis in of if axis.name != name)
+        return tuple(Axis(name=a.name, size=sizes.get(a.name, a.size)) for a in kept)
+
+    def moved(access: Access) -> Access:
+        strides = tuple(stride for stride in access.strides if stride.by != name)
+        return access.model_copy(update={"strides": strides})
+
+    body = tuple(
+        stmt.model_copy(update={"access": moved(stmt.access)}) if stmt.access else stmt
+        for stmt in loop.body
+    )
+    stores = tuple(s.model_copy(update={"access": moved(s.access)}) for s in loop.stores)
+    return loop.model_copy(
+        update={"outer": axes(loop.outer), "inner": axes(loop.inner), "body": body,
+                "stores": stores}
+    )  # fmt: skip
+
+
+def needed_where(contraction: Contraction) -> tuple[Bound, ...]:
+    """Where results depend on the sum: positions within all of these bounds; () for everywhere.
+
+    A triangle of a product, `where(column >= row, sum, 0)`, needs no sum below its diagonal,
+    whatever the operands hold there. Masks of operands bound nothing: zero times infinity is none.
+    """
+    known = {stmt.name: stmt for stmt in contraction.epilogue}
+    bounds: list[Bound] = []
+    for stmt in contraction.epilogue:
+        if stmt.op == "where" and not _reached(contraction, without=stmt.name):
+            behind = {contraction.total, *_dependent(contraction, without="")}
+            condition, then, other = (arg in behind for arg in stmt.args)
+            bound = _bound(stmt.args[0], known)
+            if bound is not None and not condition and then != other:
+                bounds.append(bound if then else bound.elsewhere)
+    return tuple(bounds)
+
+
+def _dependent(contraction: Contraction, without: str) -> set[str]:
+    """The statements that depend on the sum, not counting those that do by way of one of them."""
+    found: set[str] = set()
+    for stmt in contraction.epilogue:
+        reads = {
+            *stmt.args,
+            *(stride.by for stride in (stmt.access.strides if stmt.access else ())),
+        }
+        if reads & {contraction.total, *found} and stmt.name != without:
+            found.add(stmt.name)
+    return found
+
+
+def _reached(contraction: Contraction, without: str) -> bool:
+    """Whether a store depends on the sum other than by way of one statement."""
+    found = {contraction.total, *_dependent(contraction, without)}
+    stored = {store.value for store in contraction.stores}
+    stored |= {stride.by for store in contraction.stores for stride in store.access.strides}
+    return bool(found & stored)
+
+
+_COMPARED = {"ge": (0, 1, 0), "gt": (0, 1, 1), "le": (1, 0, 0), "lt": (1, 0, 1)}
+
+
+def _bound(name: str, known: Mapping[str, Stmt]) -> Bound | None:
+    """Where a comparison of positions holds; None for any other condition."""
+    stmt = known.get(name)
+    if stmt is None or stmt.op not in _COMPARED:
+        return None
+    larger, smaller, least = _COMPARED[stmt.op]
+    left, right = _affine(stmt.args[larger], known), _affine(stmt.args[smaller], known)
+    if left is None or right is None:
+        return None
+    return left.plus(right, -1).plus(Bound(offset=-least, steps=()))
+
+
+def _affine(name: str, known: Mapping[str, Stmt]) -> Bound | None:
+    """An integer as offset and steps; None where it is no such thing."""
+    stmt = known.get(name)
+    if stmt is None:
+        return None
+    if stmt.op == "const" and isinstance(stmt.value, int):
+        return Bound(offset=stmt.value, steps=())
+    if stmt.op == "index":
+        return Bound(offset=0, steps=(Stride(by=stmt.args[0], step=1),))
+    if stmt.op not in ("add", "sub", "mul"):
+        return None
+    left, right = (_affine(arg, known) for arg in stmt.args)
+    if left is None or right is None:
+        return None
+    if stmt.op == "mul":
+        left, right = (right, left) if not left.steps else (left, right)
+        return None if right.steps else Bound(offset=0, steps=()).plus(left, right.offset)
+    return left.plus(right, 1 if stmt.op == "add" else -1)

@@ -1,0 +1,298 @@
+// What kernels on tensor cores lean on besides `kernelwright.cuh`: fragments from shared memory,
+// products of a warp (sm_80 and later) and of a warpgroup (sm_90a), and what feeds them.
+//
+// A 16-bit element takes two bytes of a 32-bit register, the lower position the lower half. A lane
+// is called by g = lane / 4 and t = lane % 4. All accumulators are float32: lane (g, t) holds of a
+// 16 x 8 product the elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+//
+// Tensor cores do not add as fp32 does. The products of a step and the sum before it are aligned to
+// the largest exponent among them and cut off (25 fraction bits on Hopper and Blackwell, 24 on
+// Ampere and Ada), and the fp32 result is rounded toward zero: a bias that grows with the number of
+// steps. A kernel that owes fp32's accuracy starts from zero every few steps and adds what it has
+// to a total of its own ("promotion").
+#pragma once
+
+#include "kernelwright.cuh"
+
+namespace kw {
+
+// Where the 16-byte chunk `chunk` of row `row` lies in a tile of shared memory whose rows are CHUNKS
+// chunks (4 or 8, so 64 or 128 bytes), in bytes. Chunks are permuted so that any eight rows'
+// chunks at one place, and any row's neighbouring chunks, lie in different banks. For rows of 128
+// bytes in a tile that starts at a multiple of 1024 bytes this is the 128-byte swizzle of warpgroup
+// products and tensor maps.
+template <int CHUNKS> __device__ __forceinline__ int swizzled(int row, int chunk) {
+    static_assert(CHUNKS == 4 || CHUNKS == 8, "rows of 64 or 128 bytes");
+    const int mask = CHUNKS == 8 ? row & 7 : (row >> 1) & 3;
+    return row * (CHUNKS * 16) + ((chunk ^ mask) * 16);
+}
+
+// The block's dynamic shared memory from the next multiple of 1024 bytes on, where swizzled rows of
+// 128 bytes begin; as much more has to be asked for.
+__device__ __forceinline__ unsigned char* swizzled_shared() {
+    unsigned char* start = dynamic_shared();
+#ifdef __CUDACC__
+    return start + (1024 - (unsigned int)__cvta_generic_to_shared(start) % 1024) % 1024;
+#else
+    return start + (1024 - (unsigned long long)start % 1024) % 1024;
+#endif
+}
+
+// A value that all lanes of a warp have alike, known to be so: what is computed from it is computed
+// once a warp, and descriptors of factors are then where products of groups want them.
+__device__ __forceinline__ int of_warp(int value) { return (int)__shfl_sync(0xffffffffu, (unsigned int)value, 0); }
+
+// How a block's warps lie over its tile: so many below each other that a warp's part is as square as
+// can be, since a square part reads the fewest elements for its products.
+__device__ constexpr int warps_down(int rows, int columns, int warps) {
+    int best = 0;
+    for (int n = 1; n <= warps; n *= 2) {
+        const bool fits = rows % (16 * n) == 0 && columns % (16 * (warps / n)) == 0;
+        const int edges = rows / n + columns / (warps / n);
+        if (fits && (best == 0 || edges < rows / best + columns / (warps / best))) best = n;
+    }
+    return best;
+}
+
+// The tile that a block computes, of DOWN x ACROSS: bands of GROUP tiles below each other are walked
+// column by column, so that blocks that run together read few different rows and columns.
+struct TilePlace {
+    int row, column;
+};
+template <int DOWN, int ACROSS, int GROUP> __device__ __forceinline__ TilePlace tile_place(int number) {
+    const int band = number / (GROUP * ACROSS), within = number % (GROUP * ACROSS);
+    const int left = DOWN - band * GROUP, height = left < GROUP ? left : GROUP;
+    return {band * GROUP + within % height, within / height};
+}
+
+// ---- float32 as two scaled 16-bit parts --------------------------------------------------------
+//
+// A row (or column) is multiplied by the power of two that brings its largest magnitude into
+// [2^14, 2^15), and each number is the sum of two __half: 22 bits, down to 2^-25 of what is scaled.
+// A number below 2^-3 there, 2^18 times smaller than the row's largest, has fewer bits: it is short.
+
+// What stands for the power of two of a row that holds an infinity or NaN, which have no parts.
+constexpr int NOT_FINITE = 1 << 20;
+
+__device__ __forceinline__ unsigned int larger(unsigned int a, unsigned int b) { return a > b ? a : b; }
+// The bits of |x|; they are ordered as magnitudes are, infinity and then NaN last.
+__device__ __forceinline__ unsigned int magnitude_bits(float x) {
+    unsigned int bits;
+    memcpy(&bits, &x, 4);
+    return bits & 0x7fffffffu;
+}
+// The exponent of the power of two for a row whose largest magnitude has these bits.
+__device__ __forceinline__ int scaling_of(unsigned int largest) {
+    if (largest >= 0x7f800000u) return NOT_FINITE;
+    if (largest == 0) return 0;
+    if (largest >= 0x00800000u) return 14 + 127 - (int)(largest >> 23);
+    // A denormal is so many times 2^-149; as a float that number has an exponent of its own.
+    const unsigned int bits = magnitude_bits((float)(int)largest);
+    return 14 + 127 + 149 - (int)(bits >> 23);
+}
+// 2^exponent, between 2^-126 and 2^127.
+__device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
+// x 2^exponent in two steps, since the power alone may be beyond float32.
+__device__ __forceinline__ float scaled(float x, int exponent) {
+    const int half = exponent / 2;
+    return x * power_of_two(half) * power_of_two(exponent - half);
+}
+__device__ __forceinline__ bool is_short(float x, float scaled) { return x != 0.0f && ::fabsf(scaled) < 0.125f; }
+// Whether the sum of a row's products may be off by more than a sum in float32 would be: each short
+// factor is off by at most 2^-25, and meets one of at most 2^15. Allowed are four roundings.
+__device__ __forceinline__ bool falls_short(float sum, int short_factors) {
+    return ::fabsf(sum) < (float)short_factors * 4096.0f;
+}
+
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 800
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 0 to 7 name the rows of the
+// first, 8 to 15 of the second, and so on; a row is 16 contiguous, aligned bytes. Lane (g, t) gets
+// of each matrix the elements (g, 2t) and (g, 2t + 1), TRANSPOSED (2t, g) and (2t + 1, g).
+template <bool TRANSPOSED> __device__ __forceinline__ void load_matrices(unsigned int (&into)[4], const void* row) {
+    const unsigned int at = shared_address(row);
+    if constexpr (TRANSPOSED) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(into[0]), "=r"(into[1]), "=r"(into[2]), "=r"(into[3]) : "r"(at) : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(into[0]), "=r"(into[1]), "=r"(into[2]), "=r"(into[3]) : "r"(at) : "memory");
+    }
+}
+
+// sum += left x right: 16 x 16 times 16 x 8 elements of T, __half or __nv_bfloat16. Of the left
+// factor lane (g, t) holds, two neighbours along the depth a register, (g, 2t), (g + 8, 2t),
+// (g, 2t + 8), (g + 8, 2t + 8); of the right one (2t, g) and (2t + 8, g).
+template <class T> __device__ __forceinline__ void multiply(float (&sum)[4], const unsigned int (&left)[4], unsigned int right0, unsigned int right1);
+template <> __device__ __forceinline__ void multiply<__half>(float (&sum)[4], const unsigned int (&left)[4], unsigned int right0, unsigned int right1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
+}
+template <> __device__ __forceinline__ void multiply<__nv_bfloat16>(float (&sum)[4], const unsigned int (&left)[4], unsigned int right0, unsigned int right1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
+}
+
+// sum += left x right: 16 x 8 times 8 x 8 elements of TF32, each the upper 19 bits of a register
+// (`to_tf32` rounds to them). The left factor's are (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4),
+// the right one's (t, g) and (t + 4, g).
+__device__ __forceinline__ void multiply_tf32(float (&sum)[4], const unsigned int (&left)[4], unsigned int right0, unsigned int right1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
+}
+// To the nearest TF32 number, halves away from zero.
+__device__ __forceinline__ unsigned int to_tf32(float x) {
+    unsigned int out;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(x));
+    return out;
+}
+
+// `copy_async` of 16 bytes, or 16 zero bytes where there is nothing to read; the address must be
+// one that may be formed, as that of the buffer is, and is not read then.
+__device__ __forceinline__ void copy_async_or_zero(void* shared, const void* global, bool inside) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(inside ? 16 : 0) : "memory");
+}
+#endif  // sm_80
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// ---- products of a warpgroup -----------------------------------------------------------------
+//
+// Four warps, 128 threads from a multiple of 128 on, multiply what lies in shared memory without
+// reading it: 64 rows by N columns, 16 positions of the depth an instruction, while they go on. A
+// batch of products is: `group_begin`, products, `group_commit`, `group_wait`, `settled`.
+
+// Says that this warp's accumulators, and what was written to shared memory before, may be used.
+__device__ __forceinline__ void group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most PENDING batches are under way.
+template <int PENDING> __device__ __forceinline__ void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+// The compiler takes accumulators for ready as soon as a product is asked for: nothing that uses
+// them moves above this.
+template <int COUNT> __device__ __forceinline__ void settled(float (&sums)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+// A factor in shared memory as a product of a group names it: rows (of the right factor columns) of
+// 64 positions of the depth, 128 bytes each in the order of `swizzled<8>`, from a multiple of 1024
+// bytes on. Sixteen positions further is the same plus GROUP_STEP<true>.
+__device__ __forceinline__ unsigned long long group_factor(const void* rows) {
+    const unsigned long long start = (shared_address(rows) & 0x3ffff) >> 4;
+    // Eight rows are 1024 bytes, in units of 16; swizzle 1 is that of 128 bytes.
+    return start | (1ull << 16) | (64ull << 32) | (1ull << 62);
+}
+// The same for a factor that lies along its side: panels of 64 rows, `panel_bytes` apart, in which
+// each position of the depth is a line of 128 bytes. Sixteen positions are GROUP_STEP<false>.
+__device__ __forceinline__ unsigned long long turned_group_factor(const void* panels, int panel_bytes) {
+    const unsigned long long start = (shared_address(panels) & 0x3ffff) >> 4;
+    return start | ((unsigned long long)(panel_bytes >> 4) << 16) | (64ull << 32) | (1ull << 62);
+}
+
+// sums (+)= left x right; from zero where `keep` is 0. Thread (warp w, g, t) holds of columns 8 j and
+// on the four results of rows 16 w and on that `multiply` would leave it, at 4 j.
+template <class T, int N> struct GroupProduct;
+
+#define KW_FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define KW_SIXTEEN(i) KW_FOUR(i), KW_FOUR(i + 4), KW_FOUR(i + 8), KW_FOUR(i + 12)
+#define KW_64 KW_SIXTEEN(0), KW_SIXTEEN(16)
+#define KW_128 KW_64, KW_SIXTEEN(32), KW_SIXTEEN(48)
+#define KW_192 KW_128, KW_SIXTEEN(64), KW_SIXTEEN(80)
+#define KW_256 KW_192, KW_SIXTEEN(96), KW_SIXTEEN(112)
+#define KW_NAMES_64 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define KW_NAMES_128 KW_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KW_NAMES_192 KW_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define KW_NAMES_256 KW_NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define KW_GROUP_PRODUCT(type, kind, n, left, right, keep, left_turned, right_turned)                                 \
+    template <> struct GroupProduct<type, n> {                                                                        \
+        template <bool LEFT_TURNED, bool RIGHT_TURNED>                                                                \
+        static __device__ __forceinline__ void multiply(float (&sums)[n / 2], unsigned long long from_left,           \
+                                                        unsigned long long from_right, int kept) {                    \
+            asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #kind "." #kind " {" KW_NAMES_##n "}, %"    \
+                         #left ", %" #right ", kept, 1, 1, %" #left_turned ", %" #right_turned ";\n}"                 \
+                         : KW_##n                                                                                     \
+                         : "l"(from_left), "l"(from_right), "r"(kept), "n"((int)LEFT_TURNED), "n"((int)RIGHT_TURNED)); \
+        }                                                                                                             \
+    };
+#define KW_GROUP_PRODUCTS(n, left, right, keep, left_turned, right_turned)            \
+    KW_GROUP_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned)    \
+    KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, left, right, keep, left_turned, right_turned)
+KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36)
+KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68)
+KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100)
+KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132)
+#undef KW_GROUP_PRODUCTS
+#undef KW_GROUP_PRODUCT
+#undef KW_FOUR
+#undef KW_SIXTEEN
+#undef KW_64
+#undef KW_128
+#undef KW_192
+#undef KW_256
+#undef KW_NAMES_64
+#undef KW_NAMES_128
+#undef KW_NAMES_192
+#undef KW_NAMES_256
+
+// What this thread wrote to shared memory, by copies it has waited for or by itself, is there for
+// products of a group and for bulk copies: they read past the path that threads write through.
+__device__ __forceinline__ void written_for_groups() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers that a thread of this warpgroup has from now on: fewer for one that only copies, more for
+// those that multiply. All its warps say so; what the block started with must be enough.
+template <int COUNT> __device__ __forceinline__ void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+template <int COUNT> __device__ __forceinline__ void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+#endif  // sm_90a
+#endif  // __CUDACC__
+
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+template <bool ALONG_DEPTH> constexpr int GROUP_STEP = ALONG_DEPTH ? 2 : 128;
+template <class T, int N, bool LEFT_TURNED = false, bool RIGHT_TURNED = false>
+__device__ __forceinline__ void multiply_group(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
+    GroupProduct<T, N>::template multiply<LEFT_TURNED, RIGHT_TURNED>(sums, left, right, keep);
+}
+#endif
+
+#if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
+// A tile of one factor in shared memory: SIDE rows of the left or columns of the right factor, and
+// DEPTH positions along which products are summed, 16-bit elements in 16-byte chunks. Chunks lie
+// along the depth, or along the side in panels of at most 64, whichever is how the factor lies in
+// memory; `load_matrices` turns what lies along the side.
+template <int SIDE, int DEPTH, bool ALONG_DEPTH> struct FactorTile {
+    static constexpr int CHUNKS = ALONG_DEPTH ? DEPTH / 8 : SIDE < 64 ? SIDE / 8 : 8;
+    static constexpr int BYTES = SIDE * DEPTH * 2;
+    // The byte where the chunk with an element begins.
+    static __device__ __forceinline__ int at(int side, int depth) {
+        if constexpr (ALONG_DEPTH) {
+            return swizzled<CHUNKS>(side, depth / 8);
+        } else {
+            const int panel = side / (CHUNKS * 8), chunk = side / 8 % CHUNKS;
+            return panel * (DEPTH * CHUNKS * 16) + swizzled<CHUNKS>(depth, chunk);
+        }
+    }
+    // The left factor's 16 x 16 elements from (side, depth) on, as `multiply` takes them.
+    static __device__ __forceinline__ void left(unsigned int (&into)[4], const unsigned char* tile, int side, int depth) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (ALONG_DEPTH) {
+            load_matrices<false>(into, tile + at(side + lane % 16, depth + lane / 16 * 8));
+        } else {
+            load_matrices<true>(into, tile + at(side + lane / 8 % 2 * 8, depth + lane / 16 * 8 + lane % 8));
+        }
+    }
+    // The right factor's 16 x 16: two registers for the first eight columns, two for the others.
+    static __device__ __forceinline__ void right(unsigned int (&into)[4], const unsigned char* tile, int side, int depth) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (ALONG_DEPTH) {
+            load_matrices<false>(into, tile + at(side + lane / 16 * 8 + lane % 8, depth + lane / 8 % 2 * 8));
+        } else {
+            load_matrices<true>(into, tile + at(side + lane / 16 * 8, depth + lane / 8 % 2 * 8 + lane % 8));
+        }
+    }
+};
+#endif
+
+}  // namespace kw
