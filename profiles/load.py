@@ -88,6 +88,7 @@ HERE = Path(__file__).parent
 # What an ablation can switch off: ideas before code, the critic's contrast, the archive of
 # elites, evolving prompts, tuning of settings; and by its name any role that has a step of its own.
 SearchPart = Literal["ideas", "contrast", "archive", "prompts", "tuning"]
+Held = Literal["searching", "certification", "everything"]
 Part = SearchPart | Annotated[str, Field(pattern=r"^role:[a-z_]+$")]
 
 
@@ -122,6 +123,8 @@ class Hardware(BaseModel):
     tensor_tflops: float | None = None
     launch_us: float = Field(default=3.0, gt=0, description="cost of one empty launch")
     measured: bool = False
+    confirmed: bool = Field(default=False, description="measured twice apart, alike, undisturbed")
+    measured_how: str = Field(default="", description="how often, when and how much alike")
     aliases: tuple[str, ...] = ()
 
 
@@ -136,7 +139,12 @@ class SearchProfile(BaseModel):
     candidates_per_idea: int = Field(ge=1)
     repairs: int = Field(ge=0)
     patience: int = Field(ge=1, description="rounds without improvement before stopping")
-    seconds: float = Field(gt=0, description="of searching, without torch.compile's and profilers'")
+    seconds: float = Field(gt=0, description="how long; of what, says the next one")
+    seconds_hold: Held = Field(
+        default="certification",
+        description="searching alone; with certification; or everything, torch.compile's baseline "
+        "and profilers too, as a person means it who says how long",
+    )
     profiling_seconds: float = Field(
         default=12.0, ge=0, description="for profilers of the device, beside those of searching"
     )
@@ -155,6 +163,25 @@ class SearchProfile(BaseModel):
         if isinstance(given, dict) and "tuning" in (given.get("without") or ()):
             return given | {"tuning_trials": 0}
         return given
+
+    def limited(
+        self,
+        *,
+        rounds: int | None = None,
+        seconds: float | None = None,
+        tokens: int | None = None,
+        usd: float | None = None,
+    ) -> "SearchProfile":
+        """The same with what a person limits; seconds that a person names hold everything.
+
+        Raises:
+            ValueError: A limit is not above 0.
+        """
+        limits = {"rounds": rounds, "seconds": seconds, "tokens": tokens, "usd": usd}
+        update: dict[str, object] = {k: v for k, v in limits.items() if v is not None}
+        if seconds is not None:
+            update["seconds_hold"] = "everything"
+        return SearchProfile.model_validate(self.model_dump() | update)
 
 
 Profile = TypeVar("Profile", bound=BaseModel)

@@ -5,6 +5,22 @@ as text, for what they mean is said in `graphs.run_view.events`.
 """
 
 from kernelwright.tools.archive.archive import Archive, list_runs
+from kernelwright.tools.archive.database import (
+    Author,
+    CorruptRunError,
+    NotRecordedError,
+    RunBusyError,
+    RunError,
+    RunInfo,
+    RunRecord,
+    RunStatus,
+    Standing,
+    StoredEvent,
+    Target,
+    UnknownRunError,
+    Written,
+    run_folders,
+)
 from kernelwright.tools.archive.elites import (
     UNKNOWN,
     Behaviour,
@@ -23,23 +39,6 @@ from kernelwright.tools.archive.elites import (
     ranked,
     ratio,
     transitions,
-    warm_up,
-)
-from kernelwright.tools.archive.records import (
-    Author,
-    CorruptRunError,
-    NotRecordedError,
-    RunBusyError,
-    RunError,
-    RunInfo,
-    RunRecord,
-    RunStatus,
-    Standing,
-    StoredEvent,
-    Target,
-    UnknownRunError,
-    Written,
-    run_folders,
 )
 from kernelwright.tools.runtime import home as default_home
 
@@ -78,5 +77,4 @@ __all__ = [
     "ratio",
     "run_folders",
     "transitions",
-    "warm_up",
 ]

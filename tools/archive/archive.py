@@ -14,10 +14,7 @@ from sqlalchemy.exc import DatabaseError, NoResultFound
 
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import schema
-from kernelwright.tools.archive.attempts import Attempts, Journal
-from kernelwright.tools.archive.database import is_held
-from kernelwright.tools.archive.reasoning import Talks, Thoughts
-from kernelwright.tools.archive.records import (
+from kernelwright.tools.archive.database import (
     CorruptRunError,
     RunError,
     RunInfo,
@@ -25,9 +22,11 @@ from kernelwright.tools.archive.records import (
     RunStatus,
     Target,
     find_run,
+    is_held,
     new_run_folder,
     run_folders,
 )
+from kernelwright.tools.archive.records import Attempts, Journal, Talks, Thoughts
 from kernelwright.tools.runtime import home as default_home
 from kernelwright.tools.types import Baselines, Task, TracePolicy
 from kernelwright.tools.types.run import Summary

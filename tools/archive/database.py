@@ -1,4 +1,8 @@
-"""A run's database: its session, its lock, the time it has spent, and rows that are read only once.
+"""A run's folder and database: its name, its lock, its session, the time it has spent.
+
+A run is a folder `<home>/runs/<run id>/`. Its id reads as task, month and day, and four letters
+that make it unique: `softmax-1121-k3f9`. What can be wrong with a run that somebody names is an
+error whose message is one sentence for a person.
 
 One process may write to a run at a time, as two searches over one archive would interleave their
 rounds. The lock belongs to the process and ends with it, however it ends; processes that it forks
@@ -11,14 +15,17 @@ rows only. Not covered: threads; an archive belongs to one. Not here: what stand
 which is for the modules beside this one.
 """
 
+import difflib
 import fcntl
 import os
+import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,6 +34,8 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    UpdateBase,
+    bindparam,
     event,
     func,
     select,
@@ -34,8 +43,152 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import schema
-from kernelwright.tools.archive.records import DATABASE, RunBusyError
+from kernelwright.tools.runtime import home as default_home
+from kernelwright.tools.types import (
+    Baselines,
+    Candidate,
+    Effort,
+    Evaluation,
+    Task,
+    TracePolicy,
+    Value,
+)
+from kernelwright.tools.types.run import Summary
+
+
+class RunError(ValueError):
+    """A run cannot be used as asked; the message says why in one sentence."""
+
+
+class UnknownRunError(RunError):
+    """No run has that name."""
+
+
+class CorruptRunError(RunError):
+    """The run's folder exists, but what is in it cannot be read."""
+
+
+class NotRecordedError(Exception):
+    """A replay wants to know what the recorded run never found out; the message names it."""
+
+
+class RunBusyError(RunError):
+    """Another search works on this run right now."""
+
+
+# No vowels, so that no words appear, and nothing that reads as something else.
+LETTERS = "bcdfghjkmnpqrstvwxz23456789"
+DATABASE = "run.db"
+
+
+def new_run_folder(home: Path, task: str) -> Path:
+    """Make the folder of a new run over a task of that name."""
+    slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")[:24].strip("-") or "task"
+    while True:
+        tail = "".join(secrets.choice(LETTERS) for _ in range(4))
+        folder = home / "runs" / f"{slug}-{datetime.now(UTC):%m%d}-{tail}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+
+
+def run_folders(home: Path) -> tuple[Path, ...]:
+    """The folders of every run, by name."""
+    return tuple(sorted(path.parent for path in (home / "runs").glob(f"*/{DATABASE}")))
+
+
+def find_run(run: str | Path, home: Path | None = None) -> Path:
+    """The folder of a run named by its folder, its id, or the beginning of one id.
+
+    Raises:
+        UnknownRunError: When there is none; the sentence names what is close.
+    """
+    if (Path(run) / DATABASE).is_file():
+        return Path(run)
+    folders = {path.name: path for path in run_folders(home or default_home())}
+    begin = [name for name in folders if name.startswith(str(run)) and str(run)]
+    if str(run) in folders or len(begin) == 1:
+        return folders.get(str(run)) or folders[begin[0]]
+    if begin:
+        raise UnknownRunError(f"several runs begin with {str(run)!r}: {', '.join(begin[:5])}")
+    near = difflib.get_close_matches(str(run), folders, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    where = (home or default_home()) / "runs"
+    raise UnknownRunError(f"there is no run {str(run)!r} in {where}{hint}")
+
+
+Author = Literal["coder", "tuner", "repair"]
+RunStatus = Literal["running", "stopped", "finished"]
+Target = Literal["auto", "cuda", "cpu"]
+
+# From the least to the most trusted; the last one there is stands for the candidate.
+EFFORTS: tuple[Effort, ...] = ("screen", "precise", "certify")
+
+
+class RunRecord(Value):
+    """What a run is over and under which terms; `baselines` and `summary` once they exist."""
+
+    id: str
+    created_at: datetime
+    status: RunStatus
+    target: Target
+    seed: int
+    task: Task
+    policy: TracePolicy
+    profile: SearchProfile
+    hardware: Hardware
+    baselines: Baselines | None = None
+    summary: Summary | None = None
+
+
+class RunInfo(Value):
+    """A run in a list: `live` when a process works on it; `problem` when it cannot be read."""
+
+    id: str
+    folder: str
+    created_at: datetime | None = None
+    task: str = ""
+    hardware: str = ""
+    status: RunStatus | None = None
+    live: bool = False
+    summary: Summary | None = None
+    problem: str = ""
+
+
+class StoredEvent(Value):
+    """An event as text: `payload` is the JSON of one of `graphs.run_view.events`."""
+
+    seq: int
+    kind: str
+    round: int
+    at: datetime
+    payload: str
+    key: str | None = None
+
+
+class Written(Value):
+    """A candidate with when and by whom it was written; `number` counts from 1 in a run."""
+
+    number: int
+    candidate: Candidate
+    round: int
+    author: Author
+
+
+class Standing(Value):
+    """A candidate with the most trusted evaluation that it has."""
+
+    number: int
+    candidate: Candidate
+    round: int
+    author: Author
+    effort: Effort
+    evaluation: Evaluation
+
 
 # A POSIX lock is the process's own: taking it twice succeeds, and closing any descriptor of the
 # file drops it. Hence this table, consulted before the file is touched.
@@ -188,27 +341,37 @@ class Database:
 
 
 T = TypeVar("T")
+# What a connection has written and not committed; a rollback leaves at worst one look too many.
+_WRITTEN = "kernelwright_written"
 
 
 class TableWatch:
-    """Says whether there may be news since the last look.
+    """Says whether there may be news in a table since the last look.
 
     Args:
         database: Whose writing is watched.
+        table: Which of its tables.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, table: Table) -> None:
+        self._database, self._table = database, table
         self._is_stale = True
-        event.listen(database._engine, "commit", self._written)
+        event.listen(database._engine, "after_execute", self._executed)
+        event.listen(database._engine, "commit", self._committed)
 
     def look(self) -> bool:
         """Whether anything may have been written since this was asked last."""
         stale, self._is_stale = self._is_stale, False
         return stale or not self._database.is_claimed
 
-    def _written(self, _: Connection) -> None:
-        self._is_stale = True
+    def _executed(self, connection: Connection, statement: object, *_: object) -> None:
+        if isinstance(statement, UpdateBase) and statement.table is self._table:
+            connection.info.setdefault(_WRITTEN, set()).add(self._table.name)
+
+    def _committed(self, connection: Connection) -> None:
+        if self._table.name in connection.info.get(_WRITTEN, ()):
+            connection.info[_WRITTEN].discard(self._table.name)
+            self._is_stale = True
 
 
 class Shelf(Generic[T]):
@@ -229,8 +392,10 @@ class Shelf(Generic[T]):
         parse: Callable[[Row[tuple[object, ...]]], T],
     ) -> None:
         self._engine: Engine = database._engine
-        self._watch = TableWatch(database)
-        self._table, self._order, self._parse = table, order, parse
+        self._watch, self._parse = TableWatch(database, table), parse
+        place = order.label("place")
+        # Made once: building a query takes longer than answering it.
+        self._newer = select(table, place).where(order > bindparam("last")).order_by(order)
         self._last = -1
         self._items: tuple[T, ...] = ()
 
@@ -243,10 +408,8 @@ class Shelf(Generic[T]):
         """The rows that nobody has been given before; they count as given from now on."""
         if not self._watch.look():
             return ()
-        query = select(self._table, self._order.label("place"))
-        newer = query.where(self._order > self._last).order_by(self._order)
         with self._engine.connect() as connection:
-            rows = list(connection.execute(newer))
+            rows = list(connection.execute(self._newer, {"last": self._last}))
         if not rows:
             return ()
         found = tuple(self._parse(row) for row in rows)

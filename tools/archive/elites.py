@@ -1,8 +1,7 @@
 """The fastest correct candidate of every behaviour (MAP-Elites), and the order of speed among them.
 
-The elites are a pyribs archive over memory, compute and parallel strategy. It is made from the
-database whenever it is needed, in order of writing, so a resumed run sees the elites that the dead
-one saw.
+The elites are kept by memory, compute and parallel strategy. They are made from the database
+whenever they are needed, in order of writing, so a resumed run sees those that the dead one saw.
 
 Order: compared pair by pair with eager, a candidate has a ratio that a drifting clock or a busy
 host spoils far less than its time. So candidates with such a ratio rank by it, and before those
@@ -23,15 +22,12 @@ round starts from comes from its own island alone, except that now and then the 
 neighbour joins. What was learnt (ledger, analyses) is everybody's; only the code is kept apart.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import log
+from math import inf
 from types import MappingProxyType
 
-import numpy
-
-from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.archive.database import Standing
 from kernelwright.tools.types import (
     Candidate,
     CompileReport,
@@ -272,33 +268,20 @@ class Elite(Value):
 
 
 def elites(standings: Sequence[Standing]) -> tuple[Elite, ...]:
-    """The elites of all judged candidates, the fastest first."""
-    # Slow to import, as it brings scikit-learn and torch along; see `warm_up`.
-    from ribs.archives import CategoricalArchive
-
+    """The elites of all judged candidates, the fastest first; of equals the earlier one."""
     correct = [item for item in standings if is_timed(item.evaluation)]
-    if not correct:
-        return ()
-    cells = [behaviour(item.candidate, item.evaluation) for item in correct]
-    archive = CategoricalArchive(
-        solution_dim=(), categories=_categories(cells), solution_dtype=numpy.int64
-    )
-    archive.add(
-        list(range(len(correct))),
-        [_objective(item) for item in correct],
-        [_measures(cell) for cell in cells],
-    )
-    crowd = Counter(cells)
-    held = [int(index) for index in archive.data("solution")]
+    cells: dict[Behaviour, list[Standing]] = {}
+    for item in correct:
+        cells.setdefault(behaviour(item.candidate, item.evaluation), []).append(item)
     found = [
-        Elite(standing=correct[i], behaviour=cells[i], beaten=crowd[cells[i]] - 1) for i in held
+        Elite(
+            standing=min(held, key=lambda item: item.evaluation.median_ms or inf),
+            behaviour=cell,
+            beaten=len(held) - 1,
+        )
+        for cell, held in cells.items()
     ]
     return tuple(sorted(found, key=lambda elite: (elite.median_ms, elite.standing.number)))
-
-
-def warm_up() -> None:
-    """Import what `elites` needs; takes seconds, so call it where nobody waits or measures."""
-    import ribs.archives  # noqa: F401
 
 
 def parents(
@@ -325,19 +308,6 @@ def parents(
     steps = {gain: rank for rank, gain in enumerate(sorted(set(gains), reverse=True))}
     ranked = sorted(range(len(rest)), key=lambda i: i + novelty[i] + steps[gains[i]])
     return (found[0], *(rest[index] for index in ranked))[:count]
-
-
-def _objective(item: Standing) -> float:
-    """Pyribs maximises; equal steps of log time are equal steps of speed-up."""
-    return -log(item.evaluation.median_ms or 1.0)
-
-
-def _measures(cell: Behaviour) -> list[str]:
-    return [cell.memory, cell.compute, cell.parallel]
-
-
-def _categories(cells: Sequence[Behaviour]) -> list[list[str]]:
-    return [sorted({_measures(cell)[axis] for cell in cells}) for axis in range(3)]
 
 
 # Every so many visits of an island the best of its neighbour joins the parents.

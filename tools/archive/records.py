@@ -1,159 +1,416 @@
-"""What an archive hands out, where runs live, their names, and what can be wrong with one.
+"""What a run wrote down, in order: events, candidates and their evaluations, thoughts, questions.
 
-A run is a folder `<home>/runs/<run id>/`. Its id reads as task, month and day, and four letters
-that make it unique: `softmax-1121-k3f9`. What can be wrong with a run that somebody names is an
-error whose message is one sentence for a person. The values here are those that are no nouns of
-their own (`tools.types`).
+Events are kept as text. An evaluation is known by candidate and effort, and the first one stays:
+nothing is measured twice, unless a person asks for it; then the newer one counts, and the older
+one is kept beside it.
+
+Thoughts are ideas and what they brought, analyses and profiles. Beside the questions to language
+models stands what else a replay has to know.
 """
 
-import difflib
-import re
-import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
-from kernelwright.profiles.load import Hardware, SearchProfile
-from kernelwright.tools.runtime import home as default_home
+from pydantic import TypeAdapter
+from sqlalchemy import Row, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from kernelwright.tools.archive import schema
+from kernelwright.tools.archive.database import (
+    EFFORTS,
+    Author,
+    Database,
+    Shelf,
+    Standing,
+    StoredEvent,
+    TableWatch,
+    UnknownRunError,
+    Written,
+)
+from kernelwright.tools.archive.elites import ranked
 from kernelwright.tools.types import (
-    Baselines,
+    Analysis,
+    Call,
     Candidate,
     Effort,
     Evaluation,
-    Task,
-    TracePolicy,
-    Value,
+    Evidence,
+    Idea,
+    LedgerEntry,
+    Profile,
+    StrategyVersion,
+    Symptom,
 )
-from kernelwright.tools.types.run import Summary
 
 
-class RunError(ValueError):
-    """A run cannot be used as asked; the message says why in one sentence."""
+class Journal(Database):
+    """The events of a run; what they mean is said in `graphs.run_view.events`."""
+
+    def append_event(
+        self, kind: str, round: int, payload: str, *, key: str | None = None
+    ) -> StoredEvent | None:
+        """Add an event; None when one with that key is there already.
+
+        Args:
+            kind: Which of `graphs.run_view.events` it is.
+            round: The round it belongs to.
+            payload: Its JSON.
+            key: What happened, so that a repeated step does not tell it twice.
+        """
+        at = datetime.now(UTC)
+        with self._engine.begin() as connection:
+            self._tick(connection)
+            done = connection.execute(
+                insert(schema.events)
+                .values(key=key, kind=kind, round=round, at=at.isoformat(), payload=payload)
+                .on_conflict_do_nothing()
+            )
+            seq = int(done.lastrowid) if done.rowcount else 0
+        if not seq:
+            return None
+        return StoredEvent(seq=seq, kind=kind, round=round, at=at, payload=payload, key=key)
+
+    def event(self, key: str) -> StoredEvent | None:
+        """The event with that key; None when it was not told."""
+        rows = self._rows(select(schema.events).where(schema.events.c.key == key))
+        return StoredEvent.model_validate(rows[0]._asdict()) if rows else None
+
+    def events(self, after: int = 0, kind: str | None = None) -> tuple[StoredEvent, ...]:
+        """Events in order, those behind number `after`, of one kind or of all."""
+        query = select(schema.events).where(schema.events.c.seq > after).order_by("seq")
+        if kind is not None:
+            query = query.where(schema.events.c.kind == kind)
+        return tuple(StoredEvent.model_validate(row._asdict()) for row in self._rows(query))
 
 
-class UnknownRunError(RunError):
-    """No run has that name."""
+class Attempts(Database):
+    """What was tried and what became of it; see `shelf` for what is read when."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        writing, judging = schema.candidates, schema.evaluations
+        self._writing = Shelf(self, writing, writing.c.seq, _written)
+        self._judging = Shelf(self, judging, judging.c.seq, _judged)
+        self._written: dict[str, Written] = {}
+        self._judged: dict[tuple[str, Effort], Evaluation] = {}
+        # In order of writing, None until a candidate is judged.
+        self._standing: dict[str, Standing | None] = {}
+        self._standings: tuple[Standing, ...] | None = None
+
+    def record_candidates(
+        self, candidates: Iterable[Candidate], round: int, author: Author = "coder"
+    ) -> None:
+        """Keep candidates before they are judged, all of them or none."""
+        with self._engine.begin() as connection:
+            for candidate in candidates:
+                values = {
+                    "id": candidate.id,
+                    "idea": candidate.idea,
+                    "round": round,
+                    "author": author,
+                    "json": candidate.model_dump_json(),
+                }
+                row = insert(schema.candidates).values(values).on_conflict_do_nothing()
+                connection.execute(row)
+
+    def candidate(self, id: str) -> Candidate:
+        """The candidate of that id, or of which that is the beginning.
+
+        Raises:
+            UnknownRunError: When the run has none, or several begin so.
+        """
+        self._read()
+        if id in self._written:
+            return self._written[id].candidate
+        found = [item.candidate for name, item in self._written.items() if name.startswith(id)]
+        if len(found) != 1:
+            many = "several candidates" if found else "no candidate"
+            raise UnknownRunError(f"run {self.id} has {many} {id!r}")
+        return found[0]
+
+    def candidates(self, round: int | None = None) -> tuple[Written, ...]:
+        """Candidates in the order they were written, of one round or of all."""
+        self._read()
+        every = self._written.values()
+        return tuple(item for item in every if round is None or item.round == round)
+
+    def candidate_ids(self) -> tuple[str, ...]:
+        """Ids of candidates in the order they were written, without reading more of them."""
+        rows = self._rows(select(schema.candidates.c.id).order_by("seq"))
+        return tuple(str(row.id) for row in rows)
+
+    def record_evaluation(self, evaluation: Evaluation, effort: Effort, round: int) -> None:
+        """Keep what the judge said; a first answer is never replaced by a later one."""
+        self._insert(
+            schema.evaluations,
+            candidate=evaluation.candidate,
+            effort=effort,
+            round=round,
+            verdict=evaluation.verdict.value,
+            median_ms=evaluation.median_ms,
+            json=evaluation.model_dump_json(),
+        )
+
+    def replace_evaluation(self, evaluation: Evaluation, effort: Effort, round: int) -> None:
+        """Keep what the judge said when it was asked again; the earlier answer stays as history."""
+        table = schema.evaluations
+        earlier = (table.c.candidate == evaluation.candidate) & (table.c.effort == effort)
+        before = f"{effort}, before {datetime.now(UTC).isoformat()}"
+        values = {
+            "candidate": evaluation.candidate,
+            "effort": effort,
+            "round": round,
+            "verdict": evaluation.verdict.value,
+            "median_ms": evaluation.median_ms,
+            "json": evaluation.model_dump_json(),
+        }
+        with self._engine.begin() as connection:
+            connection.execute(update(table).where(earlier).values(effort=before))
+            connection.execute(insert(table).values(values))
+
+    def evaluation(self, candidate: str, effort: Effort | None = None) -> Evaluation | None:
+        """What the judge said at that effort, or at the most trusted one there is."""
+        self._read()
+        wanted = EFFORTS[::-1] if effort is None else (effort,)
+        known = (self._judged.get((candidate, name)) for name in wanted)
+        return next((evaluation for evaluation in known if evaluation is not None), None)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Every judged candidate with its most trusted evaluation, in order of writing."""
+        self._read()
+        if self._standings is None:
+            known = self._standing.values()
+            self._standings = tuple(item for item in known if item is not None)
+        return self._standings
+
+    def best(self) -> Standing | None:
+        """The fastest candidate that is correct, by its most trusted evaluation."""
+        return next(iter(ranked(self.standings())), None)
+
+    def _read(self) -> None:
+        """Take in what was written since the last time, by this process or another."""
+        for written in self._writing.news():
+            self._written[written.candidate.id] = written
+            self._settle(written.candidate.id)
+        for effort, evaluation in self._judging.news():
+            self._judged[evaluation.candidate, effort] = evaluation
+            self._settle(evaluation.candidate)
+
+    def _settle(self, candidate: str) -> None:
+        """Say anew how a candidate stands."""
+        written = self._written.get(candidate)
+        if written is not None:
+            self._standing[candidate] = self._stand(written)
+            self._standings = None
+
+    def _stand(self, written: Written) -> Standing | None:
+        id = written.candidate.id
+        effort = next((name for name in EFFORTS[::-1] if (id, name) in self._judged), None)
+        if effort is None:
+            return None
+        return Standing(
+            number=written.number,
+            candidate=written.candidate,
+            round=written.round,
+            author=written.author,
+            effort=effort,
+            evaluation=self._judged[id, effort],
+        )
 
 
-class CorruptRunError(RunError):
-    """The run's folder exists, but what is in it cannot be read."""
+def _written(row: Row[tuple[object, ...]]) -> Written:
+    return Written(
+        number=row.seq,
+        candidate=Candidate.model_validate_json(row.json),
+        round=row.round,
+        author=row.author,
+    )
 
 
-class NotRecordedError(Exception):
-    """A replay wants to know what the recorded run never found out; the message names it."""
+def _judged(row: Row[tuple[object, ...]]) -> tuple[Effort, Evaluation]:
+    return row.effort, Evaluation.model_validate_json(row.json)
 
 
-class RunBusyError(RunError):
-    """Another search works on this run right now."""
+class Talks(Database):
+    """Calls, versions of evolving prompts, decisions of the clock, and the terms of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._calls = Shelf(self, schema.calls, schema.calls.c.seq, _call)
+        self._versions = Shelf(self, schema.strategies, schema.strategies.c.seq, _version)
+
+    def record_call(self, call: Call) -> None:
+        """Keep a question with its reply or failure, before anyone acts upon it."""
+        with self._engine.begin() as connection:
+            values = {
+                "key": call.prompt.key,
+                "sha256": call.prompt.sha256,
+                "role": call.prompt.role,
+                "round": call.prompt.round,
+                "json": call.model_dump_json(),
+            }
+            connection.execute(insert(schema.calls).values(values))
+
+    def calls(self, key: str | None = None) -> tuple[Call, ...]:
+        """Calls in the order they were made, of one key or of all."""
+        every = self._calls.items()
+        return every if key is None else tuple(call for call in every if call.prompt.key == key)
+
+    def record_strategy(self, version: StrategyVersion) -> None:
+        """Keep a version of an evolving prompt; one that is known stays as it is."""
+        self._insert(
+            schema.strategies,
+            id=version.id,
+            role=version.role,
+            round=version.round,
+            json=version.model_dump_json(),
+        )
+
+    def strategies(self) -> tuple[StrategyVersion, ...]:
+        """Every version of the evolving prompts, in the order they were born."""
+        return self._versions.items()
+
+    def record_decision(self, key: str, value: str) -> None:
+        """Keep what was decided; the same key may be decided again, and the order is kept."""
+        with self._engine.begin() as connection:
+            connection.execute(insert(schema.decisions).values(key=key, value=value))
+
+    def decisions(self) -> tuple[tuple[str, str], ...]:
+        """Keys and values in the order they were decided."""
+        rows = self._rows(select(schema.decisions).order_by("seq"))
+        return tuple((row.key, row.value) for row in rows)
+
+    def record_term(self, name: str, json: str) -> None:
+        """Keep a term of the run instead of what stood under that name before."""
+        with self._engine.begin() as connection:
+            row = insert(schema.terms).values(name=name, json=json)
+            connection.execute(
+                row.on_conflict_do_update(index_elements=["name"], set_={"json": json})
+            )
+
+    def terms(self) -> dict[str, str]:
+        """Every term by its name."""
+        return {str(row.name): str(row.json) for row in self._rows(select(schema.terms))}
+
+    def term(self, name: str) -> str | None:
+        """The JSON under that name; None where the run has none."""
+        rows = self._rows(select(schema.terms).where(schema.terms.c.name == name))
+        return str(rows[0].json) if rows else None
 
 
-# No vowels, so that no words appear, and nothing that reads as something else.
-LETTERS = "bcdfghjkmnpqrstvwxz23456789"
-DATABASE = "run.db"
+def _call(row: Row[tuple[object, ...]]) -> Call:
+    return Call.model_validate_json(row.json)
 
 
-def new_run_folder(home: Path, task: str) -> Path:
-    """Make the folder of a new run over a task of that name."""
-    slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")[:24].strip("-") or "task"
-    while True:
-        tail = "".join(secrets.choice(LETTERS) for _ in range(4))
-        folder = home / "runs" / f"{slug}-{datetime.now(UTC):%m%d}-{tail}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return folder
+def _version(row: Row[tuple[object, ...]]) -> StrategyVersion:
+    return StrategyVersion.model_validate_json(row.json)
 
 
-def run_folders(home: Path) -> tuple[Path, ...]:
-    """The folders of every run, by name."""
-    return tuple(sorted(path.parent for path in (home / "runs").glob(f"*/{DATABASE}")))
+EVIDENCE = TypeAdapter(tuple[Evidence, ...])
+SYMPTOMS = TypeAdapter(tuple[Symptom, ...])
 
 
-def find_run(run: str | Path, home: Path | None = None) -> Path:
-    """The folder of a run named by its folder, its id, or the beginning of one id.
+class Thoughts(Database):
+    """What was thought, and how it turned out; see `shelf` for what is read when."""
 
-    Raises:
-        UnknownRunError: When there is none; the sentence names what is close.
-    """
-    if (Path(run) / DATABASE).is_file():
-        return Path(run)
-    folders = {path.name: path for path in run_folders(home or default_home())}
-    begin = [name for name in folders if name.startswith(str(run)) and str(run)]
-    if str(run) in folders or len(begin) == 1:
-        return folders.get(str(run)) or folders[begin[0]]
-    if begin:
-        raise UnknownRunError(f"several runs begin with {str(run)!r}: {', '.join(begin[:5])}")
-    near = difflib.get_close_matches(str(run), folders, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    where = (home or default_home()) / "runs"
-    raise UnknownRunError(f"there is no run {str(run)!r} in {where}{hint}")
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        proposing, contrasting = schema.ideas, schema.analyses
+        self._ideas = Shelf(self, proposing, proposing.c.seq, _idea)
+        self._analyses = Shelf(self, contrasting, contrasting.c.round, _analysis)
+        # By their JSON: lines may change, and what did not need not be parsed again.
+        self._entries: dict[str, LedgerEntry] = {}
+        self._entering = TableWatch(self, schema.ledger)
+
+    def record_ideas(self, ideas: Iterable[Idea]) -> None:
+        """Keep the ideas of a round, all of them or none."""
+        with self._engine.begin() as connection:
+            for idea in ideas:
+                values = {"id": idea.id, "round": idea.round, "json": idea.model_dump_json()}
+                connection.execute(insert(schema.ideas).values(values).on_conflict_do_nothing())
+
+    def ideas(self, round: int | None = None) -> tuple[Idea, ...]:
+        """Ideas in the order they were proposed, of one round or of all."""
+        every = self._ideas.items()
+        return every if round is None else tuple(idea for idea in every if idea.round == round)
+
+    def record_ledger(self, *entries: LedgerEntry) -> None:
+        """Keep what ideas really did, instead of what was known of them before."""
+        known = {entry.idea: entry for entry in self.ledger()}
+        changed = [entry for entry in entries if known.get(entry.idea) != entry]
+        if not changed:
+            return
+        with self._engine.begin() as connection:
+            for entry in changed:
+                values = {
+                    "idea": entry.idea,
+                    "round": entry.round,
+                    "json": entry.model_dump_json(),
+                }
+                row = insert(schema.ledger).values(values)
+                connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """What every idea really did, in order of rounds."""
+        if self._entering.look():
+            rows = self._rows(select(schema.ledger.c.json).order_by("round", "idea"))
+            known = self._entries
+            texts = [str(row.json) for row in rows]
+            self._entries = {text: known.get(text) or _entry(text) for text in texts}
+        return tuple(self._entries.values())
+
+    def record_analysis(self, analysis: Analysis) -> None:
+        """Keep the critic's contrast of a round."""
+        self._insert(schema.analyses, round=analysis.round, json=analysis.model_dump_json())
+
+    def analyses(self) -> tuple[Analysis, ...]:
+        """The critic's contrasts, in order of rounds."""
+        return self._analyses.items()
+
+    def record_profile(
+        self, candidate: str, evidence: tuple[Evidence, ...], symptoms: tuple[Symptom, ...]
+    ) -> None:
+        """Keep what bounds a candidate."""
+        self._insert(
+            schema.profiles,
+            candidate=candidate,
+            evidence=EVIDENCE.dump_json(evidence).decode(),
+            symptoms=SYMPTOMS.dump_json(symptoms).decode(),
+        )
+
+    def profile(self, candidate: str) -> tuple[tuple[Evidence, ...], tuple[Symptom, ...]] | None:
+        """What bounds a candidate; None when it was never profiled."""
+        table = schema.profiles
+        rows = self._rows(select(table).where(table.c.candidate == candidate))
+        if not rows:
+            return None
+        return EVIDENCE.validate_json(rows[0].evidence), SYMPTOMS.validate_json(rows[0].symptoms)
+
+    def record_measured(self, profile: Profile) -> None:
+        """Keep what a profiler measured of a candidate."""
+        json = profile.model_dump_json()
+        self._insert(schema.measured, candidate=profile.candidate, json=json)
+
+    def measured(self, candidate: str) -> Profile | None:
+        """What a profiler measured of a candidate; None when it was never asked."""
+        table = schema.measured
+        rows = self._rows(select(table).where(table.c.candidate == candidate))
+        return Profile.model_validate_json(rows[0].json) if rows else None
+
+    def profiling_s(self) -> float:
+        """Seconds that profilers have taken in this run."""
+        rows = self._rows(select(schema.measured.c.json))
+        return sum(Profile.model_validate_json(row.json).seconds for row in rows)
 
 
-Author = Literal["coder", "tuner", "repair"]
-RunStatus = Literal["running", "stopped", "finished"]
-Target = Literal["auto", "cuda", "cpu"]
-
-# From the least to the most trusted; the last one there is stands for the candidate.
-EFFORTS: tuple[Effort, ...] = ("screen", "precise", "certify")
+def _idea(row: Row[tuple[object, ...]]) -> Idea:
+    return Idea.model_validate_json(row.json)
 
 
-class RunRecord(Value):
-    """What a run is over and under which terms; `baselines` and `summary` once they exist."""
-
-    id: str
-    created_at: datetime
-    status: RunStatus
-    target: Target
-    seed: int
-    task: Task
-    policy: TracePolicy
-    profile: SearchProfile
-    hardware: Hardware
-    baselines: Baselines | None = None
-    summary: Summary | None = None
+def _entry(json: str) -> LedgerEntry:
+    return LedgerEntry.model_validate_json(json)
 
 
-class RunInfo(Value):
-    """A run in a list: `live` when a process works on it; `problem` when it cannot be read."""
-
-    id: str
-    folder: str
-    created_at: datetime | None = None
-    task: str = ""
-    hardware: str = ""
-    status: RunStatus | None = None
-    live: bool = False
-    summary: Summary | None = None
-    problem: str = ""
-
-
-class StoredEvent(Value):
-    """An event as text: `payload` is the JSON of one of `graphs.run_view.events`."""
-
-    seq: int
-    kind: str
-    round: int
-    at: datetime
-    payload: str
-    key: str | None = None
-
-
-class Written(Value):
-    """A candidate with when and by whom it was written; `number` counts from 1 in a run."""
-
-    number: int
-    candidate: Candidate
-    round: int
-    author: Author
-
-
-class Standing(Value):
-    """A candidate with the most trusted evaluation that it has."""
-
-    number: int
-    candidate: Candidate
-    round: int
-    author: Author
-    effort: Effort
-    evaluation: Evaluation
+def _analysis(row: Row[tuple[object, ...]]) -> Analysis:
+    return Analysis.model_validate_json(row.json)

@@ -2,7 +2,8 @@
 
 Values are kept as the JSON of the nouns they are, beside the few columns that queries need, so
 that a noun may grow a field without a migration. Rows are only ever added or, where a primary key
-repeats, left as they were: what was measured once stays as it was measured.
+repeats, left as they were: what was measured once stays as it was measured. An evaluation that a
+person had made again gives its place to the newer one, and stays under a longer name.
 """
 
 from pathlib import Path
@@ -169,6 +170,10 @@ terms = Table(
 )
 
 
+# An event that was told is not lost when the power fails.
+_COMMITS = "synchronous=FULL"
+
+
 def connect(path: Path) -> Engine:
     """An engine over one SQLite file: write-ahead log, and commits that reach the disk."""
     engine = create_engine(f"sqlite:///{path}")
@@ -176,7 +181,7 @@ def connect(path: Path) -> Engine:
     @event.listens_for(engine, "connect")
     def _set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=15000"):
+        for pragma in ("journal_mode=WAL", _COMMITS, "busy_timeout=15000"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 

@@ -317,11 +317,16 @@ def valid_settings(source: KernelSource, limit: int = 4096) -> list[tuple[Settin
     Otherwise the default, then what differs from it in one tunable, then a fixed random
     sample, `limit` in total at most.
     """
+    return list(_valid_settings(source, limit))
+
+
+@lru_cache(maxsize=16)  # a coder, a tuner and a judge ask for the same kernel's
+def _valid_settings(source: KernelSource, limit: int) -> tuple[tuple[Setting, ...], ...]:
     if prod(len(tunable.values) for tunable in source.tunables) <= limit:
-        return list(_assignments(source, {}))
+        return tuple(_assignments(source, {}))
     default = next(_assignments(source, {}), None)
     if default is None:
-        return []
+        return ()
     found = dict.fromkeys((default, *_neighbours(source, default)))
     # Seeded, so that a resumed search sees the same list.
     draw = random.Random(0)
@@ -332,7 +337,7 @@ def valid_settings(source: KernelSource, limit: int = 4096) -> list[tuple[Settin
         values = {item.name: draw.choice(item.values) for item in source.tunables}
         if all(rule.holds(values) for rule in rules):
             found[_settings(source, values)] = None
-    return list(found)[:limit]
+    return tuple(found)[:limit]
 
 
 def _neighbours(source: KernelSource, default: Sequence[Setting]) -> Iterator[tuple[Setting, ...]]:
@@ -378,4 +383,9 @@ def _rules(source: KernelSource) -> list[Expression]:
 
 
 def _settings(source: KernelSource, values: Mapping[str, int]) -> tuple[Setting, ...]:
-    return tuple(Setting(name=item.name, value=values[item.name]) for item in source.tunables)
+    return tuple(_setting(item.name, values[item.name]) for item in source.tunables)
+
+
+@lru_cache(maxsize=1024)
+def _setting(name: str, value: int) -> Setting:
+    return Setting(name=name, value=value)

@@ -1,4 +1,4 @@
-"""Which candidates deserve a closer look after a first one, and when the looking ends.
+"""Which candidates deserve a closer look after a first one, when the looking ends, what cannot be.
 
 The search and a far host that works for it decide by the same rules, so that what one of them
 asks for next is what the other has measured already.
@@ -6,12 +6,19 @@ asks for next is what the other has measured already.
 A speed-up too good to be believed is measured again, in another process on other values. The worse
 of the two counts; where the second one does not find the candidate correct, nothing of the first
 is kept.
+
+A time below the floor, the least that moving a task's bytes takes, cannot have been. That holds
+only where every byte must really come from memory: not for working sets that may lie in a cache,
+not where the graph reads parts of its inputs, and not where PyTorch itself is found below it (then
+the ceilings were measured too low).
 """
 
 from collections.abc import Iterable, Sequence
 
+from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.types import Comparison, Evaluation, Verdict
+from kernelwright.tools.hardware import floor_ms
+from kernelwright.tools.types import Baselines, Comparison, Evaluation, Graph, Task, Verdict
 
 # Screening is short: what comes within 5 % of the best screened time is worth a precise look.
 SCREEN_MARGIN = 1.05
@@ -119,3 +126,44 @@ def _lower(first: Comparison, second: Comparison) -> Comparison:
     )
     conditions = lower.conditions.noted(note)
     return lower.model_copy(update={"conditions": conditions})
+
+
+# Operators that may read only part of a tensor, so that its bytes are no lower bound.
+_PARTIAL = (
+    "embedding", "gather", "index", "select", "slice", "narrow", "take", "tril", "triu",
+    "masked", "diagonal", "unfold", "as_strided", "nll_loss",
+)  # fmt: skip
+
+
+def impossible(
+    median_ms: float, task: Task, hardware: Hardware, rules: Rules, baselines: Baselines | None
+) -> str:
+    """Why the time cannot be, or an empty word when it can."""
+    if not has_floor(task, hardware, rules):
+        return ""
+    # Arithmetic can be saved by algebra, so only the bytes are held against a candidate.
+    margin = rules.floor_margin_cuda if hardware.kind == "cuda" else rules.floor_margin_cpu
+    floor = margin * floor_ms(task.bytes_moved, 0, hardware)
+    if median_ms >= floor or _baseline_below(floor, baselines):
+        return ""
+    return (
+        f"{median_ms:.4g} ms is below {floor:.4g} ms, which moving "
+        f"{task.bytes_moved / 1e6:.4g} MB takes at least on this device"
+    )
+
+
+def has_floor(task: Task, hardware: Hardware, rules: Rules) -> bool:
+    """Whether a task's bytes must come from memory, whose bandwidth was measured."""
+    in_cache = task.bytes_moved < rules.floor_cache_multiple * hardware.cache_mib * 2**20
+    return hardware.measured and not in_cache and not reads_partly(task.graph)
+
+
+def reads_partly(graph: Graph) -> bool:
+    """Whether some operator may leave part of its input unread, or an input is unused."""
+    words = [node.op.split(".")[1] for node in graph.nodes if node.op.count(".") == 2]
+    return any(word.startswith(_PARTIAL) for word in words)
+
+
+def _baseline_below(floor: float, baselines: Baselines | None) -> bool:
+    ran = [item.measurement for item in baselines.items if item.measurement] if baselines else []
+    return any(measurement.median_ms < floor for measurement in ran)

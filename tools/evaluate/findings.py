@@ -5,9 +5,25 @@ it is right, who did the work, under which other loads it was timed, and what no
 Verdict, reason and comparisons are not among them: every place shows those its own way.
 """
 
-from kernelwright.tools.types import Clocks, Evaluation, ModeTiming, Verdict, Verification
+from kernelwright.tools.types import (
+    Clock,
+    Clocks,
+    Evaluation,
+    ModeTiming,
+    Verdict,
+    Verification,
+)
+from kernelwright.tools.types.measurement import Paired
 
 Row = tuple[str, str]
+
+# What a time is of, as a reader of a table should know it.
+CLOCKS: dict[Clock, str] = {
+    "device": "device time, each call queued behind a flush of the caches (as Triton's do_bench)",
+    "call": "single calls on an idle device, caches cold, the host's time to issue them included",
+    "wall": "wall time of calls, caches cold",
+    "rounds": "the judge's wall clock around calls in a row in another process",
+}
 
 NOT_TRIED = "this shape only: no other was tried"
 _MODES = {
@@ -42,11 +58,15 @@ def verified(found: Verification) -> tuple[Row, ...]:
 
 
 def timed(evaluation: Evaluation) -> tuple[Row, ...]:
-    """Other loads than the headline's, the host's share of a call, and the clocks."""
-    rows = [(f"{item.mode} mode", mode_words(item)) for item in evaluation.modes]
+    """What the times are of, other clocks and loads than the headline's, the host's share."""
+    rows: list[Row] = []
+    if (hardest := evaluation.hardest) is not None:
+        rows.append(("clock", CLOCKS[hardest.clock]))
+        if hardest.latency is not None:
+            rows.append(("single calls", latency_words(hardest.latency, hardest.baseline)))
+    rows += [(f"{item.mode} mode", mode_words(item)) for item in evaluation.modes]
     if evaluation.launch_ms is not None:
-        whole_ms = evaluation.screen.median_ms if evaluation.screen is not None else None
-        rows.append(("launch", launch_words(evaluation.launch_ms, whole_ms)))
+        rows.append(("launch", launch_words(evaluation.launch_ms, evaluation.host_share)))
     if evaluation.prepare_ms and evaluation.clocks:
         # Of a foreign one; plans of ours seldom prepare, and who prints them knows the plan.
         words = f"{evaluation.prepare_ms:.3g} ms once for the weights, in no other time here"
@@ -93,12 +113,19 @@ def mode_words(item: ModeTiming) -> str:
     )
 
 
-def launch_words(launch_ms: float, whole_ms: float | None = None) -> str:
-    """The host's share of a call that was timed as a graph replay, `whole_ms` with it."""
-    words = f"{launch_ms * 1000:.3g} µs more a call when the host launches it"
-    if whole_ms:
-        words += f" ({launch_ms / whole_ms:.0%} of {whole_ms * 1000:.4g} µs)"
-    return f"{words}, in no other time here"
+def latency_words(item: Paired, baseline: str) -> str:
+    """The other clock's comparison, in a line."""
+    return (
+        f"{item.ratio:.2f}x {baseline}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}, "
+        f"{item.outcome}; {item.candidate_ms:.4g} ms against {item.baseline_ms:.4g} ms on an idle "
+        "device, the host's time to issue the call included"
+    )
+
+
+def launch_words(launch_ms: float, share: float | None) -> str:
+    """The host's share of a single call."""
+    words = f"{launch_ms * 1000:.3g} µs more for a single call on an idle device, the host's share"
+    return words if share is None else f"{words} ({share:.0%} of it)"
 
 
 def clock_words(clocks: Clocks) -> str:

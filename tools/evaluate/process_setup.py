@@ -3,9 +3,9 @@
 `resolve_vector_math`: PyTorch takes `exp`, `sqrt` or `sin` of contiguous floats on a CPU from MKL,
 a piece a thread. MKL 2024.2, which its wheels bring, looks up the code for a function in the first
 call of it. Threads that make this call together can find the lookup half done, and one computes its
-piece at a lower precision, this once (PyTorch's issue 188792; `benchmarks/first_calls.py` counts
-how often). Truth would be wrong by it, or an honest candidate's first answer not the same bits as
-its second. So each function is called once by a single thread.
+piece at a lower precision, this once (PyTorch's issue 188792; `benchmarks/judge/first_calls.py`
+counts how often). Truth would be wrong by it, or an honest candidate's first answer not the same
+bits as its second. So each function is called once by a single thread.
 
 `watch_processes` and `no_new_processes` keep Python code of a user's from starting processes. This
 is order, not a sandbox: what keeps native code in is the wall around the process

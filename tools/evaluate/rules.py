@@ -11,6 +11,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Literal
 
+from kernelwright.tools.types.measurement import BUSY_SHARE, SETTLED_WIDTH
 from kernelwright.tools.types.value import Value
 
 
@@ -41,6 +42,10 @@ class Defence(StrEnum):
     SEPARATE_PROCESS = "separate_process"  # truth, clock and verdict are elsewhere
     SANDBOX = "sandbox"  # no network, no files, no secrets
     SANITIZER = "sanitizer"  # compute-sanitizer, or the C++ compiler's own, over finalists
+
+
+# Baselines that are replays of CUDA graphs, and of what; a candidate competes with them as one too.
+GRAPHS = {"graph": "eager", "compile-graph": "compile"}
 
 
 def fresh_seed(*parts: object) -> int:
@@ -82,7 +87,8 @@ class Rules(Value):
     pairs_min: int = 10  # also the first look: all ten on one side of 1 are chance once in 512
     pairs_max: int = 200
     look_level: float = 0.002  # of each look before the last, which takes the rest of 5 %
-    # The same kernel, loaded twice, differs for good by where it lies: seen by benchmarks/aa.py.
+    # The same kernel, loaded twice, differs for good by where it lies: seen by
+    # benchmarks/timing/aa.py.
     twin_share: float = 0.005  # of its time
     twin_cuda_ms: float = 1e-4  # and at least three ticks of a GPU's event timer
     interval_width: float = 0.02  # of the ratio: an interval this narrow needs no more pairs
@@ -91,12 +97,22 @@ class Rules(Value):
     clock_moved_share: float = 0.03  # a pair during which a clock moved by more is taken again
     retakes_max: int = 3  # blocks of pairs, before unsteady ones are kept and said
     steady_pairs: int = 10  # pairs between two readings of a GPU's clocks
-    busy_share: float = 0.1  # others using more of the processors: compared once more
+    busy_share: float = BUSY_SHARE  # others using more of the processors: compared once more
+    settled_width: float = SETTLED_WIDTH  # of the ratio: a wider interval is no claim
     warm_up_s: float = 0.05
     cold_warm_up_s: float = 0.4  # after an idle time in which a GPU's clocks fall
     input_sets_max: int = 7  # never a multiple of 4: in A B B A each must meet every set
     settle_s: float = 0.001  # threads of the runtime stop spinning before the clock starts
-    graph_below_ms: float = 0.1  # calls this short, launches included, are timed as graph replays
+    # torch.compile chooses among settings by timing them, and chooses otherwise each time: on an
+    # idle H200 one module took 0.035 to 0.105 ms, by benchmarks/timing/compile_again.py.
+    makings: int = 5  # of what a compiler tunes on a GPU: the fastest one is the baseline
+    makings_s: float = 3.0  # no further one is begun after this long
+    flushes_max: int = 64  # of a GPU's cache before a call, so that the host has issued it by then
+    latency_s: float = 0.5  # of single calls in turns, beside each baseline of a finalist
+    host_samples: int = 5  # of single calls of what was screened, for the host's share
+    host_below_ms: float = 1.0  # a longer call has no host's share worth knowing
+    settle_max_s: float = 8.0  # a finalist's pairs go on so long where they settle nothing
+    compile_ahead: bool = True  # torch.compile begins as soon as a file was read; else when asked
 
     # Speed of light.
     floor_margin_cuda: float = 0.9
@@ -113,7 +129,7 @@ class Rules(Value):
 
     # Isolation.
     memory_fraction: float = 0.6  # of the machine's memory, for one worker
-    memory_poll_s: float = 0.05
+    memory_poll_s: float = 0.1
     processes_max: int = 256  # in one worker's tree; compilers start a few
     scratch_bytes: int = 16 << 30
     idle_s: float = 5.0  # that a device gets to come to rest after a worker was lost
@@ -145,7 +161,9 @@ class Rules(Value):
         """
         if evidence == "full":
             return cls()
-        return cls(evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2)
+        return cls(
+            evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2, settle_max_s=4.0
+        )
 
     def has(self, defence: Defence) -> bool:
         """Whether a defence stands."""

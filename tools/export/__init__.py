@@ -13,6 +13,7 @@ from kernelwright.tools.export.folder import (
     kernelbench,
 )
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
+from kernelwright.tools.export.render import package_name, snippet
 
 __all__ = [
     "ExportRefusedError",
@@ -24,4 +25,6 @@ __all__ = [
     "export_kernelbench",
     "export_zip",
     "kernelbench",
+    "package_name",
+    "snippet",
 ]

@@ -29,6 +29,7 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.run import Summary
 
+_NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
 
 
@@ -71,12 +72,15 @@ class EvidenceFile(BaseModel):
     files_sha256: dict[str, str]
 
 
-def evidence(material: Material, files: Mapping[str, str]) -> str:
+def evidence(
+    material: Material, files: Mapping[str, str], project: Mapping[str, bytes] = _NOTHING
+) -> str:
     """The file's text.
 
     Args:
         material: What is exported.
         files: Name and text of every other file of the export, for their hashes.
+        project: Name and content of what the reference needs, likewise.
     """
     task = material.task
     fields = {name: getattr(task, name) for name in TaskEvidence.model_fields}
@@ -95,7 +99,8 @@ def evidence(material: Material, files: Mapping[str, str]) -> str:
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),
-        files_sha256={name: sha256(text) for name, text in sorted(files.items())},
+        files_sha256={name: sha256(text) for name, text in sorted(files.items())}
+        | {name: hashlib.sha256(held).hexdigest() for name, held in sorted(project.items())},
     ).model_dump_json(indent=1)
 
 
@@ -111,9 +116,9 @@ def _version(package: str) -> str:
         return ""
 
 
-def verification(material: Material) -> str:
-    """The file's text."""
-    from kernelwright.tools.export.render import environment
+def verification(material: Material, folder: str = "") -> str:
+    """The file's text, in a folder of that name."""
+    from kernelwright.tools.export.render import environment, snippet
 
     evaluation = material.evaluation
     comparisons = evaluation.comparisons
@@ -128,6 +133,7 @@ def verification(material: Material) -> str:
             apart=material.apart,
             verified=verified(evaluation.verification),
             timed=timed(evaluation),
+            snippet=snippet(material.task, material.hardware, folder),
             comparisons=comparisons,
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),

@@ -12,12 +12,16 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools.export import parts, render
+from kernelwright.tools.export import render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
+from kernelwright.tools.tasks.project import content_of
+from kernelwright.tools.types import RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"
+PROJECT = "project"  # the folder of what the reference needs
+_EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
 def export_folder(material: Material, folder: Path) -> Path:
@@ -27,26 +31,34 @@ def export_folder(material: Material, folder: Path) -> Path:
         ExportRefusedError: When nothing may be exported, or the folder holds something else.
     """
     check_place(folder)
-    files = export_files(material)
+    files = export_files(material, folder.absolute().name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
+        for name, content in project_files(material.task).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
     except OSError as error:
         raise ExportRefusedError(f"cannot write to {folder}: {error.strerror}") from None
     return folder
 
 
 def export_zip(material: Material, path: Path) -> Path:
-    """Write the export as a zip file that holds one folder of the file's name.
+    """Write the export as a zip file that holds one folder, which Python can import.
+
+    It has the file's name, or `faster_` and the task's where that is no name for Python.
 
     Raises:
         ExportRefusedError: When nothing may be exported, or the file cannot be written.
     """
     memory = io.BytesIO()
+    home = path.stem if render.is_importable(path.stem) else render.package_name(material.task)
     with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in export_files(material).items():
-            archive.writestr(f"{path.stem}/{name}", text)
+        for name, text in export_files(material, home).items():
+            archive.writestr(f"{home}/{name}", text)
+        for name, content in project_files(material.task).items():
+            archive.writestr(f"{home}/{name}", content)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(memory.getvalue())
@@ -76,24 +88,62 @@ def check_place(folder: Path) -> None:
         raise ExportRefusedError(f"cannot export to {folder}: {nearest} is not writable")
 
 
-def export_files(material: Material) -> dict[str, str]:
-    """Name and text of every file of the export.
+def export_files(material: Material, folder: str = "") -> dict[str, str]:
+    """Name and text of every file of the export; `folder` is what the folder is called.
 
     Raises:
         ExportRefusedError: When nothing may be exported.
     """
     check(material)
-    verify = Path(parts.__file__).parent / "verify.py"
     files = {
-        "__init__.py": f'"""{material.task.entry}, exported by Kernelwright; see module.py."""\n',
+        "__init__.py": render.package(material),
+        "README.md": render.readme(material, folder),
         "module.py": render.module(material),
-        "reference.py": material.task.source,
+        "reference.py": reference(material.task),
         render.kernel_file(material): render.kernel(material),
         **_header(material),
-        "verify.py": verify.read_text(encoding="utf-8"),
-        "VERIFICATION.md": verification(material),
+        "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
+        "VERIFICATION.md": verification(material, folder),
     }
-    return files | {EVIDENCE: evidence(material, files)}
+    return files | {EVIDENCE: evidence(material, files, project_files(material.task))}
+
+
+def reference(task: Task) -> str:
+    """The user's file, or where it needs others a file that imports it from beside them."""
+    if task.project is None:
+        return task.source
+    project, found = task.project, project_files(task)
+    tops = {name for name in project.names if any(_is_in(name, path) for path in found)}
+    return (
+        render.environment()
+        .get_template("reference.py.j2")
+        .render(
+            file=project.file,
+            module=project.module,
+            roots=list(project.roots),
+            names=sorted(tops),
+        )
+    )
+
+
+def _is_in(name: str, path: str) -> bool:
+    return name in path.removesuffix(".py").split("/")
+
+
+def project_files(task: Task) -> dict[str, bytes]:
+    """Name and content of the files that the reference needs, itself among them.
+
+    Raises:
+        ExportRefusedError: One that is too large to be kept with a run is gone or another by now.
+    """
+    if task.project is None:
+        return {}
+    try:
+        carried = {item.path: content_of(item) for item in task.project.files}
+    except RefusedError as refused:
+        raise ExportRefusedError(refused.refusal.sentence) from None
+    files = carried | {task.project.file: task.source.encode()}
+    return {f"{PROJECT}/{path}": content for path, content in files.items()}
 
 
 def _header(material: Material) -> dict[str, str]:
@@ -128,6 +178,11 @@ def kernelbench(material: Material) -> str:
     """
     check(material)
     task = material.task
+    if task.project is not None:
+        raise ExportRefusedError(
+            f"the KernelBench format is one file, and {task.name} imports others of its project; "
+            "export a folder or a .zip file instead"
+        )
     if task.entry_kind != "kernelbench" or task.entry != "Model":
         raise ExportRefusedError("the KernelBench format needs a task whose entry is `class Model`")
     text = (

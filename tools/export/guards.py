@@ -32,7 +32,8 @@ class Material(Value):
     """A verified candidate with everything that is known about it.
 
     `forced` says that the person wants the export although it is not faster, or computes in less
-    than was asked; the export then says so itself.
+    than was asked; the export then says so itself. `name` is what people call the candidate in its
+    run, such as `v7`.
     """
 
     task: Task
@@ -42,12 +43,13 @@ class Material(Value):
     hardware: Hardware
     summary: Summary | None = None
     forced: bool = False
+    name: str = ""
 
     @property
     def improved(self) -> bool:
-        """Whether the interval clears the hardest baseline by more than the session's noise."""
-        hardest = min(self.evaluation.comparisons, key=lambda item: item.ratio, default=None)
-        return hardest is not None and hardest.outcome == "faster"
+        """Whether it may be called faster than PyTorch: by the one rule for every headline."""
+        claim = self.evaluation.claim
+        return claim is not None and claim.outcome == "faster"
 
     @property
     def apart(self) -> str:
@@ -62,20 +64,21 @@ def check(material: Material) -> None:
         ExportRefusedError: When the candidate is not correct; or when it computes in a precision
             that nobody allowed, or is not faster, and is not forced.
     """
-    verdict = material.evaluation.verdict
+    verdict, name = material.evaluation.verdict, material.name or material.candidate.id
     if verdict is not Verdict.CORRECT:
         raise ExportRefusedError(
-            f"candidate {material.candidate.id} cannot be exported: its verdict is {verdict.value}"
+            f"candidate {name} cannot be exported: its verdict is {verdict.value}"
         )
     if material.apart and not material.forced:
         raise ExportRefusedError(
-            f"candidate {material.candidate.id} {material.apart}, which was not allowed "
+            f"candidate {name} {material.apart}, which was not allowed "
             "(search with --allow to admit it, or --force exports it all the same)"
         )
     if not material.improved and not material.forced:
+        claim = material.evaluation.claim
+        why = claim.words if claim is not None else "it was not compared with PyTorch"
         raise ExportRefusedError(
-            f"candidate {material.candidate.id} is not faster than the best baseline by its "
-            "interval (--force exports it all the same)"
+            f"candidate {name} is not shown to be faster: {why} (--force exports it all the same)"
         )
 
 

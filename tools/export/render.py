@@ -1,12 +1,15 @@
-"""Renders module.py from a verified candidate."""
+"""Renders module.py from a verified candidate, the package around it, and how it is used."""
 
 import ast
 import hashlib
+import keyword
+import re
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export import guards, plan_python
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
@@ -43,15 +46,40 @@ def environment() -> Environment:
 
 
 def header(material: Material) -> str:
-    """The text of the header that the kernels include; "" where there is none."""
-    prelude = language_of(material.candidate).spec.prelude
-    return prelude.read_text(encoding="utf-8") if prelude else ""
+    """The text of the header that the kernels include; "" where there is none.
+
+    It is one file: what they include of ours besides stands behind the prelude.
+    """
+    spec = language_of(material.candidate).spec
+    if spec.prelude is None:
+        return ""
+    parts = [spec.prelude.read_text(encoding="utf-8")]
+    for path in _further(material):
+        text = path.read_text(encoding="utf-8")
+        parts.append(text.replace(_include(spec.prelude), "").replace("#pragma once\n", ""))
+    return "\n".join(parts)
 
 
 def kernel(material: Material) -> str:
     """The kernels' text as it is compiled."""
     candidate = material.candidate
-    return language_of(candidate).with_settings(candidate.kernel, candidate.settings)
+    language = language_of(candidate)
+    text = language.with_settings(candidate.kernel, candidate.settings)
+    if language.spec.prelude is not None:
+        for path in _further(material):
+            text = text.replace(_include(path), _include(language.spec.prelude))
+    return text
+
+
+def _further(material: Material) -> list[Path]:
+    """The headers over the prelude that the kernels include."""
+    candidate = material.candidate
+    spec = language_of(candidate).spec
+    return [path for path in spec.further if _include(path) in candidate.kernel]
+
+
+def _include(path: Path) -> str:
+    return f'#include "{path.name}"\n'
 
 
 def kernel_file(material: Material) -> str:
@@ -68,6 +96,115 @@ def header_file(material: Material) -> str:
 def module(material: Material) -> str:
     """The text of module.py."""
     return environment().get_template("module.py.j2").render(values(material))
+
+
+def package_name(task: Task) -> str:
+    """What an export's folder is called where nobody chose a name that Python can import."""
+    return f"faster_{re.sub(r'[^a-z0-9]+', '_', task.name.lower()).strip('_') or 'module'}"
+
+
+def is_importable(name: str) -> bool:
+    """Whether `import name` is possible."""
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def package(material: Material) -> str:
+    """The text of __init__.py, so that the folder can be imported."""
+    names = sorted({*_offered(material.task), "COUNTS"})
+    listed = ", ".join(f'"{name}"' for name in names)
+    return (
+        f'"""{material.task.entry}, exported by Kernelwright; see README.md."""\n\n'
+        f"from .module import {', '.join(names)}\n\n__all__ = [{listed}]\n"
+    )
+
+
+def readme(material: Material, folder: str) -> str:
+    """The text of README.md in a folder of that name."""
+    printed = language_of(material.candidate).export(material.hardware.architecture)
+    known = is_importable(folder)
+    return (
+        environment()
+        .get_template("readme.md.j2")
+        .render(
+            task=material.task,
+            version=kernelwright_version(),
+            needs=printed.needs,
+            package=folder if known else package_name(material.task),
+            rename=not known,
+            snippet=snippet(material.task, material.hardware, folder),
+        )
+    )
+
+
+def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
+    """How an export in a folder of that name is used, as Python that runs.
+
+    Where the name is none that Python can import, the usual one stands in its place.
+    """
+    home = folder if is_importable(folder) else package_name(task)
+    name, on = _offered(task)[0], '.to("cuda")' if hardware.kind == "cuda" else ""
+    lines = ["import torch", f"from {home} import {name}", ""]
+    called = name
+    if task.entry_kind != "function":
+        called = "model"
+        made = name if _is_ready(task) else f"{name}({_constructed(task)})"
+        lines += [f"model = {made}{on}{'' if task.training else '.eval()'}"]
+    if task.weights:
+        lines += ["# model.load_state_dict(yours.state_dict())  # the names are your own module's"]
+    named = [
+        (spec.name if is_importable(spec.name) else f"input_{number}", spec)
+        for number, spec in enumerate(task.inputs)
+    ]
+    given = [repr(spec.scalar) if spec.tensor is None else name for name, spec in named]
+    like = [
+        f"{name}: {spec.tensor.shape} {spec.tensor.dtype.value}"
+        for name, spec in named
+        if spec.tensor is not None
+    ]
+    lines += ["with torch.no_grad():  # where gradients are recorded, your own forward runs"]
+    return "\n".join([*lines, f"    y = {called}({', '.join(given)})  # {', '.join(like)}"])
+
+
+def _offered(task: Task) -> tuple[str, ...]:
+    """What the package offers: the entry, and of a function the module of it too."""
+    if task.entry_kind == "function":
+        return (task.entry, _class_name(task))
+    return (_class_name(task),)
+
+
+def _constructor(task: Task) -> ast.FunctionDef | None:
+    """The entry's own `__init__`, where the file has it."""
+    for node in ast.parse(task.source).body:
+        if isinstance(node, ast.ClassDef) and node.name == task.entry:
+            found = (item for item in node.body if isinstance(item, ast.FunctionDef))
+            return next((item for item in found if item.name == "__init__"), None)
+    return None
+
+
+def _is_ready(task: Task) -> bool:
+    """Whether the entry is a module and no class."""
+    body = ast.parse(task.source).body
+    return any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(item, ast.Name) and item.id == task.entry for item in node.targets)
+        for node in body
+    )
+
+
+def _constructed(task: Task) -> str:
+    """The constructor's arguments: the file's own where they are written down, else their names."""
+    for node in ast.parse(task.source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs":
+            given = next((item.value for item in node.body if isinstance(item, ast.Return)), None)
+            if isinstance(given, ast.List | ast.Tuple) and all(
+                isinstance(item, ast.Constant) for item in given.elts
+            ):
+                return ", ".join(map(ast.unparse, given.elts))
+    made = _constructor(task)
+    if made is None:
+        return ""
+    needed = made.args.args[1 : len(made.args.args) - len(made.args.defaults)]
+    return ", ".join(item.arg for item in needed)
 
 
 def values(material: Material) -> dict[str, object]:

@@ -12,11 +12,14 @@ from kernelwright.tools.profile.evidence import (
     tensor_roof,
 )
 from kernelwright.tools.profile.measured import measured_evidence
-from kernelwright.tools.profile.symptoms.table import symptoms
+from kernelwright.tools.profile.symptoms import by_importance, casts_doubt, headline, symptoms
 
 __all__ = [
     "Occupancy",
+    "by_importance",
+    "casts_doubt",
     "evidence_for",
+    "headline",
     "measured_evidence",
     "occupancy",
     "reported",

@@ -15,6 +15,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types import (
     Candidate,
     CompileReport,
+    Conditions,
     Evaluation,
     Evidence,
     LaunchShape,
@@ -169,7 +170,7 @@ def _launches(evaluation: Evaluation, hardware: Hardware) -> tuple[Evidence, ...
 def _launching(
     count: int, median_ms: float, launch_ms: float | None, hardware: Hardware
 ) -> tuple[Evidence, ...]:
-    """What launching costs: measured where the call was also timed as a graph, else estimated."""
+    """What launching costs: measured where single calls were timed too, else estimated."""
     if launch_ms is None:
         share = min(1.0, count * hardware.launch_us / 1e3 / median_ms)
         source = f"{hardware.launch_us:g} us a launch / median time"
@@ -177,7 +178,7 @@ def _launching(
             name="launch_share", rank=Rank.ESTIMATED, value=share, unit="", source=source
         )
         return (estimate,)
-    source = "a call by the host less its graph replay"
+    source = "a single call on an idle device less its work there"
     cost = Evidence(
         name="launch_cost", rank=Rank.MEASURED, value=launch_ms, unit="ms", source=source
     )
@@ -217,9 +218,7 @@ def block_threads(candidate: Candidate, kernel: str) -> int | None:
 
 
 def _telemetry(evaluation: Evaluation) -> tuple[Evidence, ...]:
-    timed = evaluation.screen.conditions if evaluation.screen else None
-    if timed is None and evaluation.comparisons:
-        timed = evaluation.comparisons[0].conditions
+    timed = next(iter(_conditions(evaluation)), None)
     if timed is None:
         return ()
     readings = []
@@ -230,13 +229,22 @@ def _telemetry(evaluation: Evaluation) -> tuple[Evidence, ...]:
         ("temperature", timed.temperature_c, "C"),
     ):
         if value is not None:
-            readings.append(
-                Evidence(name=name, rank=Rank.MEASURED, value=value, unit=unit, source="NVML")
-            )
+            readings.append(_measured(name, value, unit, "NVML"))
+    others = [
+        item.others_share for item in _conditions(evaluation) if item.others_share is not None
+    ]
+    if others:
+        source = "the kernel's accounts; of all processors, at most in any of its timings"
+        readings.append(_measured("others_share", max(others), "", source))
     if evaluation.screen is not None:
         spread = evaluation.screen.spread
         readings.append(_derived("spread", spread, "", "10-90 % band / median of the screening"))
     return tuple(readings)
+
+
+def _conditions(evaluation: Evaluation) -> tuple[Conditions, ...]:
+    screened = (evaluation.screen.conditions,) if evaluation.screen is not None else ()
+    return (*screened, *(item.conditions for item in evaluation.comparisons))
 
 
 def _counters_missing(hardware: Hardware) -> Evidence:
@@ -256,6 +264,10 @@ def tensor_roof(evidence: tuple[Evidence, ...], hardware: Hardware) -> tuple[Evi
         return ()
     source = "task FLOPs / median time, against the data sheet's dense fp16 rate"
     return (_derived("tensor_rate_fraction", rate / hardware.tensor_tflops, "", source),)
+
+
+def _measured(name: str, value: float, unit: str, source: str) -> Evidence:
+    return Evidence(name=name, rank=Rank.MEASURED, value=value, unit=unit, source=source)
 
 
 def _derived(name: str, value: float, unit: str, source: str) -> Evidence:

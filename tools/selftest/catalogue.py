@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.evaluate.rules import Defence
 from kernelwright.tools.languages import default_language, new_candidate
 from kernelwright.tools.types import Candidate, Value, Verdict

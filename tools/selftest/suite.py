@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.selftest.catalogue import (
     Case,
@@ -111,6 +111,7 @@ RULES = Rules(
     pairs_max=24,
     warm_up_s=0.0,
     cold_warm_up_s=0.05,
+    compile_ahead=False,
 )
 
 

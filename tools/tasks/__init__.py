@@ -11,8 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.tasks.floor import floor_ms
-from kernelwright.tools.tasks.refusals import RefusedError, read_source
+from kernelwright.tools.tasks.refusals import read_source
 from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES, applicable
 
 if TYPE_CHECKING:
@@ -24,10 +23,8 @@ __all__ = [
     "DISTRIBUTIONS",
     "PROBES",
     "Reference",
-    "RefusedError",
     "applicable",
     "draw",
-    "floor_ms",
     "import_exporter",
     "read_source",
     "rehearse",

@@ -36,6 +36,7 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from kernelwright.tools.tasks.composites import remembered_composites
 from kernelwright.tools.tasks.modules import (
     Structure,
     Traced,
@@ -44,7 +45,8 @@ from kernelwright.tools.tasks.modules import (
     output_tensor,
     structure_of,
 )
-from kernelwright.tools.tasks.refusals import RefusedError, message, refuse
+from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.types import RefusedError, refuse
 from kernelwright.tools.types.graph import words
 
 aten = torch.ops.aten
@@ -301,7 +303,7 @@ def _why(error: Exception) -> str:
 def _exported(module: nn.Module, inputs: Sequence[object]) -> Traced:
     with shapes_without_unrolling():
         program = torch.export.export(module, tuple(inputs), strict=False)
-    with shapes_without_unrolling():
+    with shapes_without_unrolling(), remembered_composites():
         program = program.run_decompositions(decompositions())
     _refuse_regions(program.graph)
     signature = program.graph_signature

@@ -23,7 +23,6 @@ import torch
 from torch import fx
 
 from kernelwright.tools.tasks.modules import SUPPORTED, Traced
-from kernelwright.tools.tasks.refusals import refuse
 from kernelwright.tools.types import (
     Arg,
     DType,
@@ -35,6 +34,7 @@ from kernelwright.tools.types import (
     Ref,
     Scalar,
     TensorSpec,
+    refuse,
 )
 from kernelwright.tools.types.graph import words
 

@@ -27,9 +27,19 @@ from torch.utils import _pytree as pytree
 from kernelwright.tools.tasks.convert import tensor_spec
 from kernelwright.tools.tasks.modules import build_module, check_outputs
 from kernelwright.tools.tasks.probe import Probe
-from kernelwright.tools.tasks.refusals import RefusedError, user_code
+from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
-from kernelwright.tools.types import Arg, Domain, Graph, InputSpec, ListArg, Node, Ref, Scalar
+from kernelwright.tools.types import (
+    Arg,
+    Domain,
+    Graph,
+    InputSpec,
+    ListArg,
+    Node,
+    Ref,
+    RefusedError,
+    Scalar,
+)
 from kernelwright.tools.types.graph import base, refs, words
 
 _LARGEST_SAMPLE = 2**22

@@ -15,10 +15,9 @@ from contextlib import nullcontext
 import torch
 
 from kernelwright.tools.tasks.modules import build_inputs
-from kernelwright.tools.tasks.refusals import RefusedError
 from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES
-from kernelwright.tools.types import Domain, InputSpec, Task
+from kernelwright.tools.types import Domain, InputSpec, RefusedError, Task
 
 Drawn = torch.Tensor | bool | int | float | str | None
 
@@ -48,7 +47,7 @@ def draw(task: Task, distribution: str, seed: int, device: str) -> list[Drawn]:
 
 def _own(task: Task, seed: int, device: str) -> list[Drawn]:
     """The file's own draw, on the device where its code allows that."""
-    file = load_module(task.source, task.path)
+    file = load_module(task.source, task.path, task.project)
     on_device = torch.device(device) if device != "cpu" else nullcontext()
     try:
         with on_device:

@@ -29,9 +29,9 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
-from kernelwright.tools.types import DType
+from kernelwright.tools.types import DType, RefusedError, refuse
 from kernelwright.tools.types.value import Value
 
 _TENSOR = re.compile(r"^(?P<shape>scalar|\d+(x\d+)*):(?P<dtype>\w+)(<(?P<bound>\d+))?$")

@@ -32,8 +32,9 @@ from torch.overrides import TorchFunctionMode
 
 from kernelwright.tools.tasks.audit.doubts import Ran, watched
 from kernelwright.tools.tasks.modules import build_inputs, build_module, check_inputs, check_outputs
-from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
+from kernelwright.tools.types import RefusedError, refuse
 
 LARGEST = 64
 

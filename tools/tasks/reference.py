@@ -16,9 +16,9 @@ from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.tasks.modules import build_module
-from kernelwright.tools.tasks.refusals import RefusedError, refuse, user_code
+from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import RefusedError, Task, refuse
 
 
 class Reference:
@@ -44,7 +44,7 @@ class Reference:
         Raises:
             RefusedError: the file or the constructor fails here.
         """
-        file = load_module(task.source, task.path)
+        file = load_module(task.source, task.path, task.project)
         entry = choose_entry(file, task.entry)
         try:
             with torch.device(device):

@@ -15,14 +15,21 @@ text. Nothing is executed; see `tools.tasks.user_file`.
 
 from __future__ import annotations
 
+import linecache
+import os
 import re
+import site
+import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Literal
 
-from kernelwright.tools.types import Refusal
+from kernelwright.tools.runtime import SOURCES
+from kernelwright.tools.tasks.project import missing
+from kernelwright.tools.types import Refusal, RefusedError, refuse
 
 _BUILD = re.compile(r"Error building extension '[^']*'")
 _COMPLAINT = re.compile(
@@ -64,19 +71,6 @@ LONGEST_MESSAGE = 200
 _NO_CUDA = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver", "no CUDA-capable device")
 
 
-class RefusedError(Exception):
-    """Carries a Refusal out of nested calls; `trace` turns it back into a value."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.sentence)
-        self.refusal = refusal
-
-
-def refuse(sentence: str, detail: str = "", exit_status: Literal[2, 3] = 2) -> RefusedError:
-    """A RefusedError to raise, with the sentence the person will read."""
-    return RefusedError(Refusal(sentence=sentence, detail=detail, exit_status=exit_status))
-
-
 @contextmanager
 def user_code(what: str, path: str) -> Iterator[None]:
     """Run user code inside; whatever it raises becomes a RefusedError about `what`."""
@@ -114,20 +108,97 @@ def _raised(what: str, error: BaseException, path: str) -> RefusedError:
         return refuse(f"{what} asks for a CUDA device, and there is none here.", exit_status=3)
     words = message(error)
     said = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    detail = "".join(traceback.format_exception(error))[-4000:]
-    return refuse(f"{what} raises{_where(error, path)} {said}.", detail)
+    return refuse(f"{what} raises{_where(error, path)} {said}.", _frames(error, path))
 
 
 def _missing_package(error: ModuleNotFoundError, path: str) -> RefusedError:
-    package = (error.name or message(error)).split(".")[0]
-    sentence = f"The file imports {package!r}{_where(error, path)}, which is not installed here."
+    name = error.name or message(error)
+    parts, where = _relative_to(error, path), _where(error, path)
+    if parts:
+        listed = ", ".join(parts)
+        them = "which is" if len(parts) == 1 else "which are"
+        return refuse(
+            f"{Path(path).name} is part of a package: it imports {listed}{where}, {them} not "
+            "beside it; name the file where it lies in its project, or send one file that holds "
+            "all it needs.",
+            exit_status=3,
+        )
+    sentence = (
+        f"The file imports {name.split('.')[0]!r}{where}, which is not installed here and not "
+        "beside it in its project."
+    )
     return refuse(sentence, exit_status=3)
 
 
+def _relative_to(error: ModuleNotFoundError, path: str) -> tuple[str, ...]:
+    """The relative imports of the user's file whose modules are not there, as they are written."""
+    lines = linecache.getlines(path)
+    absent = missing("".join(lines), path)
+    return tuple(name for name in absent if name.startswith("."))
+
+
 def _where(error: BaseException, path: str) -> str:
-    """The last line of the user's own file that the error passed through."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
-    return f" in line {frames[-1].lineno}" if frames and frames[-1].lineno else ""
+    """The user's own last line that the error passed through, and the file if it is another."""
+    frames = _own_frames(error, path)
+    if not frames or not frames[-1].lineno:
+        return ""
+    name = "" if frames[-1].filename == path else f" of {Path(frames[-1].filename).name}"
+    return f" in line {frames[-1].lineno}{name}"
+
+
+def _frames(error: BaseException, path: str) -> str:
+    """The user's own lines on the way to the error, the outermost first."""
+    return "\n".join(
+        f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}: {frame.line}"
+        for frame in _own_frames(error, path)
+    )
+
+
+def _own_frames(error: BaseException, path: str) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [
+        frame
+        for frame in frames
+        if frame.filename == path
+        or (frame.filename.startswith(os.sep) and not of_python(frame.filename))
+    ]
+
+
+def of_python(name: str) -> bool:
+    """Whether a file is Python's, an installed package's or ours, and none of the user's."""
+    return any(name.startswith(place) for place in _places_of_python())
+
+
+@cache
+def _places_of_python() -> tuple[str, ...]:
+    ours = SOURCES / "kernelwright"
+    parts = [str(part.resolve()) for part in ours.iterdir() if part.is_dir()]
+    places = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(ours), *parts}
+    places |= {*site.getsitepackages(), site.getusersitepackages()}
+    return tuple(f"{place}{os.sep}" for place in sorted(places) if place)
+
+
+# What people have at hand that is no module's file, and what to do with it.
+_NOT_YET = {
+    ".cu": "is a CUDA kernel, not a PyTorch module: give the file with the module, and judge the "
+    "kernel against it with `kernelwright check {name} --task MODULE.py`",
+    ".cuh": "is a CUDA header, not a PyTorch module: give the file with the module",
+    ".cpp": "is a C++ source, not a PyTorch module: give the file with the module, and judge a "
+    "kernel against it with `kernelwright check {name} --task MODULE.py`",
+    ".ipynb": "is a notebook, which cannot be read yet: save the cells with the module and "
+    "get_inputs() as a .py file, and give that",
+    ".zip": "is an archive, which cannot be read yet: unpack it, and give the file with the module",
+    ".pt": "holds weights or a saved model, not the code of a module: give its .py file",
+}
+_LIKE = {".c": ".cpp", ".cc": ".cpp", ".cxx": ".cpp", ".tar": ".zip", ".gz": ".zip", ".tgz": ".zip"}
+_LIKE |= {".7z": ".zip", ".pth": ".pt", ".safetensors": ".pt", ".onnx": ".pt", ".ckpt": ".pt"}
+
+
+def not_a_module(name: str) -> str:
+    """What to do with a file that is no Python by its name, in a sentence; "" where it may be."""
+    ending = Path(name.lower()).suffix
+    words = _NOT_YET.get(_LIKE.get(ending, ending), "")
+    return f"{Path(name).name} {words.replace('{name}', Path(name).name)}." if words else ""
 
 
 LARGEST_SOURCE_BYTES = 4 * 1024 * 1024
@@ -141,6 +212,8 @@ def read_source(path: str | Path) -> str | Refusal:
     try:
         if file.exists() and not file.is_file():
             return Refusal(sentence=f"{file} is not a regular file.")
+        if file.exists() and (sentence := not_a_module(file.name)):
+            return Refusal(sentence=sentence)
         size = file.stat().st_size
         if size > LARGEST_SOURCE_BYTES:
             return Refusal(sentence=f"{file} is too large for a module file: {size} bytes.")

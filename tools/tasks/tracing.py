@@ -26,9 +26,23 @@ from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.domains import input_spec, keep_needed_domains, try_out
 from kernelwright.tools.tasks.modules import argument_names
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
-from kernelwright.tools.tasks.refusals import RefusedError, message
-from kernelwright.tools.tasks.user_file import Entry, choose_entry, load_module, sha256
-from kernelwright.tools.types import Graph, InputSpec, Refusal, Task, TracePolicy, WeightSpec
+from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.tasks.user_file import (
+    Entry,
+    choose_entry,
+    load_module,
+    project_read,
+    sha256,
+)
+from kernelwright.tools.types import (
+    Graph,
+    InputSpec,
+    Refusal,
+    RefusedError,
+    Task,
+    TracePolicy,
+    WeightSpec,
+)
 
 # What torch imports when it exports for the first time; a release may lack one of them.
 _MODULES = ("_dynamo", "_export", "export._trace", "_inductor.decomposition")
@@ -105,6 +119,7 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         draws_random=bool(random),
         allow=policy.allow,
         badges=badges,
+        project=project_read(source, path),
         warnings=(*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     )
 

@@ -1,18 +1,24 @@
-"""Executes a user's file as a module of its own and finds what to optimise in it.
+"""Executes a user's file as a module and finds what to optimise in it.
 
-Only ever called inside a worker process. The file runs once per process under a unique module
-name; its folder is importable while it runs. One seed sets every generator that it may draw from.
+Only ever called inside a worker process. The file runs once per process: one that needs files
+around it under its real name with its project's folders on the path (`tools.tasks.project`), any
+other under a unique name. One seed sets every generator that it may draw from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import linecache
+import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module, invalidate_caches
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Literal
@@ -21,18 +27,24 @@ import numpy
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.refusals import RefusedError, message, refuse, user_code, why_unusable
+from kernelwright.tools.tasks.project import Place, kept, lay_out, locate
+from kernelwright.tools.tasks.refusals import message, of_python, user_code, why_unusable
+from kernelwright.tools.types import Project, RefusedError, refuse
 
 
 def seed_everything(seed: int) -> None:
     """Seed Python's, numpy's and torch's generators (torch's on every device)."""
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        # For devices that are not in use yet the call above keeps three stack traces each time.
+        torch.default_generator.manual_seed(seed)
 
 
 _HELPERS = ("get_inputs", "get_init_inputs")
-_LOADED: dict[tuple[str, str], ModuleType] = {}
+_LOADED: dict[tuple[str, str, str], tuple[ModuleType, Place | None]] = {}
 
 
 @dataclass(frozen=True)
@@ -49,31 +61,65 @@ def sha256(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-def load_module(source: str, path: str) -> ModuleType:
-    """The user's file, executed; RefusedError says why it could not be."""
-    key = (path, sha256(source))
+def load_module(source: str, path: str, project: Project | None = None) -> ModuleType:
+    """The user's file, executed; RefusedError says why it could not be.
+
+    Args:
+        source: Its text.
+        path: Where it stands, for messages and, without a project, for what it imports.
+        project: What it was seen to need, which is laid out anew and taken from there.
+    """
+    key = (path, sha256(source), project.digest if project else "")
     if key not in _LOADED:
-        _LOADED[key] = _execute(source, path, f"kernelwright_task_{key[1][:16]}")
-    return _LOADED[key]
+        unusable = why_unusable(source, Path(path).name)
+        if unusable is not None:
+            raise refuse(unusable.sentence)
+        place = lay_out(project, source) if project else locate(source, path)
+        code = _compile(source, path)
+        _IMPORTS.enter(place)
+        _LOADED[key] = (_execute(code, source, path, place), place)
+    module, place = _LOADED[key]
+    _IMPORTS.enter(place)
+    return module
 
 
-def _execute(source: str, path: str, name: str) -> ModuleType:
-    unusable = why_unusable(source, Path(path).name)
-    if unusable is not None:
-        raise refuse(unusable.sentence)
-    module = ModuleType(name)
-    module.__file__ = path
-    code = _compile(source, path)
+def project_read(source: str, path: str) -> Project | None:
+    """What a loaded file was seen to read of the files around it up to now."""
+    _, place = _LOADED[path, sha256(source), ""]
+    return None if place is None else kept(place, _IMPORTS.read(place))
+
+
+def _execute(code: CodeType, source: str, path: str, place: Place | None) -> ModuleType:
+    name = f"kernelwright_task_{sha256(source)[:16]}"
+    if place is not None and _IMPORTS.owns(place.module):
+        name = place.module
     # inspect.getsource (and so torch.jit) must find the text even where the file is not.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    sys.modules[name] = module
     seed_everything(0)
+    file = str(place.file) if place is not None else path
     try:
-        with user_code("Importing the file", path), _importable(Path(path).parent):
-            exec(code, module.__dict__)
+        with user_code("Importing the file", path), _importable(place, Path(path).parent):
+            return _imported(name, file, code)
     except RefusedError:
         sys.modules.pop(name, None)
         raise
+
+
+def _imported(name: str, file: str, code: CodeType) -> ModuleType:
+    """The module under its name, below its parents, which may have imported it themselves."""
+    parent, _, child = name.rpartition(".")
+    if parent:
+        above = import_module(parent)
+        if (known := sys.modules.get(name)) is not None:
+            return known
+    is_package = Path(file).name == "__init__.py" and not name.startswith("kernelwright_task_")
+    inside = [str(Path(file).parent)] if is_package else None
+    spec = spec_from_file_location(name, file, submodule_search_locations=inside)
+    assert spec is not None, "a Python file has a loader"
+    sys.modules[name] = module = module_from_spec(spec)
+    exec(code, module.__dict__)
+    if parent:
+        setattr(above, child, module)
     return module
 
 
@@ -89,21 +135,100 @@ def _compile(source: str, path: str) -> CodeType:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """The folder first on sys.path, as for a script; last afterwards, for late imports.
+def _importable(place: Place | None, folder: Path) -> Iterator[None]:
+    """The roots, or the folder, first on sys.path as for a script; last afterwards.
 
-    It must not stay first: a sibling called `select.py` would shadow the standard library's for
+    They must not stay first: a sibling called `select.py` would shadow the standard library's for
     everything the worker imports later.
     """
-    place = str(folder)
-    sys.path.insert(0, place)
+    places = [str(root) for root in place.roots] if place is not None else [str(folder)]
+    sys.path[:0] = places
+    invalidate_caches()
     try:
         yield
     finally:
-        if place in sys.path:
-            sys.path.remove(place)
-        if place not in sys.path:
-            sys.path.append(place)
+        for name in places:
+            if name in sys.path:
+                sys.path.remove(name)
+        sys.path.extend(name for name in places if name not in sys.path)
+
+
+class _Imports(MetaPathFinder):
+    """Finds the names of one project at a time, before an installed package of the same name.
+
+    Modules of a project that is left are put aside, as the next may use the same names; it finds
+    them again when it is entered again.
+    """
+
+    def __init__(self) -> None:
+        self._place: Place | None = None
+        self._owned: frozenset[str] = frozenset()
+        self._aside: dict[Path, dict[str, ModuleType]] = {}
+        self._opened: set[str] = set()
+        self._hears = False
+
+    def enter(self, place: Place | None) -> None:
+        """From now on imports are those of this project, or of a file that stands alone."""
+        if place == self._place:
+            return
+        if self._place is not None:
+            self._leave(self._place)
+        self._place, self._owned = place, frozenset()
+        if place is not None:
+            self._owned = frozenset(
+                name for name in place.names if name not in sys.modules and name != "__main__"
+            )
+            sys.modules.update(self._aside.pop(place.folder, {}))
+            sys.path.extend(str(root) for root in place.roots if str(root) not in sys.path)
+            self._listen()
+
+    def owns(self, module: str) -> bool:
+        """Whether the name is the project's, and neither Python's nor an installed package's."""
+        top = module.partition(".")[0]
+        return top in self._owned and top not in sys.stdlib_module_names and bool(top)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Python's own question; None leaves the name to those who come later."""
+        if path is not None or self._place is None or fullname not in self._owned:
+            return None
+        return PathFinder.find_spec(fullname, [str(root) for root in self._place.roots], target)
+
+    def read(self, place: Place) -> set[Path]:
+        """Files of the project that were imported, or opened for reading."""
+        modules = [sys.modules[name] for name in self._its_modules()]
+        found = {str(file) for module in modules if (file := getattr(module, "__file__", None))}
+        opened = {name for name in self._opened if not (name.endswith(".pyc") or of_python(name))}
+        return {Path(name) for name in found | opened if Path(name).is_file()} - {place.file}
+
+    def _its_modules(self) -> list[str]:
+        return [name for name in sys.modules if name.partition(".")[0] in self._owned]
+
+    def _leave(self, place: Place) -> None:
+        self._aside[place.folder] = {name: sys.modules.pop(name) for name in self._its_modules()}
+        roots = {str(root) for root in place.roots}
+        sys.path[:] = [name for name in sys.path if name not in roots]
+
+    def _listen(self) -> None:
+        """Python tells of every file that is opened; that cannot be ended, only not heeded."""
+        if not self._hears:
+            self._hears = True
+            sys.meta_path.insert(0, self)
+            sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event != "open" or self._place is None:
+            return
+        name, _, flags = arguments
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        if isinstance(name, str) and not writes:
+            whole = os.path.abspath(name)
+            if whole.startswith(f"{self._place.folder}{os.sep}"):
+                self._opened.add(whole)
+
+
+_IMPORTS = _Imports()
 
 
 def choose_entry(module: ModuleType, wanted: str | None) -> Entry:

@@ -32,13 +32,13 @@ from kernelwright.tools.types.idea import (
 from kernelwright.tools.types.measurement import (
     Baseline,
     Baselines,
+    Clock,
     Comparison,
     Conditions,
     Measurement,
     ModeTiming,
     Phase,
 )
-from kernelwright.tools.types.model_call import Call, Message, Prompt, Reply, RoleName, ToolCall
 from kernelwright.tools.types.profile import (
     Evidence,
     HostCounters,
@@ -50,6 +50,7 @@ from kernelwright.tools.types.profile import (
     RuleResult,
     Symptom,
 )
+from kernelwright.tools.types.run import Call, Message, Prompt, Reply, RoleName, ToolCall
 from kernelwright.tools.types.task import (
     Badge,
     Dispatched,
@@ -57,10 +58,14 @@ from kernelwright.tools.types.task import (
     Doubt,
     InputSpec,
     MemoryNeeds,
+    Project,
+    ProjectFile,
     Refusal,
+    RefusedError,
     Task,
     TracePolicy,
     WeightSpec,
+    refuse,
 )
 from kernelwright.tools.types.value import EnvironmentLacksError, Value
 from kernelwright.tools.types.verdict import (
@@ -89,6 +94,7 @@ __all__ = [
     "Call",
     "Candidate",
     "Claim",
+    "Clock",
     "Clocks",
     "Comparison",
     "CompileReport",
@@ -125,10 +131,13 @@ __all__ = [
     "Phase",
     "Prediction",
     "Profile",
+    "Project",
+    "ProjectFile",
     "Prompt",
     "Rank",
     "Ref",
     "Refusal",
+    "RefusedError",
     "Reply",
     "RoleName",
     "RuleResult",
@@ -146,4 +155,5 @@ __all__ = [
     "Verification",
     "WallKind",
     "WeightSpec",
+    "refuse",
 ]

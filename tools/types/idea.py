@@ -146,7 +146,8 @@ class Prediction(Value):
     The claim is that candidates whose `attribute` equals `value` have a median time below
     `below_ms`; and, where a `metric` is named, that their median of that reading goes from
     `metric_from` towards `metric_to`, at least half of the way. `of` says who counts: every
-    candidate, or every kernel once, by its fastest settings. `held` is None until checked.
+    candidate, or every kernel once, by its fastest settings. `held` is None until checked, and
+    stays so beside a `measured_ms` where the noise left the outcome undecided.
     """
 
     words: str
@@ -166,8 +167,9 @@ class Prediction(Value):
 class Analysis(Value):
     """The critic's contrast of one round: what explains the gap, what follows, what to try next.
 
-    `notes` say what of a model's answer was left out because the numbers did not bear it out, and
-    whether the playbook had to stand in.
+    Of all rounds, so many predictions were checked and held, and so many undecided, which are not
+    among the checked. `notes` say what of a model's answer was left out because the numbers did not
+    bear it out, and whether the playbook had to stand in.
     """
 
     round: int
@@ -178,6 +180,7 @@ class Analysis(Value):
     predictions: tuple[Prediction, ...] = ()
     predictions_held: int = 0
     predictions_checked: int = 0
+    predictions_undecided: int = 0
     origin: str = "playbook"
     notes: tuple[str, ...] = ()
 
@@ -188,7 +191,7 @@ EvolvingRole = Literal["planner", "coder"]
 class StrategyVersion(Value):
     """One version of a role's strategy section.
 
-    It is kept by the best child it produced: `agents.strategist.evolution` reads that from ledger
+    It is kept by the best child it produced: `agents.strategist.strategist` reads that from ledger
     and standings, through `Idea.strategy` and `Candidate.strategy`, which name the version they
     were written under.
     """

@@ -1,4 +1,4 @@
-"""Timings with the conditions they were taken under, and where the time of a task went."""
+"""Timings by two clocks with the conditions they were taken under, and where a task's time went."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -9,6 +9,18 @@ from kernelwright.tools.types.value import Value
 
 Mode = Literal["offline", "server"]
 Outcome = Literal["faster", "slower", "not distinguishable"]
+# What a time is. `device`: between two events on a GPU, with the call queued behind the flush of
+# its caches, so that the host is ahead; as Triton's do_bench does, and the headline. `call`: the
+# same on an idle device, so that it holds the host's time to issue the call. `wall`: around a call
+# that returns when its work is done, on a CPU, where the two are one. `rounds`: the judge's wall
+# clock around calls in a row in another process, which foreign code is timed by. Records from
+# before there were two clocks are of `call`.
+Clock = Literal["device", "call", "wall", "rounds"]
+# An interval wider than this share of its ratio settles nothing.
+SETTLED_WIDTH = 0.1
+# Nor does a wall clock while other processes use more of the processors than this share. On two
+# cores of a virtual machine at rest 10 to 12 % are the host's and our own waiting.
+BUSY_SHARE = 0.25
 
 
 class Conditions(Value):
@@ -55,8 +67,8 @@ class Measurement(Value):
         return (self.p90_ms - self.p10_ms) / self.median_ms
 
 
-class Comparison(Value):
-    """A candidate against one baseline, interleaved in one process.
+class Paired(Value):
+    """Two implementations timed in turns: milliseconds of each, and the ratio pair by pair.
 
     `ratio` is the median over pairs of baseline time / candidate time; the interval holds the true
     one with a chance of at least 95 %, whenever the comparison stopped. `noise` is by what share of
@@ -64,16 +76,12 @@ class Comparison(Value):
     told from 1.
     """
 
-    baseline: str
     candidate_ms: float
     baseline_ms: float
     ratio: float
     ci95_low: float
     ci95_high: float
     pairs: int
-    candidate_samples_ms: tuple[float, ...]
-    baseline_samples_ms: tuple[float, ...]
-    conditions: Conditions
     noise: float = 0.0
 
     @property
@@ -87,6 +95,45 @@ class Comparison(Value):
         if self.ci95_low > 1.0 + self.noise:
             return "faster"
         return "slower" if self.ci95_high < 1.0 / (1.0 + self.noise) else "not distinguishable"
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval is wider than what settles anything."""
+        return self.ci95_high - self.ci95_low > SETTLED_WIDTH * self.ratio
+
+
+class Comparison(Paired):
+    """A candidate against one baseline, interleaved in one process, by the headline's clock.
+
+    `as_graph` says that both were replays of CUDA graphs, as a baseline that is one competes with
+    the candidate as one. `latency` is the other clock's comparison of the same two, single calls on
+    an idle device, which hold the host's time to issue them, issued in the same way; None on a CPU,
+    where there is one clock, and where only the headline was taken.
+    """
+
+    baseline: str
+    candidate_samples_ms: tuple[float, ...]
+    baseline_samples_ms: tuple[float, ...]
+    conditions: Conditions
+    clock: Clock = "call"
+    as_graph: bool = False
+    latency: Paired | None = None
+
+    @property
+    def unsettled(self) -> str:
+        """Why nothing may be claimed from it yet, in words; "" where it is settled."""
+        if self.wide:
+            width = (self.ci95_high - self.ci95_low) / self.ratio
+            return f"its 95 % interval beside {self.baseline} is {width:.0%} of the ratio wide"
+        share = self.conditions.others_share
+        if self.clock in ("wall", "rounds") and share is not None and share > BUSY_SHARE:
+            return f"other programs used {share:.0%} of the processors beside {self.baseline}"
+        return ""
+
+    @property
+    def settled_outcome(self) -> Outcome | Literal["not settled"]:
+        """`outcome`, but of what settles nothing yet and is not certainly slower."""
+        return "not settled" if self.unsettled and self.outcome != "slower" else self.outcome
 
 
 class ModeTiming(Value):
@@ -103,13 +150,15 @@ class ModeTiming(Value):
 class Baseline(Value):
     """One way PyTorch itself does the task: `eager` or `compile` (or another mode).
 
-    `failure` says why there is no measurement; that torch.compile cannot compile a module is a
-    fact about the module, not an error of ours. `noise` is how far from 1 the ratio was when this
-    baseline was compared with itself; None where that was not tried.
+    `latency_ms` is a single call on an idle device, beside the device time in `measurement`; None
+    on a CPU, where the two are one. `failure` says why there is no measurement; that torch.compile
+    cannot compile a module is a fact about the module, not an error of ours. `noise` is how far
+    from 1 the ratio was when this baseline was compared with itself; None where that was not tried.
     """
 
     name: str
     measurement: Measurement | None = None
+    latency_ms: float | None = None
     failure: str = ""
     setup_s: float = 0.0
     noise: float | None = None

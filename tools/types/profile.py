@@ -31,6 +31,10 @@ class Evidence(Value):
     unit: str
     source: str
 
+    def is_called(self, name: str) -> bool:
+        """Whether that is its name, or its name without the kernel's."""
+        return name in (self.name, self.name.rpartition(".")[2])
+
 
 class Symptom(Value):
     """A named pattern computed from evidence before any model reads numbers.

@@ -1,10 +1,12 @@
 """A task: a reference to beat, as data, and what is known about it before it is searched.
 
 Nothing here holds code of the user's that could run. Known before a search are doubts, what PyTorch
-runs, and what judging needs.
+runs, and what judging needs. A file that cannot be a task is a `Refusal`, and `refuse` carries it
+out of nested calls.
 """
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Literal, get_args
 
 from kernelwright.tools.types.graph import Graph, TensorSpec
@@ -119,7 +121,8 @@ class TracePolicy(Value):
 
     `inputs` overrides `get_inputs`: one text an argument, such as `4096x4096:float32`.
     `allow` names precisions below the task's own that a candidate may compute in; what computes in
-    another one is kept, but ranked apart.
+    another one is kept, but ranked apart. A file that does nothing at all for `load_seconds` is
+    given up; one that computes has `timeout_s`, or twice `load_seconds` where that was raised.
     """
 
     entry: str | None = None
@@ -127,6 +130,13 @@ class TracePolicy(Value):
     allow: tuple[Precision, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     timeout_s: float = 120.0
+    load_seconds: float = 60.0
+
+    @property
+    def limit_s(self) -> float:
+        """How long reading a file may take that computes all the time."""
+        raised = self.load_seconds > TracePolicy.model_fields["load_seconds"].default
+        return max(self.timeout_s, 2 * self.load_seconds) if raised else self.timeout_s
 
 
 class Refusal(Value):
@@ -140,6 +150,58 @@ class Refusal(Value):
     exit_status: Literal[2, 3] = 2
 
 
+class RefusedError(Exception):
+    """Carries a Refusal out of nested calls; `trace` turns it back into a value."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
+
+
+def refuse(sentence: str, detail: str = "", exit_status: Literal[2, 3] = 2) -> RefusedError:
+    """A RefusedError to raise, with the sentence the person will read."""
+    return RefusedError(Refusal(sentence=sentence, detail=detail, exit_status=exit_status))
+
+
+class ProjectFile(Value):
+    """A file that a user's code was seen to read, as it was then.
+
+    `path` is relative to the project's folder. Small ones are carried: `content` is then what they
+    hold, in base64, and None for others, which are read where they lie, `origin`.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+    content: str | None = None
+    origin: str = ""
+
+
+class Project(Value):
+    """What a user's file needs of the files around it.
+
+    `module` is its dotted name, `file` its path relative to the project's folder, `roots` folders
+    in there that its imports are looked up in, and `names` what is found in these.
+    """
+
+    module: str
+    file: str
+    roots: tuple[str, ...]
+    names: tuple[str, ...]
+    files: tuple[ProjectFile, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Names the content of all its files."""
+        listed = (f"{item.path} {item.sha256}" for item in self.files)
+        return sha256("\n".join((self.module, *listed)).encode()).hexdigest()
+
+    @property
+    def elsewhere(self) -> tuple[ProjectFile, ...]:
+        """Files that are too large to be carried."""
+        return tuple(item for item in self.files if item.content is None)
+
+
 class Task(Value):
     """A reference to beat.
 
@@ -147,7 +209,8 @@ class Task(Value):
     every input, parameter and buffer that is read once and every output written once; `flops`
     follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
     `badges` are the audit's doubts, `warnings` the sentences that a person is shown.
-    `allow` is the person's word on precisions below the task's own.
+    `allow` is the person's word on precisions below the task's own. `project` is there where the
+    file needs others, of a package that it is in or beside it.
     """
 
     name: str
@@ -168,6 +231,12 @@ class Task(Value):
     allow: tuple[Precision, ...] = ()
     warnings: tuple[str, ...] = ()
     badges: tuple[Badge, ...] = ()
+    project: Project | None = None
+
+    @property
+    def digest(self) -> str:
+        """Names what defines the reference: the file's text, and that of those it needs."""
+        return f"{self.source_sha256}{self.project.digest if self.project else ''}"
 
     @property
     def remarks(self) -> tuple[str, ...]:

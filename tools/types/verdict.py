@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from kernelwright.tools.types.idea import LaunchShape
-from kernelwright.tools.types.measurement import Comparison, Measurement, ModeTiming
+from kernelwright.tools.types.measurement import Comparison, Measurement, ModeTiming, Outcome
 from kernelwright.tools.types.value import Value
 
 
@@ -120,6 +120,17 @@ class StageTimes(Value):
     time_s: float = 0.0
 
 
+# `slower alone`: ahead by device time, and single calls, which hold the host's part, behind.
+SpeedOutcome = Literal[Outcome, "not settled", "slower alone"]
+
+
+class SpeedClaim(Value):
+    """What may be claimed of a candidate beside PyTorch, and why not more, in words."""
+
+    outcome: SpeedOutcome
+    words: str
+
+
 class Clocks(Value):
     """Three clocks over a foreign candidate's timed calls, milliseconds a call.
 
@@ -169,8 +180,8 @@ class Evaluation(Value):
     `screen` is the short timing that every correct candidate gets; `comparisons` the precise
     interleaved ones, one a baseline, that only promising candidates get. `launches` is how its
     plan really launched its kernels, () for one that was not timed. `modes` stand beside them for
-    finalists, against the best baseline. `launch_ms` is what a call takes longer on its own than as
-    a graph replay: the host's share, None where calls were not replayed.
+    finalists, against the best baseline. `launch_ms` is what a single call on an idle device takes
+    longer than its work there: the host's share, None where that was not taken (on a CPU).
     """
 
     candidate: str
@@ -193,7 +204,62 @@ class Evaluation(Value):
 
     @property
     def median_ms(self) -> float | None:
-        """The best known time: the precise one where it exists, else the screened one."""
-        if self.comparisons:
-            return min(item.candidate_ms for item in self.comparisons)
+        """The best known time: that of the headline's comparison, else the screened one.
+
+        Records from before there were two clocks go on with the least of their comparisons, by
+        which their searches decided.
+        """
+        if (hardest := self.hardest) is not None:
+            times = [i.candidate_ms for i in self.comparisons if i.clock == "call"]
+            return min(times, default=hardest.candidate_ms)
         return self.screen.median_ms if self.screen else None
+
+    @property
+    def host_share(self) -> float | None:
+        """The host's part of a single call, from 0 to 1; None where that was not taken."""
+        if self.launch_ms is None or self.median_ms is None:
+            return None
+        return self.launch_ms / (self.launch_ms + self.median_ms)
+
+    @property
+    def hardest(self) -> Comparison | None:
+        """The comparison with the baseline that is hardest to beat; None when there was none."""
+        return min(self.comparisons, key=lambda item: item.ratio, default=None)
+
+    @property
+    def claim(self) -> SpeedClaim | None:
+        """What may be said of its speed beside PyTorch; None where it was not compared."""
+        hardest = self.hardest
+        return None if hardest is None else _claim(hardest, self.comparisons, self.modes)
+
+
+def _claim(
+    hardest: Comparison, comparisons: tuple[Comparison, ...], modes: tuple[ModeTiming, ...]
+) -> SpeedClaim:
+    """The one rule for every headline, table and export.
+
+    Faster: the whole interval is above 1 beside every baseline, all of that is settled, single
+    calls are certainly slower beside none, and no other load says otherwise.
+    """
+    if hardest.outcome == "slower":
+        return SpeedClaim(outcome="slower", words=f"slower than {hardest.baseline}")
+    open_ones = [item for item in comparisons if item.ci95_low <= 1]
+    if doubts := [item.unsettled for item in open_ones if item.unsettled]:
+        return SpeedClaim(outcome="not settled", words=doubts[0])
+    for item in sorted(comparisons, key=lambda item: item.ratio):
+        if item.outcome != "faster":
+            return SpeedClaim(
+                outcome="not distinguishable", words=f"no faster than {item.baseline}"
+            )
+    if hardest.unsettled:
+        return SpeedClaim(outcome="not settled", words=hardest.unsettled)
+    for item in comparisons:
+        if item.latency is not None and item.latency.outcome == "slower":
+            words = f"a single call on an idle device is slower than {item.baseline}'s"
+            return SpeedClaim(outcome="slower alone", words=words)
+    for mode in modes:
+        found = mode.comparison
+        if found.outcome == "slower" or (found.outcome != "faster" and found.wide):
+            words = f"in {mode.mode} mode it is {found.outcome} beside {found.baseline}"
+            return SpeedClaim(outcome="not settled", words=words)
+    return SpeedClaim(outcome="faster", words="faster than every PyTorch baseline that was timed")

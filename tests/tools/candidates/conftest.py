@@ -6,8 +6,13 @@ import pytest
 
 from kernelwright.tools.candidates import KernelSource
 from kernelwright.tools.candidates.run import Allocator, PlanRunner
-from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
-from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.languages import (
+    Built,
+    compile_candidate,
+    load_candidate,
+    new_candidate,
+    parse_kernel,
+)
 from kernelwright.tools.types import Setting
 
 SCALE = """#include "kernelwright.hpp"

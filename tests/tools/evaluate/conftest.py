@@ -34,6 +34,7 @@ SHORT = Rules(
     pairs_min=3,
     pairs_max=5,
     warm_up_s=0.0,
+    compile_ahead=False,
 )
 
 ROWS = """

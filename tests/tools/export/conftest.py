@@ -141,7 +141,7 @@ def forward(x, index, scale):
 """
 
 
-def evaluation(candidate: str, *, low: float = 1.6) -> Evaluation:
+def evaluation(candidate: str, *, low: float = 1.75) -> Evaluation:
     """What a judge says of a candidate that is 1.8 times as fast; `low` ends its interval."""
     conditions = Conditions(device="test CPU", l2_flushed=True, input_sets=3, threads=2)
     comparisons = tuple(
@@ -151,7 +151,7 @@ def evaluation(candidate: str, *, low: float = 1.6) -> Evaluation:
             baseline_ms=0.9,
             ratio=1.8,
             ci95_low=low,
-            ci95_high=2.0,
+            ci95_high=1.85,
             pairs=40,
             candidate_samples_ms=(0.5, 0.51),
             baseline_samples_ms=(0.9, 0.91),
@@ -204,7 +204,7 @@ def material() -> Callable[..., Material]:
         language: LanguageName = "cpp",
         inputs: tuple[str, ...] = (),
         forced: bool = False,
-        low: float = 1.6,
+        low: float = 1.75,
     ) -> Material:
         from kernelwright.tools.tasks import trace
 

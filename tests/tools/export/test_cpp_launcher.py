@@ -4,8 +4,8 @@ import platform
 
 import pytest
 
-from kernelwright.tools.languages.cpp.build import known_here
 from kernelwright.tools.languages.cpp.compile import cpp_flags
+from kernelwright.tools.languages.cpp.launcher import known_here
 
 
 def test_a_flag_of_one_processor_family_is_left_out_on_another(monkeypatch: pytest.MonkeyPatch):

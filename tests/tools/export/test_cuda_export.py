@@ -24,6 +24,19 @@ def test_the_kernel_compiles_for_its_architecture_without_a_gpu(exported):
     assert cubin[:4] == b"\x7fELF"
 
 
+def test_what_is_included_besides_the_prelude_is_exported_with_it(
+    material, softmax, cuda_softmax, tmp_path
+):
+    kernel = cuda_softmax[0].replace(
+        "\n", '\n#include "kernelwright_mma.cuh"\nusing Tile = kw::FactorTile<64, 32, true>;\n', 1
+    )
+    made = material(softmax[0], kernel, cuda_softmax[1], language="cuda")
+    folder = export_folder(made, tmp_path / "soft")
+    header = (folder / "kernelwright.cuh").read_text()
+    kernel = (folder / "kernel.cu").read_text()
+    assert build.compile_cubin(kernel, header, "sm_80")[:4] == b"\x7fELF"
+
+
 def test_without_a_gpu_the_reference_runs(exported, outside, tmp_path):
     code = """
 import importlib.util, sys, torch

@@ -27,6 +27,9 @@ torch.testing.assert_close(scaled_softmax(x, dim=0), reference.scaled_softmax(x,
 assert COUNTS["reference: arguments"] == 1
 """
     outside(code, folder, cwd=tmp_path)
+    shown = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    begin = "import sys, torch\nsys.path.insert(0, sys.argv[1])\nx = torch.randn(48, 96)\n"
+    outside(f"{begin}{shown}\nassert y.shape == (48, 96)", tmp_path, cwd=tmp_path)
     outside(
         "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
         "runpy.run_path('verify.py', run_name='__main__')",
@@ -45,5 +48,8 @@ from module import COUNTS, ready, reference
 x = torch.randn(48, 96)
 torch.testing.assert_close(ready(x), reference.ready(x))
 assert COUNTS == {"kernel": 1}, COUNTS
+sys.path.insert(0, ".")
+from ready import ready as packaged
+torch.testing.assert_close(packaged(x), reference.ready(x))
 """
     outside(code, folder, cwd=tmp_path)

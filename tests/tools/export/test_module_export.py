@@ -206,6 +206,7 @@ assert module.COUNTS == {"kernel": 1, "reference: training mode": 1}, module.COU
     outside(BEGIN + code, folder, cwd=tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_torch_compile_takes_it_whole(busy_export, outside, tmp_path):
     code = """
 whole = torch.compile(mine, fullgraph=True)
@@ -258,6 +259,7 @@ runpy.run_path("verify.py", run_name="__main__")
     assert "WRONG" not in said
 
 
+@pytest.mark.exhaustive
 def test_verify_times_both_baselines_with_an_interval(soft, outside):
     code = """
 import runpy, sys
@@ -305,3 +307,57 @@ def test_a_zip_holds_the_same_files(material, tmp_path):
         module = archive.read("softmax/module.py").decode()
     assert names == {path.name for path in folder.iterdir()}
     assert module == (folder / "module.py").read_text()
+
+
+# Runs the Python that README.md shows, as it stands there.
+SHOWN = r"""
+import re, sys
+from pathlib import Path
+import torch
+folder = Path(sys.argv[1])
+sys.path.insert(0, str(folder.parent))
+text = (folder / sys.argv[2]).read_text()
+shown = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+"""
+
+
+@pytest.mark.parametrize("name", ["README.md", "VERIFICATION.md"])
+def test_what_the_readme_shows_runs_the_kernels(soft, outside, tmp_path, name):
+    code = """
+x = torch.randn(48, 96)
+exec(shown)
+torch.testing.assert_close(y, torch.softmax(x, -1), rtol=1e-4, atol=1e-5)
+import soft
+assert soft.COUNTS == {"kernel": 1}, soft.COUNTS
+from soft import Model
+assert isinstance(model, Model)
+"""
+    outside(SHOWN + code, soft, name, cwd=tmp_path)
+
+
+def test_the_readme_knows_constructor_weights_and_scalars(busy_export, outside, tmp_path):
+    code = """
+x, index = torch.randn(32, 24), torch.randint(0, 5, (32,))
+exec(shown)
+import busy
+assert busy.COUNTS == {"kernel": 1}, busy.COUNTS
+assert "Model(24)" in shown and "load_state_dict" in shown and "2.0" in shown
+"""
+    outside(SHOWN + code, busy_export, "README.md", cwd=tmp_path)
+
+
+def test_a_zip_of_any_name_holds_a_package(material, outside, tmp_path):
+    made = material()
+    with zipfile.ZipFile(export_zip(made, tmp_path / "softmax-1121-ab3f.zip")) as archive:
+        archive.extractall(tmp_path / "out")
+    (folder,) = (tmp_path / "out").iterdir()
+    assert folder.name == f"faster_{made.task.name}"
+    code = "x = torch.randn(48, 96)\nexec(shown)\nimport torch as t\nassert y.shape == x.shape\n"
+    outside(SHOWN + code, folder, "README.md", cwd=tmp_path)
+
+
+def test_a_folder_that_cannot_be_imported_says_so(material, tmp_path):
+    folder = export_folder(material(), tmp_path / "my-export")
+    text = (folder / "README.md").read_text()
+    assert "under a name that Python can import" in text
+    assert "from faster_model import Model" in text

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernelwright.tools.export.parts.verify import BOUND, Pair, worst_ratio
+from kernelwright.tools.export.exported_verify import BOUND, Pair, worst_ratio
 
 
 def cut(x: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,7 @@ import pytest
 from kernelwright.profiles.load import all_hardware, hardware_profile, search_profile
 from kernelwright.tools.hardware import cached_ceilings, detect, keep_ceilings, measure_ceilings
 from kernelwright.tools.hardware.ceilings import Ceilings
-from kernelwright.tools.hardware.detect import simd_width_bits
-from kernelwright.tools.hardware.gpu import architecture_of, detect_gpu
+from kernelwright.tools.hardware.detect import architecture_of, detect_gpu, simd_width_bits
 from kernelwright.tools.types import EnvironmentLacksError
 
 

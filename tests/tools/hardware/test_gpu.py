@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from kernelwright.tools.evaluate.sandbox.device_queue import company
-from kernelwright.tools.hardware.gpu import detect_gpu, visible_gpu
+from kernelwright.tools.hardware.detect import detect_gpu, visible_gpu
 
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -29,12 +29,12 @@ from kernelwright.tools.languages import (
     default_language,
     language_named,
     languages,
+    load_candidate,
     new_candidate,
     parse_kernel,
     register,
     registry,
 )
-from kernelwright.tools.languages.loading import load_candidate
 from kernelwright.tools.types import Candidate, EnvironmentLacksError, Task, TracePolicy, Verdict
 
 KERNEL = """
@@ -151,6 +151,7 @@ assert module.COUNTS == {"kernel": 1}, module.COUNTS
 """
 
 
+@pytest.mark.exhaustive
 async def test_the_real_judge_finds_it_correct_and_an_export_runs_without_us(
     candidate: Candidate, tmp_path: Path
 ) -> None:

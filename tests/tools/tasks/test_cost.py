@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.tasks import floor_ms
+from kernelwright.tools.hardware import floor_ms
 from kernelwright.tools.types import Task
 
 Model = Callable[..., Task]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernelwright.tools.tasks import Reference, RefusedError, draw
-from kernelwright.tools.types import Task
+from kernelwright.tools.tasks import Reference, draw
+from kernelwright.tools.types import RefusedError, Task
 
 Model = Callable[..., Task]
 

@@ -5,10 +5,9 @@ import pytest
 from kernelwright.tools.evaluate.foreign.guest_link import GuestFailedError
 from kernelwright.tools.evaluate.foreign.guest_runner import rejected
 from kernelwright.tools.evaluate.foreign.messages import Failed
-from kernelwright.tools.tasks import RefusedError
 from kernelwright.tools.tasks.refusals import complaints, why_not_built
 from kernelwright.tools.tasks.user_file import load_module
-from kernelwright.tools.types import Verdict
+from kernelwright.tools.types import RefusedError, Verdict
 
 BROKEN = """
 import subprocess

@@ -23,6 +23,8 @@ from kernelwright.tools.types import (
     WallKind,
 )
 
+# The baselines that a search went by, where they were measured again after it.
+SEARCHED_BY = "baselines of the search"
 AS_RECORDED = Isolation(kind=WallKind.UNKNOWN, words="as recorded")
 
 
@@ -40,6 +42,10 @@ class RecordedExecutor(Executor):
         self._past = past
         self._present = present
         self._record = past.record()
+        searched_by = past.term(SEARCHED_BY)
+        self._baselines = (
+            Baselines.model_validate_json(searched_by) if searched_by else self._record.baselines
+        )
 
     @property
     def isolation(self) -> Isolation:
@@ -56,8 +62,8 @@ class RecordedExecutor(Executor):
         return self._record.task
 
     async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
-        """What was measured; with `eager_only` no more than what was known at first."""
-        known = self._record.baselines
+        """What the search went by; with `eager_only` no more than what was known at first."""
+        known = self._baselines
         if known is None:
             raise NotRecordedError("the baselines")
         eager = tuple(item for item in known.items if item.name == "eager")

@@ -1,7 +1,7 @@
 """Every executor by its name: adding one is a folder and a line here.
 
-A line says which module holds the executor's kind; it is imported when it is asked for, so that
-a command line knows the names without waiting for what evaluates.
+A line says which package or module holds the executor's kind; it is imported when it is asked for,
+so that a command line knows the names without waiting for what evaluates.
 """
 
 from importlib import import_module
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "local"
 EXECUTORS = {
-    "local": "kernelwright.tools.evaluate.executors.local.kind",
-    "batch": "kernelwright.tools.evaluate.executors.batch.kind",
+    "local": "kernelwright.tools.evaluate.executors.local",
+    "batch": "kernelwright.tools.evaluate.executors.batch",
 }
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from kernelwright.tools.evaluate.foreign.syntax import bound
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
+from kernelwright.tools.tasks.project import needed
 from kernelwright.tools.tasks.refusals import read_source
 from kernelwright.tools.types import Refusal
 
@@ -145,6 +146,11 @@ def read_foreign(
     source = read_source(file)
     if isinstance(source, Refusal):
         return source
+    if others := needed(source, str(file)):
+        return Refusal(
+            sentence=f"{file.name} imports {', '.join(others)} from other files; what is judged is "
+            "read as one file, so put what it needs into it."
+        )
     return _of_source(source, file.name, entry)
 
 

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernelwright.tools.evaluate.foreign.clocks import ClockReading, ClockReadings
 from kernelwright.tools.evaluate.foreign.guest_link import Seat
 from kernelwright.tools.evaluate.foreign.guest_runner import Chance, Look, unchanged
 from kernelwright.tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Rehearse, Way
 from kernelwright.tools.evaluate.foreign.shared_memory import place_of, slots_of
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.timing.statistics import median, percentile
 from kernelwright.tools.evaluate.timing.stopwatch import Flush
 from kernelwright.tools.evaluate.verify.bits import same_bits
 from kernelwright.tools.evaluate.verify.memory import poison_byte, refill
@@ -37,15 +37,72 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     tensors,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.types import Verdict
+from kernelwright.tools.types import Clocks, Verdict
+from kernelwright.tools.types.value import Value
 
 _SURPRISE, _SURPRISES_MAX = 0.1, 3  # chance before a round, and how many there may be by chance
 _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they sleep
 # Between a round and the next values, so that what is used from then on shows. On a busy machine a
 # thread takes longer to spin its few milliseconds; after so long it has, whatever the load.
 _RESTS, _REST_S, _STILL_MS, _RESTED_S = 8, 0.02, 0.1, 0.3
+_LEAST_SHARE = 0.1
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
+
+
+class ClockReading(Value):
+    """One round's times in milliseconds, for all of its calls together.
+
+    `cpu_ms` is the guest's processor time, and `ahead_ms` as much of it as was used before the
+    word go, while the values already lay there; 0 where nobody read the books.
+    """
+
+    calls: int
+    wall_ms: float
+    own_ms: float
+    cpu_ms: float = 0.0
+    ahead_ms: float = 0.0
+
+
+class ClockReadings:
+    """All rounds of one interleaved timing."""
+
+    def __init__(self) -> None:
+        self.nulls: list[ClockReading] = []
+        self.baseline: list[ClockReading] = []
+        self.candidate: list[ClockReading] = []
+
+    def clear(self) -> None:
+        """Forget what was read while everything warmed up, but for the protocol's last cost."""
+        del self.nulls[:-1]
+        self.baseline.clear()
+        self.candidate.clear()
+
+    def net_ms(self, reading: ClockReading) -> float:
+        """A call's time without the protocol's cost, as far as that is known by now.
+
+        Never less than a tenth of what the clock said: noise must not decide the figure.
+        """
+        whole = reading.wall_ms / reading.calls
+        return max(whole - self.protocol_ms, _LEAST_SHARE * whole)
+
+    @property
+    def protocol_ms(self) -> float:
+        """What a call costs that does no work; rather too little, as it is taken off."""
+        return percentile([r.wall_ms / r.calls for r in self.nulls], 25) if self.nulls else 0.0
+
+    def clocks(self, work_ms: float | None) -> Clocks:
+        """The three clocks, a call's worth each."""
+        outside = percentile([(r.wall_ms - r.own_ms) / r.calls for r in self.nulls], 25)
+        return Clocks(
+            wall_ms=median([r.wall_ms / r.calls for r in self.candidate]) - outside,
+            own_ms=median([r.own_ms / r.calls for r in self.candidate]),
+            work_ms=work_ms if work_ms is not None else self._cpu_ms(),
+            protocol_ms=self.protocol_ms,
+        )
+
+    def _cpu_ms(self) -> float:
+        return median([r.cpu_ms / r.calls for r in self.candidate])
 
 
 class Stand:

@@ -40,8 +40,7 @@ from kernelwright.tools.evaluate.foreign.guest_runner import (
 )
 from kernelwright.tools.evaluate.foreign.messages import Make
 from kernelwright.tools.evaluate.foreign.timing import Timing
-from kernelwright.tools.evaluate.messages import Stage
-from kernelwright.tools.evaluate.messages.requests import ForeignRequest
+from kernelwright.tools.evaluate.messages import ForeignRequest, Stage
 from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
@@ -57,9 +56,8 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 )
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.tasks import RefusedError
 from kernelwright.tools.tasks.user_file import load_module
-from kernelwright.tools.types import Evaluation, StageTimes, Verdict, Verification
+from kernelwright.tools.types import Evaluation, RefusedError, StageTimes, Verdict, Verification
 
 
 class Elsewhere:
@@ -307,7 +305,7 @@ class ForeignLadder:
 
     def _order(self) -> Make:
         foreign, task = self._request.foreign, self._request.task
-        file = load_module(task.source, task.path)
+        file = load_module(task.source, task.path, task.project)
         getter = getattr(file, "get_init_inputs", list)
         try:
             arguments = json.dumps(getter())

@@ -1,7 +1,10 @@
 """Times foreign code against each of PyTorch's own ways, and compares three clocks over it.
 
 Each comparison is an `InterleavedTimer`'s; here it is decided against which baselines, for how
-long, and whether the clocks agree.
+long, and whether the clocks agree. Only the judge's is believed. The guest's own clock (device
+events, or the monotonic one) and the summed work (kernel durations, or processor time by the
+kernel's books) must tell the same story as the judge's wall clock. Where they do not, something hid
+from one of them, and that is a verdict.
 """
 
 import math
@@ -10,7 +13,7 @@ import time
 
 import torch
 
-from kernelwright.tools.evaluate.foreign.clocks import disagreement, noise, worked_ahead
+from kernelwright.tools.evaluate.finalists import impossible
 from kernelwright.tools.evaluate.foreign.guest_link import (
     BaselineTroubleError,
     ForeignSession,
@@ -19,12 +22,16 @@ from kernelwright.tools.evaluate.foreign.guest_link import (
     Seat,
 )
 from kernelwright.tools.evaluate.foreign.guest_runner import rejected
-from kernelwright.tools.evaluate.foreign.interleaved import InterleavedTimer, Stand, Verify
+from kernelwright.tools.evaluate.foreign.interleaved import (
+    ClockReadings,
+    InterleavedTimer,
+    Stand,
+    Verify,
+)
 from kernelwright.tools.evaluate.foreign.messages import Call, MakeReference
-from kernelwright.tools.evaluate.messages.requests import ForeignRequest
-from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.messages import ForeignRequest
+from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
 from kernelwright.tools.evaluate.timing.conditions import conditions
-from kernelwright.tools.evaluate.timing.speed_of_light import impossible
 from kernelwright.tools.evaluate.timing.statistics import Pairs, median, percentile, take_pairs
 from kernelwright.tools.evaluate.verify.memory import io_bytes
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
@@ -34,6 +41,9 @@ from kernelwright.tools.types import Clocks, Comparison, Evaluation, Measurement
 
 _PROTOCOL = "the judge's own wall clock around calls in another process"
 _WAITING = "threads of OpenMP that wait sleep, on both sides, so every waking is in the times"
+_LATE = 0.02  # a span within another cannot be longer, but for the clocks' own grain
+_AHEAD_MS = 0.3
+_TICK_MS = 10.0  # processor time is booked in ticks
 
 
 class Timing:
@@ -145,7 +155,13 @@ class Timing:
         update = {"comparisons": (*evaluation.comparisons, comparison), "clocks": clocks}
         if evaluation.screen is None:
             update["screen"] = _measurement(comparison)
-        words = impossible(comparison.candidate_ms, self._runtime, None)
+        words = impossible(
+            comparison.candidate_ms,
+            self._runtime.task,
+            self._runtime.hardware,
+            self._rules,
+            None,
+        )
         if words and self._rules.has(Defence.FLOOR) and comparison.ratio > 1.0:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
@@ -220,18 +236,8 @@ class Timing:
         )
         # On a GPU guests and other workers of ours are among the processes that are counted.
         seen = conditions(self._runtime.device, flushed=True, sets=most, notes=notes)
-        return Comparison(
-            baseline=name,
-            candidate_ms=median(pairs.candidate_ms),
-            baseline_ms=median(pairs.baseline_ms),
-            ratio=pairs.interval.median,
-            ci95_low=pairs.interval.low,
-            ci95_high=pairs.interval.high,
-            pairs=len(pairs.candidate_ms),
-            candidate_samples_ms=pairs.candidate_ms,
-            baseline_samples_ms=pairs.baseline_ms,
-            conditions=seen.model_copy(update={"other_processes": None}),
-        )
+        alone = seen.model_copy(update={"other_processes": None})
+        return pairs.beside(name, alone, "rounds")
 
 
 def _measurement(comparison: Comparison) -> Measurement:
@@ -243,3 +249,73 @@ def _measurement(comparison: Comparison) -> Measurement:
         samples_ms=samples,
         conditions=comparison.conditions,
     )
+
+
+def noise(readings: ClockReadings) -> str:
+    """Why the clocks cannot be compared on this machine now, or an empty word when they can.
+
+    A call is told from the protocol's cost only if it takes more than that cost itself varies by:
+    the middle half of it, as a median is held against it. Rounds that another process interrupted
+    lie outside; they widen the interval of the ratio, and the allowances of `disagreement`.
+    """
+    each = [reading.wall_ms / reading.calls for reading in readings.nulls]
+    low, high = percentile(each, 25), percentile(each, 75)
+    whole = median([reading.wall_ms / reading.calls for reading in readings.candidate])
+    if whole - readings.protocol_ms > high - low:
+        return ""
+    return (
+        f"the clocks could not be compared: too noisy; calls that do no work took {low:.3g} to "
+        f"{high:.3g} ms each, half of the time, the candidate's {whole:.3g} ms, so its time cannot "
+        "be told from them"
+    )
+
+
+def worked_ahead(readings: ClockReadings) -> str:
+    """Why the candidate's work was begun before the clock, or an empty word when it was not.
+
+    A guest that waits for the word needs no processor. Threads of OpenMP spin a little before
+    they sleep, so what nearly all rounds of the baseline's guest stayed below is allowed; and it
+    takes most rounds.
+    """
+    honest = percentile([r.ahead_ms for r in (*readings.nulls, *readings.baseline)], 90)
+    ahead = median([r.ahead_ms for r in readings.candidate])
+    whole = median([r.wall_ms for r in readings.candidate])
+    if ahead <= honest + _AHEAD_MS:
+        return ""
+    return (
+        f"when its values lay there and nothing was asked of it yet, the guest used {ahead:.3g} ms "
+        f"of processor time a round (the baseline's at most {honest:.3g} ms, nearly always), and "
+        f"{whole:.3g} ms passed by the clock then: it works ahead"
+    )
+
+
+def disagreement(readings: ClockReadings, clocks: Clocks, parallel: float, rules: Rules) -> str:
+    """Why the three clocks cannot all be right, or an empty word when they can.
+
+    A busy machine lengthens what happens outside of a guest's own clock, and lets threads spin
+    that wait. So each allowance is what honest rounds ever needed, those of the baseline and of
+    calls that do nothing, in turns with the candidate's; and it takes most of the rounds to accuse.
+
+    Args:
+        readings: of all rounds.
+        clocks: a call's worth.
+        parallel: how much work can be done at once: processors, or 1 for a device.
+        rules: the margins.
+    """
+    told = (
+        f"the three clocks disagree: wall clock {clocks.wall_ms:.4g} ms, the candidate's own clock "
+        f"{clocks.own_ms:.4g} ms, summed work {clocks.work_ms:.4g} ms a call"
+    )
+    honest = (*readings.nulls, *readings.baseline)
+    outside = max(r.wall_ms - r.own_ms for r in honest)
+    missed = median([(r.wall_ms - outside - r.own_ms) / r.wall_ms for r in readings.candidate])
+    whole = median([r.wall_ms for r in readings.candidate])
+    if missed > rules.clock_margin and missed * whole > rules.clock_slack_ms:
+        return f"{told}; its own clock misses work"
+    if median([r.own_ms / r.wall_ms for r in readings.candidate]) > 1.0 + _LATE:
+        return f"{told}; its own clock does not tell the time"
+    calls = median([r.calls for r in readings.candidate])
+    spun = max(0.0, *(r.cpu_ms - parallel * r.wall_ms for r in honest))
+    if clocks.work_ms * calls > parallel * (whole * (1 + rules.clock_margin) + _TICK_MS) + spun:
+        return f"{told}; work was done that the wall clock did not see"
+    return ""

@@ -23,7 +23,7 @@ def main(asked: Path, limit_s: int) -> None:
     from kernelwright.tools.evaluate.messages import ProfileRequest
     from kernelwright.tools.evaluate.process_setup import no_new_processes, watch_processes
     from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-    from kernelwright.tools.languages.loading import load_candidate
+    from kernelwright.tools.languages import load_candidate
 
     watch_processes()
     while not asked.exists():

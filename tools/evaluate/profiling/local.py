@@ -29,11 +29,12 @@ from kernelwright.tools.evaluate.profiling.program import Program, stays_behind
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, standing
+from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.languages import CompileFailure
 from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.profile.ncu_report import too_slow
+from kernelwright.tools.tasks.project import elsewhere
 from kernelwright.tools.types import Candidate, Missing, Profile, Task
 
 ANEW = "search again on the device itself"
@@ -109,7 +110,7 @@ class Standby:
         ncu, behind = nsight.find_ncu(), standing(rules, "cuda")
         if isinstance(ncu, Missing) or not stays_behind(ncu, behind):
             return None
-        readable = (*beside(task.source, task.path), cache_folder())
+        readable = (*elsewhere(task), cache_folder())
         folder = self._scratch / f"ready-{next(self._numbers)}"
         order = nsight.order_of(ncu, rules, readable, folder)
         try:

@@ -18,7 +18,7 @@ from kernelwright.tools.evaluate.messages import ProfileRequest
 from kernelwright.tools.evaluate.profiling.program import Program, Ran, installed, run, seen
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
-from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, standing
+from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
 from kernelwright.tools.profile.ncu_report import (
     counters_missing,
     failure,
@@ -31,6 +31,7 @@ from kernelwright.tools.profile.ncu_report import (
     too_slow,
     unreadable,
 )
+from kernelwright.tools.tasks.project import elsewhere
 from kernelwright.tools.types import KernelCounters, Missing, RuleResult, Value
 
 VARIABLE = "KERNELWRIGHT_NCU"
@@ -132,7 +133,7 @@ def ask(order: Order, request: ProfileRequest) -> None:
 
 def needed(request: ProfileRequest) -> tuple[Path, ...]:
     """What the watched process reads beside the system, Python and us."""
-    return (*beside(request.task.source, request.task.path), request.built.artifact)
+    return (*elsewhere(request.task), request.built.artifact)
 
 
 async def _trial(order: Order, behind: Wall) -> bool:

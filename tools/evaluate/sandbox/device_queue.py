@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-from kernelwright.tools.hardware.gpu import visible_gpu_or_none
+from kernelwright.tools.hardware.detect import visible_gpu_or_none
 
 # The right to use a device, one at a time; an `asyncio.Lock` is one.
 Lease = AbstractAsyncContextManager[None]

@@ -33,7 +33,7 @@ from kernelwright.tools.evaluate.messages import RehearseRequest, Reply, Request
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease, company, idle
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
+from kernelwright.tools.evaluate.sandbox.worker import Patience, WorkerBrokenError, WorkerProcess
 from kernelwright.tools.languages.base.compile import cache_folder
 
 
@@ -262,16 +262,26 @@ class Keeper:
         if self._next is None and not ready and not self._closed:
             self._next = asyncio.create_task(self._prepared(readable, compiler))
 
+    async def prepared(self) -> None:
+        """Wait until the worker that comes after the present one is ready, if one is prepared."""
+        if self._next is not None:
+            await asyncio.wait({self._next})
+
     async def ask(
-        self, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
+        self,
+        request: Request,
+        limit_s: float,
+        readable: tuple[Path, ...] = (),
+        patience: Patience | None = None,
     ) -> Reply | Ended:
         """One question to the persistent worker; `questions` counts those to the present one.
 
-        `readable` is what it must be able to read; a worker that cannot is replaced.
+        `readable` is what it must be able to read; a worker that cannot is replaced. `patience` is
+        with a worker that does nothing.
         """
         worker = await self._present(readable)
         self.questions += 1
-        reply = await worker.ask(request, limit_s)
+        reply = await worker.ask(request, limit_s, patience)
         self._missed(worker)
         if isinstance(reply, Ended) and self._device == "cuda":
             await idle(self._rules.idle_s)

@@ -30,6 +30,18 @@ _CAPSET, _MOUNT_SETATTR = 126 if os.uname().machine == "x86_64" else 91, 442
 _CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 _HERE, _AT_RECURSIVE, _READ_ONLY = -100, 0x8000, 1
+# Landlock's system calls, and its rights over files by their bits.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _BENEATH, _ASK_VERSION = 444, 445, 446, 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1, 2, 4, 8, 1 << 14
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 4, 1 << 5, 1 << 7, 1 << 8
+_MAKE_CHAR, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 10, 1 << 11
+_MAKE_SYM, _REFER, _NO_SIGNALS = 1 << 12, 1 << 13, 2
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_OF_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
+_SHARED = _READ_FILE | _WRITE_FILE | _TRUNCATE | _MAKE_REG | _REMOVE_FILE
+_WRITE = _READ | _SHARED | _MAKE_DIR | _REMOVE_DIR | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM | _REFER
+_EVERY_RIGHT = _WRITE | _MAKE_CHAR | _MAKE_BLOCK
+_TRUNCATES_FROM, _SIGNALS_FROM = 3, 6
 _ENDING_S = 2.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,7 +69,7 @@ def main() -> None:
     launcher = os.getpid()
     child = os.fork()
     if child == 0:
-        run(sys.argv[2:], launcher, status_fd)
+        run(sys.argv[2:], launcher, status_fd, settings)
     # Nobody of the same user may look into this process.
     _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
     keep_only(status_fd)
@@ -68,13 +80,17 @@ def main() -> None:
     os._exit(0)
 
 
-def run(command: list[str], launcher: int, status_fd: int) -> None:
+def run(command: list[str], launcher: int, status_fd: int, settings: dict[str, Any]) -> None:
     """Become the command, which dies with the launcher."""
     try:
         os.close(status_fd)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         die_with(launcher, signal.SIGKILL)
+        if settings.get("open_places"):
+            if settings["wall"] == "none":
+                drop_privileges()
+            hide(settings["open_places"])
         os.execv(command[0], command)
     except OSError as error:
         os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
@@ -145,6 +161,42 @@ def descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+# What hides files where bubblewrap is missing, whether there are namespaces or not.
+
+
+def hide(places: dict[str, list[str]]) -> None:
+    """Give up every file but these, for good and for all that is started from here (Landlock).
+
+    Other processes cannot be looked into either: their memory, environment and open files.
+    """
+    version = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
+    rights = _EVERY_RIGHT if version >= _TRUNCATES_FROM else _EVERY_RIGHT & ~_TRUNCATE
+    scoped = _NO_SIGNALS if version >= _SIGNALS_FROM else 0
+    attributes = (ctypes.c_uint64 * 3)(rights, 0, scoped)
+    ruleset = _libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(24), 0)
+    check(min(ruleset, 0), "landlock_create_ruleset")
+    given = {"read": _READ, "list": _READ_DIR, "share": _SHARED, "write": _WRITE}
+    for kind, right in given.items():
+        for place in places[kind]:
+            allow(ruleset, place, right & rights)
+    check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
+    check(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
+
+
+def allow(ruleset: int, place: str, rights: int) -> None:
+    """Give rights over a file, or over a folder and what lies in it; nothing where it is not."""
+    try:
+        opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(place):
+        rights &= _OF_FILES
+    rule = struct.pack("=Qi", rights, opened)
+    check(_libc.syscall(_ADD_RULE, ruleset, _BENEATH, rule, 0), f"landlock_add_rule {place}")
+    os.close(opened)
 
 
 # A wall of our own, where bubblewrap is missing.

@@ -55,8 +55,9 @@ class Ended(Value):
     """
 
     how: Literal[
-        "timed_out", "exited", "out_of_memory", "too_many_processes", "disk_filled", "forged"
-    ]
+        "timed_out", "exited", "out_of_memory", "too_many_processes", "disk_filled", "forged",
+        "stalled",
+    ]  # fmt: skip
     status: int | None
     stage: Stage | None
     output: str = ""
@@ -81,6 +82,11 @@ class Ended(Value):
         """What happened, as the end of a sentence that begins with the culprit."""
         if self.how == "timed_out":
             return f"did not finish within {self.limit_s:.3g} s and was stopped"
+        if self.how == "stalled":
+            return (
+                f"did nothing for {self.limit_s:.3g} s, neither computing nor reading or writing, "
+                "and was stopped (--load-seconds gives it longer)"
+            )
         if self.how == "out_of_memory":
             return f"used {self.amount / 2**30:.1f} GiB of memory and was stopped"
         if self.how == "too_many_processes":
@@ -149,6 +155,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         readable=enclosure.readable,
         device=enclosure.device,
         limits={"FSIZE": enclosure.file_bytes},
+        hides=chosen.hides,
     )
     low = lowered(argv)
     creating = asyncio.create_task(
@@ -223,6 +230,19 @@ class Walled:
         """Memory that the whole tree holds; what is shared between its processes once."""
         return held_bytes(self.processes() if running is None else running)
 
+    def pause(self) -> None:
+        """Let the whole tree stand still; one that forks meanwhile is stopped with its children."""
+        stopped: set[int] = set()
+        while left := set(self.processes()) - stopped:
+            for pid in left:
+                _signal(pid, signal.SIGSTOP)
+            stopped |= left
+
+    def resume(self) -> None:
+        """Let it go on."""
+        for pid in self.processes():
+            _signal(pid, signal.SIGCONT)
+
     async def wait(self) -> int | None:
         """How the command ended, once it has: negative for a signal; None when nobody saw it."""
         await self._exit()
@@ -277,6 +297,11 @@ class Walled:
         with contextlib.suppress(BlockingIOError):
             if told := os.read(self._status_fd, 32):
                 self._status = os.waitstatus_to_exitcode(int(told))
+
+
+def _signal(pid: int, how: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, how)
 
 
 def _signal_group(pid: int, how: signal.Signals) -> None:

@@ -3,25 +3,24 @@
 Everything is read-only but the scratch folder and small file systems in memory on /tmp and
 /dev/shm. Home, other runs, other processes, sockets of services and the network are not there.
 
-`beside` finds what a user's file needs of the files beside it, so that a wall lets in these and no
-others. A file may import modules that lie in its folder, and these may import further ones. A
-source that asks where it lies (`__file__`) reads files of its folder, which is then let in as a
-whole unless somebody's home would come with it. Not seen: names that are put together at run time.
+Of a project that is let in, its history and what looks like credentials stay out of sight
+(`tools.tasks.project`).
 
 Which wall stands between code of others and this machine, found by starting a process.
 
 Three kinds. `bubblewrap`: an empty root with read-only bindings, no network, own processes. Of our
 own `namespaces` where that is missing: no network, own processes, nothing writable but the
-scratch; files can be read. `none`: a plain process that is ended with its descendants, and is
-labelled so. Each is tried once a program: a process behind it tells what it can reach, and
-the label says just that.
+scratch. `none`: a plain process that is ended with its descendants, and is labelled so. Without
+bubblewrap, Landlock (Linux 5.19 and later, needs no privileges) hides the same files from both: all
+but the system, Python, ourselves and what belongs to the task. Each is tried once a program: a
+process behind it tells what it can reach, and the label says just that.
 
 `KERNELWRIGHT_ISOLATION` chooses: `auto` (the best that works), `require` (bubblewrap, or nothing
 runs), `off` (plain processes). How to start a process behind the wall: `walled.start_walled`.
 """
 
-import ast
 import json
+import logging
 import os
 import shutil
 import site
@@ -29,17 +28,21 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.bytecode import pycache_prefix, worker_environment
-from kernelwright.tools.runtime import SOURCES
+from kernelwright.tools.evaluate.sandbox.hiding import covered, landlock, open_places
+from kernelwright.tools.runtime import SOURCES, home
+from kernelwright.tools.tasks.project import secrets
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Value, WallKind
 
-_SYSTEM = ("/usr", "/nix/store", "/sys")
+_SYSTEM = ("/usr", "/nix/store", "/opt", "/sys")
+# What compilers of kernels and of torch.compile call, wherever a system keeps it.
+_TOOLS = ("cc", "gcc", "g++", "c++", "clang", "clang++", "ld", "as", "nvcc", "ptxas")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "nsswitch.conf",
@@ -92,12 +95,32 @@ def arguments(
             line += ["--ro-bind", merged, merged]
     for path in _outermost([*map(Path, _SYSTEM), *interpreter(), *readable]):
         line += ["--ro-bind", str(path), str(path)]
+    line += _out_of_sight(readable, scratch)
     for name in _SETTINGS:
         line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     if device == "cuda":
         for node in sorted(Path("/dev").glob("nvidia*")):
             line += ["--dev-bind", str(node), str(node)]
     return [*line, "--bind", str(scratch), str(scratch), "--chdir", str(scratch)]
+
+
+def _out_of_sight(readable: Iterable[Path], scratch: Path) -> list[str]:
+    """An empty folder or file on each secret; a device would say that it may not be read."""
+    line: list[str] = []
+    for place in _secrets(readable):
+        if place.is_dir():
+            line += ["--tmpfs", str(place)]
+        else:
+            empty = scratch / ".empty"
+            empty.touch()
+            line += ["--ro-bind", str(empty), str(place)]
+    return line
+
+
+def _secrets(readable: Iterable[Path]) -> list[Path]:
+    """In what is let in of a person's; our own folders have none."""
+    places = [place for place in readable if not place.is_relative_to(home())]
+    return [secret for place in places if place.is_dir() for secret in secrets(place)]
 
 
 def interpreter() -> list[Path]:
@@ -108,10 +131,20 @@ def interpreter() -> list[Path]:
     here = str(Path.cwd())  # what lies where the person happens to stand is not ours to show
     listed += [entry for entry in sys.path if Path(entry).is_absolute() and entry != here]
     listed += [part for name in _LIBRARIES for part in os.environ.get(name, "").split(":")]
+    listed += toolchains()
     package = SOURCES / "kernelwright"  # in a checkout its parts are links to folders beside it
     ours = [package, *((package / part).resolve() for part in ("tools", "profiles"))]
     places = [Path(entry) for entry in listed if entry and Path(entry) != SOURCES]
     return [*ours, *(place for place in places if not holds_home(place))]
+
+
+def toolchains() -> list[str]:
+    """The folders of the compilers that are found by name, or that `CC` and `CXX` name."""
+    named = [*_TOOLS, *filter(None, (os.environ.get(name) for name in ("CC", "CXX")))]
+    tools = [Path(found) for name in named if (found := shutil.which(name))]
+    # A tool lies in `bin`, and what it calls and links beside that.
+    roots = [place.parents[1] for tool in tools for place in (tool.absolute(), tool.resolve())]
+    return [str(root) for root in dict.fromkeys(roots) if root != Path("/")]
 
 
 def holds_home(place: Path) -> bool:
@@ -129,65 +162,10 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
     return kept
 
 
-_MOST_FILES = 200
-
-
-def beside(source: str, path: str) -> tuple[Path, ...]:
-    """Files and folders beside a user's file that its source refers to, sorted."""
-    folder = Path(path).absolute().parent
-    found: set[Path] = set()
-    waiting = [source]
-    while waiting and len(found) < _MOST_FILES:
-        text = waiting.pop()
-        if "__file__" in text and not holds_home(folder):
-            return (folder,)
-        for name in _imported(text):
-            place = _module(folder, name)
-            if place is not None and place not in found:
-                found.add(place)
-                waiting += _sources(place)
-    return tuple(sorted(found))
-
-
-def _imported(source: str) -> Iterator[str]:
-    """The first names of what a source imports."""
-    try:
-        parsed = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # whoever reads the file says what is wrong with it
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.partition(".")[0]
-
-
-def _module(folder: Path, name: str) -> Path | None:
-    for place in (folder / f"{name}.py", folder / name):
-        if place.exists() and (place.suffix == ".py" or any(place.glob("*.py"))):
-            return place
-    return None
-
-
-def _sources(place: Path) -> list[str]:
-    files = [place] if place.is_file() else sorted(place.rglob("*.py"))[:_MOST_FILES]
-    texts = []
-    for file in files:
-        try:
-            texts.append(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
-            continue
-    return texts
-
-
 CHOICE = "KERNELWRIGHT_ISOLATION"
 LAUNCHER = Path(__file__).with_name("launch.py")
 MEMORY_FILES_BYTES = 1 << 30
 _TRIAL_S = 20.0
-_COVERED = (
-    ".ssh", ".aws", ".azure", ".config", ".docker", ".gnupg", ".kube", ".netrc", ".git-credentials",
-    ".pypirc", ".npmrc", ".huggingface", ".cache/huggingface/token", ".bash_history",
-)  # fmt: skip
 _REMEDY = "apt-get install bubblewrap"
 # What our own wall can do without, the best first, where a driver does not start behind it: a
 # namespace of users (only root can), read-only files, giving up root's privileges.
@@ -232,13 +210,18 @@ class Wall(Value):
     """A wall that was seen to work.
 
     `strict` says whether bubblewrap knows its newer options, `without` which parts were left out
-    because the device's driver does not start behind them (see `_PARTS`).
+    because the device's driver does not start behind them (see `_PARTS`), `hides` whether Landlock
+    hides files, where bubblewrap is missing.
     """
 
     kind: Literal[WallKind.BUBBLEWRAP, WallKind.NAMESPACES, WallKind.NONE]
     isolation: Isolation
     strict: bool = False
     without: tuple[str, ...] = ()
+    hides: bool = False
+
+
+log = logging.getLogger(__name__)
 
 
 def wall(device: str = "cpu") -> Wall:
@@ -256,6 +239,20 @@ def standing(rules: Rules, device: str) -> Wall:
     return wall(device) if rules.has(Defence.SANDBOX) else plain_wall("switched off")
 
 
+def bubblewrap_lacks(device: str) -> str:
+    """Why files of people who trust each other with nothing cannot run here; "" where they can."""
+    try:
+        if wall(device).kind is WallKind.BUBBLEWRAP:
+            return ""
+    except EnvironmentLacksError as error:
+        return f"but {error}"
+    if os.environ.get(CHOICE) == "off":
+        return f"but {CHOICE}=off switches it off: unset it"
+    if found() is None:
+        return f"which is not installed: {_REMEDY}"
+    return "which does not work here (inside a container, user namespaces must be allowed)"
+
+
 def required() -> bool:
     """Whether nothing of others may run outside bubblewrap."""
     return os.environ.get(CHOICE) == "require"
@@ -265,11 +262,8 @@ def required() -> bool:
 def _chosen(choice: str, device: str) -> Wall:
     if choice not in ("auto", "require", "off"):
         raise ValueError(f"{CHOICE} must be auto, require or off, but it was {choice!r}")
-    none = plain_wall(
-        "switched off" if choice == "off" else "neither bubblewrap nor namespaces work"
-    )
     if choice == "off":
-        return none
+        return plain_wall("switched off")
     tried = _tried_bubblewrap(device)
     if tried is not None:
         return tried
@@ -279,7 +273,11 @@ def _chosen(choice: str, device: str) -> Wall:
             f"{CHOICE}=require, but bubblewrap {why}: {_REMEDY} (inside a container, user "
             "namespaces must be allowed)"
         )
-    return _tried_namespaces(device) or plain_wall("neither bubblewrap nor namespaces work")
+    own = _tried_namespaces(device) or _tried_landlock(device)
+    if own is None:
+        none = plain_wall("neither bubblewrap nor namespaces nor Landlock work")
+        log.warning("code runs in a %s. %s is the remedy", none.isolation.words, _REMEDY)
+    return own or none
 
 
 def plain_wall(why: str) -> Wall:
@@ -305,19 +303,41 @@ def _tried_bubblewrap(device: str) -> Wall | None:
 
 
 def _tried_namespaces(device: str) -> Wall | None:
-    for without in _PARTS:
-        seen = _look(WallKind.NAMESPACES, False, without, device)
+    ways = [(hides, without) for hides in (True, False) for without in _PARTS]
+    for hides, without in ways:
+        if hides and not landlock():
+            continue
+        seen = _look(WallKind.NAMESPACES, False, without, device, hides)
         if seen is None or not seen.device or seen.network or seen.processes:
+            continue
+        if hides and (seen.reads or seen.writes):
             continue
         words = "namespaces: no network, no other process, "
         words += "files can be written" if seen.writes else "files are read-only but not hidden"
+        if hides:
+            words = f"namespaces and Landlock, no bubblewrap: no network, no other process, {_SEEN}"
         words += "; root's privileges are kept" if "privileges" in without else ""
         isolation = Isolation(kind=WallKind.NAMESPACES, words=words)
-        return Wall(kind=WallKind.NAMESPACES, isolation=isolation, without=without)
+        return Wall(kind=WallKind.NAMESPACES, isolation=isolation, without=without, hides=hides)
     return None
 
 
-def _look(kind: WallKind, strict: bool, without: tuple[str, ...], device: str) -> Reach | None:
+_SEEN = "no file but system, Python and task"
+
+
+def _tried_landlock(device: str) -> Wall | None:
+    """A plain process that sees the files of its task alone."""
+    seen = _look(WallKind.NONE, False, (), device, hides=True) if landlock() else None
+    if seen is None or not seen.device or seen.reads or seen.writes:
+        return None
+    words = f"Landlock, no bubblewrap: {_SEEN}; not isolated otherwise: the network can be reached"
+    isolation = Isolation(kind=WallKind.NONE, words=words)
+    return Wall(kind=WallKind.NONE, isolation=isolation, hides=True)
+
+
+def _look(
+    kind: WallKind, strict: bool, without: tuple[str, ...], device: str, hides: bool = False
+) -> Reach | None:
     """Start a process behind a wall and hear what it reached; None when it does not start."""
     with (
         tempfile.TemporaryDirectory(prefix="kernelwright-wall-") as folder,
@@ -336,6 +356,7 @@ def _look(kind: WallKind, strict: bool, without: tuple[str, ...], device: str) -
             strict=strict,
             without=without,
             device=device,
+            hides=hides,
         )
         try:
             done = subprocess.run(
@@ -364,15 +385,19 @@ def command(
     readable: tuple[Path, ...] = (),
     device: str = "cpu",
     limits: dict[str, int] | None = None,
+    hides: bool = False,
 ) -> list[str]:
     """The whole command line: the wall, the launcher, what is to run."""
+    needed = [*map(Path, (*_SYSTEM, *_MERGED)), *interpreter()]
+    needed += [Path("/etc") / name for name in _SETTINGS]
     settings = {
         "wall": kind.value,
         "without": without,
         "status_fd": status_fd,
         "parent": os.getpid(),
         "scratch": str(scratch),
-        "covered": _covered() if kind is WallKind.NAMESPACES else [],
+        "covered": _covered([scratch, *needed], readable) if kind is WallKind.NAMESPACES else [],
+        "open_places": open_places(scratch, needed, readable, device) if hides else None,
         "shared_bytes": MEMORY_FILES_BYTES,
         "limits": {"CORE": 0} | (limits or {}),
     }
@@ -390,8 +415,7 @@ def command(
     return [*outside, "--", *launch]
 
 
-def _covered() -> list[str]:
-    """Where a person's keys usually lie, and the door of a container service."""
-    home = Path.home()
-    places = [home / name for name in _COVERED] + [Path("/run/docker.sock")]
-    return [str(place.resolve()) for place in places if place.exists()]
+def _covered(needed: list[Path], readable: tuple[Path, ...]) -> list[str]:
+    """What mounts hide of homes, of the system, and of the folders that may be read."""
+    inside = [str(place.resolve()) for place in _secrets(readable)]
+    return [*covered([*needed, *readable]), *inside]

@@ -11,7 +11,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,18 +26,10 @@ from kernelwright.tools.evaluate.messages import (
     Request,
     Stage,
 )
-from kernelwright.tools.evaluate.messages.wire import (
-    TOKEN_BYTES,
-    UNASKED,
-    ForgedError,
-    frame,
-    opened,
-    receive,
-)
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.filling import fill
-from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes
+from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, until_still
 from kernelwright.tools.evaluate.sandbox.walled import (
     Enclosure,
     Ended,
@@ -47,6 +40,14 @@ from kernelwright.tools.evaluate.sandbox.walled import (
     until_over,
 )
 from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.wire import (
+    TOKEN_BYTES,
+    UNASKED,
+    ForgedError,
+    frame,
+    opened,
+    receive,
+)
 from kernelwright.tools.languages import CompileFailure
 from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.types import (
@@ -153,6 +154,17 @@ def _said(ended: Ended) -> str:
 
 _KEPT_OUTPUT_BYTES = 16_384
 _NO_SETTINGS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a worker may do nothing at all, and who is told that it still works or waits.
+
+    `tell` gets the seconds that have passed, and whether the worker computes just now.
+    """
+
+    still_s: float
+    tell: Callable[[float, bool], None]
 
 
 class WorkerBrokenError(Exception):
@@ -269,16 +281,26 @@ class WorkerProcess:
         """Every process that belongs to it now."""
         return self._walled.processes()
 
+    def pause(self) -> None:
+        """Let it and all that it started stand still, the time of its question running on."""
+        self._walled.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._walled.resume()
+
     def strays(self) -> tuple[int, ...]:
         """Those that were started by what it was asked to run, and still run."""
         return tuple(pid for pid in self.processes() if pid not in self._began)
 
-    async def ask(self, request: Request, limit_s: float) -> Reply | Ended:
+    async def ask(
+        self, request: Request, limit_s: float, patience: Patience | None = None
+    ) -> Reply | Ended:
         """One question. Stages reported on the way replace the limit by their own.
 
         A cancelled question ends the worker: it would answer the next one with this answer.
         """
-        answer = await self._converse(request, limit_s)
+        answer = await self._converse(request, limit_s, patience)
         if isinstance(answer, Ready):
             return await self._end("forged", None)  # it introduced itself before
         return answer
@@ -291,17 +313,32 @@ class WorkerProcess:
         # Not awaited itself: its cancellation could not be told from one of whoever is here.
         await asyncio.wait({self._listener})
 
-    async def _converse(self, request: Request | None, limit_s: float) -> Ready | Reply | Ended:
+    async def _converse(
+        self, request: Request | None, limit_s: float, patience: Patience | None = None
+    ) -> Ready | Reply | Ended:
+        stalling = asyncio.create_task(self._stalled(patience))
         try:
-            answer = await self._exchange(request, limit_s)
+            answer = await self._exchange(request, limit_s, stalling)
         except BaseException:
             await asyncio.shield(self.aclose())
             raise
+        finally:
+            stalling.cancel()
         if isinstance(answer, Ended) or (isinstance(answer, Reply) and answer.retire):
             await self.aclose()
         return answer
 
-    async def _exchange(self, request: Request | None, limit_s: float) -> Ready | Reply | Ended:
+    async def _stalled(self, patience: Patience | None) -> float:
+        """Return once it did nothing for too long, with how long that was; else never."""
+        if patience is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await until_still(self.processes, patience.still_s, patience.tell)
+        return patience.still_s if patience is not None else 0.0
+
+    async def _exchange(
+        self, request: Request | None, limit_s: float, stalling: "asyncio.Task[float]"
+    ) -> Ready | Reply | Ended:
         if request is not None:
             self._token = os.urandom(TOKEN_BYTES)
             self._writer.write(frame(self._token + request.model_dump_json().encode()))
@@ -309,12 +346,14 @@ class WorkerProcess:
                 await self._writer.drain()
         stage: Stage | None = None
         while True:
-            message = await self._next(stage, limit_s)
+            message = await self._next(stage, limit_s, stalling)
             if not isinstance(message, Stage):
                 return message
             stage, limit_s = message, message.limit_s
 
-    async def _next(self, stage: Stage | None, limit_s: float) -> Message | Ended:
+    async def _next(
+        self, stage: Stage | None, limit_s: float, stalling: "asyncio.Task[float]"
+    ) -> Message | Ended:
         """The next message, or the first of: too late, too much of something, gone."""
         reading, watching, waiting = (
             asyncio.create_task(self._receive()),
@@ -325,7 +364,9 @@ class WorkerProcess:
             asyncio.Task[Message | None] | asyncio.Task[Excess] | asyncio.Task[int | None]
         ] = {reading, watching, waiting}
         try:
-            await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {*tasks, stalling}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
             # What was said before the end still counts.
             if waiting.done() and not reading.done():
                 await asyncio.wait({reading}, timeout=0.2)
@@ -340,6 +381,8 @@ class WorkerProcess:
                 await asyncio.wait({waiting}, timeout=5.0)
             if waiting.done():
                 return await self._end("exited", stage)
+            if stalling.done():
+                return await self._end("stalled", stage, limit_s=stalling.result())
             return await self._end("timed_out", stage, limit_s=limit_s)
         finally:
             for task in tasks:

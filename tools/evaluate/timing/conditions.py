@@ -16,7 +16,7 @@ from typing import Protocol
 
 import torch
 
-from kernelwright.tools.hardware.gpu import visible_gpu_or_none
+from kernelwright.tools.hardware.detect import visible_gpu_or_none
 from kernelwright.tools.types import Conditions
 from kernelwright.tools.types.value import Value
 

@@ -1,13 +1,14 @@
 """Times calls on one task's inputs: cold caches, warm clocks, alternating order.
 
 Outputs are allocated by whoever runs, baseline and candidate alike, with torch's allocator; on a
-CPU that counts the page faults of fresh memory on both sides. On a GPU, calls so short that the
-host's launching would dominate are timed as graph replays, again on both sides.
+CPU that counts the page faults of fresh memory on both sides. On a GPU a time is the device's, with
+the call queued behind the flush of the caches; single calls on an idle device stand beside it.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import ceil, inf
 
@@ -28,8 +29,8 @@ from kernelwright.tools.evaluate.verify.inspection import Inspection
 from kernelwright.tools.evaluate.verify.memory import available_bytes, io_bytes
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.types import Comparison, Conditions, Measurement
-from kernelwright.tools.types.measurement import Mode
+from kernelwright.tools.types import Clock, Comparison, Conditions, Measurement
+from kernelwright.tools.types.measurement import Mode, Paired
 
 Timed = Callable[[Sequence[Argument]], object]
 
@@ -57,14 +58,25 @@ class Harness:
         self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
         self.inspection: Inspection | None = None  # of the candidate that is timed
         self._turn = 0
+        self._flushes = 1
+        self._waiting = 0
         self._gaps = random.Random(fresh_seed(runtime.seed, "gaps"))
         self._worked_at = float("-inf")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether there are two clocks."""
+        return self._device == "cuda"
+
+    @property
+    def clock(self) -> Clock:
+        """The headline's."""
+        return "device" if self.on_gpu else "wall"
 
     def warm(self, call: Timed) -> None:
         """Run until caches of code, allocator and clocks have settled."""
         idle = time.monotonic() - self._worked_at > _IDLE_S
-        on_gpu = self._device == "cuda"
-        budget = self._rules.cold_warm_up_s if idle and on_gpu else self._rules.warm_up_s
+        budget = self._rules.cold_warm_up_s if idle and self.on_gpu else self._rules.warm_up_s
         start, runs = time.monotonic(), 0
         while runs < 2 or time.monotonic() - start < budget:
             call(self.sets[runs % len(self.sets)])
@@ -83,10 +95,9 @@ class Harness:
         most: int,
         hopeless_ms: float = float("inf"),
         notes: tuple[str, ...] = (),
-        queued: bool = False,
         taken: Sequence[float] = (),
     ) -> Measurement:
-        """Time one implementation on its own.
+        """Time one implementation on its own, by the headline's clock.
 
         Args:
             call: what is timed.
@@ -95,14 +106,13 @@ class Harness:
             most: samples at most.
             hopeless_ms: after two samples, a median above this ends it.
             notes: for the conditions.
-            queued: see `Stopwatch.time_ms`.
             taken: samples of it under the same conditions that there are already; they count.
         """
         self.warm(call)
         samples = list(taken)
         start = time.monotonic()
         while len(samples) < most:
-            samples.append(self._sample(call, queued))
+            samples.append(self._sample(call))
             if len(samples) >= 2 and median(samples) > hopeless_ms:
                 notes = (*notes, "stopped early: too slow to matter")
                 break
@@ -118,14 +128,16 @@ class Harness:
         *,
         seconds: float,
         notes: tuple[str, ...] = (),
-        queued: bool = False,
         noise: float = 0.0,
         mode: Mode | None = None,
         beyond: float = inf,
+        patience_s: float = 0.0,
     ) -> Comparison:
         """Time two implementations in turns, A B B A, so that drift meets both alike.
 
-        Taken once more when other processes kept the processors busy; the quieter one counts.
+        By the headline's clock, or under another load by that of single calls. Where other
+        processes kept the processors busy it goes on as far as there is patience; without any it is
+        taken once more, and the quieter one counts.
 
         Args:
             name: of the baseline.
@@ -133,19 +145,18 @@ class Harness:
             candidate: a call of what is compared with it.
             seconds: no further pair is begun after this long.
             notes: for the conditions.
-            queued: see `Stopwatch.time_ms`.
-            noise: see `Comparison.noise`.
-            mode: another load than single calls with cold caches and warm clocks.
+            noise: see `Paired.noise`.
+            mode: another load than the headline's, see `ModeTiming`.
             beyond: see `Sequence95`.
+            patience_s: see `take_pairs`.
         """
         self.warm(baseline)
         self.warm(candidate)
         noise = max(noise, self._twins_noise(baseline))
-        top = self._sampler(baseline, queued, mode)
-        bottom = self._sampler(candidate, queued, mode)
-        pairs = self._pairs(top, bottom, seconds, noise, beyond)
-        if (pairs.others_share or 0.0) > self._rules.busy_share:
-            again = self._pairs(top, bottom, seconds, noise, beyond)
+        top, bottom = self._sampler(baseline, mode), self._sampler(candidate, mode)
+        pairs = self._pairs(top, bottom, seconds, noise, beyond, patience_s)
+        if (pairs.others_share or 0.0) > self._rules.busy_share and not patience_s:
+            again = self._pairs(top, bottom, seconds, noise, beyond, patience_s)
             pairs = min(pairs, again, key=lambda item: item.others_share or 0.0)
             notes = (*notes, "other processes kept the machine busy; taken twice")
         seen = {
@@ -153,29 +164,60 @@ class Harness:
             "pairs_retaken": pairs.retaken,
             "pairs_unsteady": pairs.unsteady,
         }
-        return Comparison(
-            baseline=name,
-            candidate_ms=median(pairs.candidate_ms),
-            baseline_ms=median(pairs.baseline_ms),
-            ratio=pairs.interval.median,
-            ci95_low=pairs.interval.low,
-            ci95_high=pairs.interval.high,
-            pairs=len(pairs.candidate_ms),
-            candidate_samples_ms=pairs.candidate_ms,
-            baseline_samples_ms=pairs.baseline_ms,
-            conditions=self._conditions((*notes, *pairs.notes), seen),
-            noise=noise,
+        return pairs.beside(
+            name,
+            self._conditions((*notes, *self._waits(), *pairs.notes), seen),
+            self.clock if mode is None else ("call" if self.on_gpu else "wall"),
+            noise,
         )
+
+    def latency(self, baseline: Timed, candidate: Timed, *, seconds: float, noise: float) -> Paired:
+        """Single calls of two implementations on an idle device, in turns.
+
+        Each is the second of two, as of a program that makes the same call again and again: what
+        was done in between by whoever times has left the host's caches. Nothing is inspected, which
+        would be done in between too; the same calls are, by the headline's clock.
+
+        Args:
+            baseline: a call of it.
+            candidate: issued in the same way.
+            seconds: no further pair is begun after this long.
+            noise: see `Paired.noise`.
+        """
+        self.warm(baseline)
+        self.warm(candidate)
+        top, bottom = partial(self._again, baseline), partial(self._again, candidate)
+        with self._unwatched():
+            return self._pairs(top, bottom, seconds, noise, inf, 0.0).paired(noise)
+
+    def alone_ms(self, call: Timed, samples: int) -> float:
+        """The median of that many single calls on an idle device, in milliseconds."""
+        with self._unwatched():
+            return median([self._again(call) for _ in range(samples)])
+
+    @contextmanager
+    def _unwatched(self) -> Iterator[None]:
+        """Nothing is inspected meanwhile."""
+        watching, self.inspection = self.inspection, None
+        try:
+            yield
+        finally:
+            self.inspection = watching
+
+    def _again(self, call: Timed) -> float:
+        """A single call that was just made on other inputs."""
+        call(self.sets[self._turn % len(self.sets)])
+        return self._alone(call)
 
     def _twins_noise(self, call: Timed) -> float:
         """By what share two of the same would differ, as no comparison of one with itself shows."""
         share = self._rules.twin_share
-        if self._device != "cuda":
+        if not self.on_gpu:
             return share
-        few = sorted(self._sample(call, queued=True) for _ in range(3))
+        few = sorted(self._sample(call) for _ in range(3))
         return max(share, self._rules.twin_cuda_ms / few[1])
 
-    def _sampler(self, call: Timed, queued: bool, mode: Mode | None) -> Sample:
+    def _sampler(self, call: Timed, mode: Mode | None) -> Sample:
         """What times one call under that load."""
         if mode == "server":
             return partial(self._after_a_gap, call)
@@ -184,11 +226,11 @@ class Harness:
             wanted = ceil(self._rules.offline_ms / warm_ms)
             count = max(2, min(self._rules.offline_calls_max, wanted))
             return partial(self._back_to_back, call, count)
-        return partial(self._sample, call, queued)
+        return partial(self._sample, call)
 
     def _after_a_gap(self, call: Timed) -> float:
         time.sleep(self._gaps.expovariate(1.0 / self._rules.server_gap_s))
-        return self._sample(call, queued=False)
+        return self._alone(call)
 
     def _back_to_back(self, call: Timed, count: int) -> float:
         """One call's share of many on the same inputs, which stay in the caches."""
@@ -207,7 +249,13 @@ class Harness:
         return elapsed / count
 
     def _pairs(
-        self, baseline: Sample, candidate: Sample, seconds: float, noise: float, beyond: float
+        self,
+        baseline: Sample,
+        candidate: Sample,
+        seconds: float,
+        noise: float,
+        beyond: float,
+        patience_s: float,
     ) -> Pairs:
         return take_pairs(
             baseline,
@@ -217,6 +265,7 @@ class Harness:
             seconds=seconds,
             noise=noise,
             beyond=beyond,
+            patience_s=patience_s,
         )
 
     def as_graph(self, call: Timed) -> Timed | None:
@@ -236,19 +285,54 @@ class Harness:
 
     def look(self, call: Timed) -> None:
         """One more call that is timed and verified, and does not count."""
-        self._sample(call, False, look=True)
+        self._sample(call, look=True)
 
-    def _sample(self, call: Timed, queued: bool, *, look: bool = False) -> float:
+    def _sample(self, call: Timed, *, look: bool = False) -> float:
+        """One call by the headline's clock, in milliseconds; taken again until the host is ahead.
+
+        As much more is queued before it as that takes, for baseline and candidate alike.
+        """
+        while True:
+            elapsed, ahead = self._taken(call, self._stopwatch.queued_ms, self._flushes, look)
+            if ahead:
+                return elapsed
+            if self._flushes >= self._rules.flushes_max:
+                self._waiting += 1
+                return elapsed
+            self._flushes = min(2 * self._flushes, self._rules.flushes_max)
+
+    def _alone(self, call: Timed) -> float:
+        """A single call on an idle device, in milliseconds."""
+
+        def taken(work: Callable[[], object]) -> tuple[float, bool]:
+            return self._stopwatch.time_ms(work), True
+
+        return self._taken(call, taken, 1, look=False)[0]
+
+    def _taken(
+        self,
+        call: Timed,
+        watch: Callable[[Callable[[], object]], tuple[float, bool]],
+        flushes: int,
+        look: bool,
+    ) -> tuple[float, bool]:
         inputs = self.sets[self._turn % len(self.sets)]
         self._turn += 1
         if self.inspection is not None:
             self.inspection.before(call, inputs, look=look)
-        self._flush()
-        elapsed = self._stopwatch.time_ms(lambda: call(inputs), queued=queued)
+        self._flush(flushes)
+        found = watch(lambda: call(inputs))
         if self.inspection is not None:
             self.inspection.after(inputs)
         self._worked_at = time.monotonic()
-        return elapsed
+        return found
+
+    def _waits(self) -> tuple[str, ...]:
+        """That some samples hold the host's time all the same, as a call waits for the device."""
+        if not self._waiting:
+            return ()
+        count, self._waiting = self._waiting, 0
+        return (f"in {count} samples the device waited for the host, however much was queued",)
 
     def _measurement(self, samples: Sequence[float], notes: tuple[str, ...]) -> Measurement:
         return Measurement(

@@ -8,7 +8,11 @@ chances that any of them misses add up to at most 5 %. So the interval at which 
 is one of at least 95 %, whatever made it stop. Looks on the way are strict and cost the last one
 little (Haybittle 1971, Peto et al. 1976: "stopping rules for interim analyses"; the sum is
 Bonferroni's). A comparison that ends because its time is over takes what is left for its last look,
-as the clock does not know the ratio.
+as the clock does not know the ratio. A finalist's goes on beyond its time while its interval is too
+wide to settle anything or the machine is busy: a rule that looks at the width alone, and not at
+which side of 1 it lies on, leaves the chance to miss as it is (Y. S. Chow and H. Robbins, On the
+asymptotic theory of fixed-width sequential confidence intervals, Annals of Mathematical Statistics
+36, 1965).
 
 `take_pairs` takes pairs of timings of two implementations until then. In turns A B B A, so that
 drift meets both alike; block by block, so that a block in which the device did not hold still can
@@ -23,6 +27,7 @@ import numpy as np
 
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.conditions import Company, telemetry, unsteady
+from kernelwright.tools.types.measurement import Clock, Comparison, Conditions, Paired
 from kernelwright.tools.types.value import Value
 
 _ENOUGH_TO_SEE_MEMORY = 32  # pairs; a correlation of fewer says nothing
@@ -119,13 +124,17 @@ def median(samples: Sequence[float]) -> float:
 LEVEL = 0.05
 
 
-def looks(rules: Rules) -> tuple[int, ...]:
+# A finalist that settles nothing gets so many times the usual pairs, if its time allows.
+_PATIENT = 4
+
+
+def looks(rules: Rules, *, patient: bool = False) -> tuple[int, ...]:
     """After how many pairs to look: from the fewest, twice as many each time, and at the last."""
-    found, pairs = [], rules.pairs_min
-    while pairs < rules.pairs_max:
+    found, pairs, most = [], rules.pairs_min, rules.pairs_max * (_PATIENT if patient else 1)
+    while pairs < most:
         found.append(pairs)
         pairs *= 2
-    return (*found, rules.pairs_max)
+    return (*found, most)
 
 
 class Sequence95:
@@ -135,13 +144,17 @@ class Sequence95:
         rules: How many pairs, and what is precise enough.
         noise: What a comparison of a baseline with itself was off by, as a share of 1.
         beyond: An interval wholly above this is of a baseline that is not the hardest to beat.
+        patient: More pairs than usual may be taken.
     """
 
-    def __init__(self, rules: Rules, noise: float, beyond: float = inf) -> None:
+    def __init__(
+        self, rules: Rules, noise: float, beyond: float = inf, *, patient: bool = False
+    ) -> None:
         self._beyond = beyond
         self._rules = rules
         self._noise = noise
-        self._left = list(looks(rules))
+        self._left = list(looks(rules, patient=patient))
+        self.most = self._left[-1]
         self._spent = 0.0
 
     @property
@@ -160,6 +173,16 @@ class Sequence95:
             return True
         self._spent += level
         return False
+
+    def goes_on(self) -> bool:
+        """That a look was enough and more pairs are taken all the same; whether there are none."""
+        self._spent += self._rules.look_level
+        return not self._left
+
+    def is_wide(self, baseline_ms: Sequence[float], candidate_ms: Sequence[float]) -> bool:
+        """Whether the interval that would be reported now settles nothing."""
+        found = self.interval(baseline_ms, candidate_ms, early=False)
+        return found.high - found.low > self._rules.settled_width * found.median
 
     def interval(
         self, baseline_ms: Sequence[float], candidate_ms: Sequence[float], *, early: bool
@@ -197,6 +220,31 @@ class Pairs(Value):
     others_share: float | None = None
     notes: tuple[str, ...] = ()
 
+    def paired(self, noise: float = 0.0) -> Paired:
+        """What is reported of them; see `Paired.noise`."""
+        return Paired(
+            candidate_ms=median(self.candidate_ms),
+            baseline_ms=median(self.baseline_ms),
+            ratio=self.interval.median,
+            ci95_low=self.interval.low,
+            ci95_high=self.interval.high,
+            pairs=len(self.candidate_ms),
+            noise=noise,
+        )
+
+    def beside(
+        self, baseline: str, conditions: Conditions, clock: Clock, noise: float = 0.0
+    ) -> Comparison:
+        """The same as a comparison with that baseline, with all samples."""
+        return Comparison(
+            **dict(self.paired(noise)),
+            baseline=baseline,
+            candidate_samples_ms=self.candidate_ms,
+            baseline_samples_ms=self.baseline_ms,
+            conditions=conditions,
+            clock=clock,
+        )
+
 
 def take_pairs(
     baseline: Sample,
@@ -207,6 +255,7 @@ def take_pairs(
     seconds: float,
     noise: float,
     beyond: float = inf,
+    patience_s: float = 0.0,
 ) -> Pairs:
     """Pairs until the interval is settled, the time is over or there are `rules.pairs_max`.
 
@@ -216,11 +265,13 @@ def take_pairs(
         device: `cuda` or `cpu`.
         rules: how many pairs, when to look, what is unsteady.
         seconds: after this long no further pair is begun, once there are `rules.pairs_min`.
-        noise: see `Comparison.noise`.
+        noise: see `Paired.noise`.
         beyond: see `Sequence95`.
+        patience_s: where the interval is too wide by then, or the machine busy, pairs go on until
+            so many seconds have passed in all.
     """
-    looks = Sequence95(rules, noise, beyond)
-    return _Taking(baseline, candidate, device, rules, looks).until(seconds)
+    looks = Sequence95(rules, noise, beyond, patient=patience_s > seconds)
+    return _Taking(baseline, candidate, device, rules, looks).until(seconds, patience_s)
 
 
 class _Taking:
@@ -239,11 +290,11 @@ class _Taking:
         self._retakes = self._retaken = self._unsteady = 0
         self._why = ""
 
-    def until(self, seconds: float) -> Pairs:
+    def until(self, seconds: float, patience_s: float) -> Pairs:
         """Take pairs; see `take_pairs`."""
         company, start, early = Company(), time.monotonic(), False
         before = self._telemetry.read()
-        while not early and len(self._top) < self._rules.pairs_max:
+        while not early and len(self._top) < self._looks.most:
             count = min(self._block, self._looks.next_look - len(self._top))
             block = [self._pair(len(self._top) + number) for number in range(count)]
             after = self._telemetry.read()
@@ -253,10 +304,21 @@ class _Taking:
             before = after
             if len(self._top) == self._looks.next_look:
                 early = self._looks.is_enough(self._top, self._bottom)
-            if len(self._top) >= self._rules.pairs_min and time.monotonic() - start > seconds:
+            spent_s = time.monotonic() - start
+            if early and spent_s < patience_s and self._is_busy(company):
+                early = self._looks.goes_on()
+            over = len(self._top) >= self._rules.pairs_min and spent_s > seconds
+            if over and (spent_s > patience_s or self._settles(company)):
                 break
-        whole = len(self._top) == self._rules.pairs_max
+        whole = len(self._top) == self._looks.most
         return self._pairs(company, early=early and not whole)
+
+    def _settles(self, company: Company) -> bool:
+        """Whether what there is says enough, on a machine that was quiet enough."""
+        return not self._is_busy(company) and not self._looks.is_wide(self._top, self._bottom)
+
+    def _is_busy(self, company: Company) -> bool:
+        return (company.share() or 0.0) > self._rules.busy_share
 
     def _pair(self, number: int) -> tuple[float, float]:
         if number % 2 == 0:

@@ -1,10 +1,13 @@
 """Times one call, and makes every timed call meet cold caches.
 
 A `Stopwatch` only measures: with device events on a GPU, with the monotonic clock on a CPU. Whoever
-calls it makes the caches cold and chooses the inputs. On a GPU the device is idle before the first
-event is recorded, so the span includes the host's time to issue the launches, as a user who calls
-the module would see it; `graph` takes that away. Not covered: work on other streams, which a plan
-cannot create.
+calls it makes the caches cold and chooses the inputs. A GPU has two clocks. `queued_ms` issues the
+call while the device is still busy with what was queued before it, so that the host is ahead and
+the span between the events is the device's alone: what a model full of such calls would feel, and
+what the field publishes (Triton's `do_bench`, KernelBench). Whether the host was ahead is checked
+for every sample, not hoped for. `time_ms` begins on an idle device: the span holds the host's time
+to issue the call, guards of a compiled module included. On a CPU the two are one. Not covered: work
+on other streams, which a plan cannot create.
 
 Caches are cold in the same way for baseline and candidate. Inputs rotate among several sets
 (`input_sets`), so that a call does not find the last one's data. Where all the sets together do not
@@ -56,10 +59,15 @@ class Flush:
         """Whether a buffer is written, rather than the inputs' rotation being enough."""
         return self._buffer is not None
 
-    def __call__(self) -> None:
-        """Evict what the last call left behind, then let the runtime's threads go to sleep."""
+    def __call__(self, times: int = 1) -> None:
+        """Evict what the last call left behind, then let the runtime's threads go to sleep.
+
+        Args:
+            times: more than once keeps a GPU busy while the host issues what comes next.
+        """
         if self._buffer is not None:
-            self._buffer.add_(1)
+            for _ in range(times):
+                self._buffer.add_(1)
         if self._on_cpu:
             time.sleep(self._settle_s)
 
@@ -70,8 +78,12 @@ Call = Callable[[], object]
 class Stopwatch(Protocol):
     """Measures calls on one device."""
 
-    def time_ms(self, call: Call, *, queued: bool = False) -> float:
-        """How long one call took, in milliseconds; `queued`: behind what the device still does."""
+    def time_ms(self, call: Call) -> float:
+        """How long a single call took, in milliseconds, the host's part included."""
+        ...
+
+    def queued_ms(self, call: Call) -> tuple[float, bool]:
+        """How long the device took, in milliseconds, and whether the host was ahead all along."""
         ...
 
     def drain(self) -> None:
@@ -82,13 +94,17 @@ class Stopwatch(Protocol):
 class CpuStopwatch:
     """The monotonic clock around a call that returns when its work is done."""
 
-    def time_ms(self, call: Call, *, queued: bool = False) -> float:
+    def time_ms(self, call: Call) -> float:
         """How long one call took; its result is dropped after the clock stopped."""
         start = time.perf_counter_ns()
         kept = call()
         stop = time.perf_counter_ns()
         del kept
         return max(stop - start, 1) / 1e6
+
+    def queued_ms(self, call: Call) -> tuple[float, bool]:
+        """The same, as the host is the device."""
+        return self.time_ms(call), True
 
     def drain(self) -> None:
         """Nothing runs behind a CPU's back."""
@@ -101,20 +117,24 @@ class CudaStopwatch:
         self._start = torch.Event("cuda", enable_timing=True)
         self._stop = torch.Event("cuda", enable_timing=True)
 
-    def time_ms(self, call: Call, *, queued: bool = False) -> float:
-        """Device time between the events; the device is drained after, and before.
+    def time_ms(self, call: Call) -> float:
+        """The time between the events; the device is drained before and after."""
+        torch.cuda.synchronize()
+        return self.queued_ms(call)[0]
 
-        `queued` leaves out the draining before: the call is issued while the device is still
-        busy flushing its cache, so that the host's time to issue it does not count.
+    def queued_ms(self, call: Call) -> tuple[float, bool]:
+        """The time between the events, behind what the device was given before.
+
+        The host was ahead where the device had not come to the first event when the last one had
+        been issued: then it found everything between the two in its queue.
         """
-        if not queued:
-            torch.cuda.synchronize()
         self._start.record()
         kept = call()
         self._stop.record()
+        ahead = not self._start.query()
         torch.cuda.synchronize()
         del kept
-        return max(float(self._start.elapsed_time(self._stop)), 1e-6)
+        return max(float(self._start.elapsed_time(self._stop)), 1e-6), ahead
 
     def drain(self) -> None:
         """Wait for every stream of the device."""

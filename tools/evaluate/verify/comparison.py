@@ -16,11 +16,15 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.evaluate.rules import Defence
-from kernelwright.tools.evaluate.verify.bits import same_bits
-from kernelwright.tools.evaluate.verify.errors import Distance, allclose, distance, wrong_elements
-from kernelwright.tools.evaluate.verify.indices import tied
+from kernelwright.tools.evaluate.verify.bits import same_bits, tied
+from kernelwright.tools.evaluate.verify.errors import (
+    TOLD_APART,
+    Distance,
+    allclose,
+    distance,
+    wrong_elements,
+)
 from kernelwright.tools.evaluate.verify.memory import unwritten
-from kernelwright.tools.evaluate.verify.nulls import TOLD_APART
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, not_written, wrong_values
 from kernelwright.tools.evaluate.verify.reference_runtime import (
     Draw,

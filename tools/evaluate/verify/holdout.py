@@ -16,9 +16,8 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.languages import Built
-from kernelwright.tools.tasks import RefusedError
 from kernelwright.tools.tasks.variations import changeable, variants
-from kernelwright.tools.types import Candidate, Task, TensorSpec
+from kernelwright.tools.types import Candidate, RefusedError, Task, TensorSpec
 from kernelwright.tools.types.value import Value
 
 

@@ -32,8 +32,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     tensors,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.types import Verdict
+from kernelwright.tools.types import RefusedError, Verdict
 
 Timed = Callable[[Sequence[Argument]], object]
 

@@ -35,8 +35,8 @@ from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime, Result
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.tasks import PROBES, RefusedError, applicable
-from kernelwright.tools.types import Candidate, Task
+from kernelwright.tools.tasks import PROBES, applicable
+from kernelwright.tools.types import Candidate, RefusedError, Task
 from kernelwright.tools.types.value import Value
 
 Call = Callable[[Sequence[Argument]], object]

@@ -22,15 +22,15 @@ from torch import Tensor, nn
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
 from kernelwright.tools.evaluate.verify.bits import flat_memory
-from kernelwright.tools.evaluate.verify.nulls import Nulls
+from kernelwright.tools.evaluate.verify.errors import Nulls
 from kernelwright.tools.evaluate.verify.precision import (
     allowed_rounding,
     may_be_coarser,
     with_channels_last,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, Truth, small_steps
-from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, RefusedError, applicable, draw
-from kernelwright.tools.types import Domain, Task
+from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
+from kernelwright.tools.types import Domain, RefusedError, Task
 
 _HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
 

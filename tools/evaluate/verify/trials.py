@@ -47,8 +47,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     tensors,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
-from kernelwright.tools.languages import Built
-from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.languages import Built, load_candidate
 from kernelwright.tools.types import Candidate, Task, TensorSpec, Verdict
 
 

@@ -18,7 +18,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes
 from kernelwright.tools.evaluate.profiling.coverage import dispatched
-from kernelwright.tools.evaluate.rules import Rules, fresh_seed
+from kernelwright.tools.evaluate.rules import GRAPHS, Rules, fresh_seed
 from kernelwright.tools.evaluate.timing.baselines import MODES, BaselineCalls, BaselineFailedError
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.audit.findings import Findings, find, forward_s
@@ -26,8 +26,7 @@ from kernelwright.tools.evaluate.verify.measured_precision import times_eager
 from kernelwright.tools.evaluate.verify.precision import may_be_coarser
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.tasks.refusals import refuse
-from kernelwright.tools.types import Baseline, Comparison, Dispatched, Measurement, ModeTiming, Task
+from kernelwright.tools.types import Baseline, Comparison, Dispatched, ModeTiming, Task, refuse
 from kernelwright.tools.types.measurement import Mode
 
 _TIMED_RUNS = 10
@@ -183,12 +182,15 @@ def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseli
         least=rules.pairs_min,
         most=rules.pairs_max,
         notes=notes,
-        queued=name == "graph",
         taken=taken,
     )
+    harness, fastest = task_runtime.harness, task_runtime.baselines.fastest.get(name)
+    if fastest is not None and fastest.median_ms < measurement.median_ms:
+        measurement = fastest
     return Baseline(
         name=name,
         measurement=measurement,
+        latency_ms=harness.alone_ms(call, rules.host_samples) if harness.on_gpu else None,
         setup_s=task_runtime.baselines.setup_s.get(name, 0.0),
         noise=noise,
     )
@@ -202,58 +204,103 @@ class Comparing:
         request: What is judged, and beside what.
         steps: Announces what runs.
 
+    A baseline that is a CUDA graph competes with the candidate as one, or with its plain calls
+    where it cannot be captured; all others with plain calls.
+
     Attributes:
-        launch_ms: The host's share of a call, once it was seen in graphs too.
         failed: What could not be compared because a baseline failed meanwhile.
     """
 
     def __init__(self, task_runtime: TaskRuntime, request: JudgeRequest, steps: Steps) -> None:
         self._task_runtime, self._request, self._steps = task_runtime, request, steps
         self._rules = request.rules
-        self.launch_ms: float | None = None
+        self._replayed: Timed | None = None
+        self._captured = False  # whether that was tried
         self.failed: list[str] = []
 
-    def compare(self, call: Timed, screen: Measurement) -> tuple[Comparison, ...]:
+    def compare(self, call: Timed) -> tuple[Comparison, ...]:
         """Against every baseline that can be made here, in turns."""
-        harness = self._task_runtime.harness
-        replayed: Timed | None = None
-        notes: tuple[str, ...] = ()
-        if (
-            self._task_runtime.runtime.device == "cuda"
-            and screen.median_ms < self._rules.graph_below_ms
-        ):
-            self._steps.candidate_runs("the candidate is captured as a graph")
-            self._steps.begin("capture")
-            replayed = self._inspected(harness.as_graph(call))
-            if replayed is not None:
-                notes = (f"graph replays; called one by one: {screen.median_ms:.4f} ms",)
         found: list[Comparison] = []
         for name in self._hardest_first():
-            if (baseline := self._baseline(name, as_graph=replayed is not None)) is None:
+            if (baseline := self._baseline(name)) is None:
                 continue
-            remarks = self._remarks(name)
-            self._steps.candidate_runs(f"the candidate is timed beside {name}", often=True)
-            self._steps.begin(f"against {name}")
             try:
-                comparison = harness.compare(
-                    name,
-                    _answerable(baseline),
-                    replayed or call,
-                    seconds=self._steps.seconds,
-                    notes=(*notes, *remarks),
-                    queued=replayed is not None,
-                    noise=self._request.baselines.noise if self._request.baselines else 0.0,
-                    beyond=min((item.ci95_high for item in found), default=inf),
-                )
+                found.append(self._beside(name, _answerable(baseline), call, found))
             except BaselineFailedError as error:
                 self.failed.append(f"its time beside {name}, which failed: {error}")
-                continue
-            found.append(comparison)
-        found.sort(key=lambda item: self._request.compare_to.index(item.baseline))
-        if replayed is not None and found:
-            in_graphs = min(item.candidate_ms for item in found)
-            self.launch_ms = max(0.0, screen.median_ms - in_graphs)
-        return tuple(found)
+        found = self._with_latency(found, call)
+        return tuple(sorted(found, key=lambda i: self._request.compare_to.index(i.baseline)))
+
+    def _beside(
+        self, name: str, baseline: Timed, call: Timed, found: Sequence[Comparison]
+    ) -> Comparison:
+        """One comparison by the headline's clock."""
+        remarks = self._remarks(name)
+        replayed = self._as_graph(call) if name in GRAPHS else None
+        self._steps.candidate_runs(f"the candidate is timed beside {name}", often=True)
+        self._steps.begin(f"against {name}")
+        compared = self._task_runtime.harness.compare(
+            name,
+            baseline,
+            replayed or call,
+            seconds=self._steps.seconds,
+            notes=(*remarks, *_plain(name, replayed)),
+            noise=self._noise,
+            beyond=min((item.ci95_high for item in found), default=inf),
+            patience_s=self._rules.settle_max_s if self._request.effort == "certify" else 0.0,
+        )
+        compared = compared.model_copy(update={"as_graph": replayed is not None})
+        return beside_fastest(compared, self._fastest_ms(name))
+
+    def _fastest_ms(self, name: str) -> float | None:
+        """The least that the baseline was seen to take, where a compiler draws its settings."""
+        known, made = self._request.baselines, self._task_runtime.baselines.fastest
+        names = {name, GRAPHS.get(name, name)} if GRAPHS.get(name, name) in MODES else set()
+        items = [known.named(one) for one in names] if known else []
+        seen = [made[one] for one in names if one in made]
+        seen += [item.measurement for item in items if item and item.measurement]
+        return min((item.median_ms for item in seen), default=None)
+
+    @property
+    def _noise(self) -> float:
+        return self._request.baselines.noise if self._request.baselines else 0.0
+
+    def _as_graph(self, call: Timed) -> Timed | None:
+        """The candidate as graph replays; None where it cannot be captured."""
+        if not self._captured:
+            self._captured = True
+            self._steps.candidate_runs("the candidate is captured as a graph")
+            self._steps.begin("capture")
+            self._replayed = self._inspected(self._task_runtime.harness.as_graph(call))
+        return self._replayed
+
+    def _with_latency(self, found: Sequence[Comparison], call: Timed) -> list[Comparison]:
+        """A finalist's single calls beside the same baselines, issued in the same way.
+
+        With evidence of timing alone, only beside the one that is hardest to beat.
+        """
+        if self._request.effort != "certify" or not self._task_runtime.harness.on_gpu:
+            return list(found)
+        ranked = sorted(found, key=lambda item: item.ratio)
+        count = 1 if self._rules.evidence == "timing" else len(ranked)
+        return [*(self._other_clock(item, call) for item in ranked[:count]), *ranked[count:]]
+
+    def _other_clock(self, found: Comparison, call: Timed) -> Comparison:
+        """The same comparison with what single calls on an idle device took."""
+        name, mine = found.baseline, self._replayed if found.as_graph else call
+        baseline = self._baseline(name)
+        if baseline is None or mine is None:
+            return found
+        self._steps.candidate_runs(f"single calls are timed beside {name}", often=True)
+        self._steps.begin(f"latency against {name}")
+        try:
+            latency = self._task_runtime.harness.latency(
+                _answerable(baseline), mine, seconds=self._rules.latency_s, noise=self._noise
+            )
+        except BaselineFailedError as error:
+            self.failed.append(f"single calls beside {name}, which failed: {error}")
+            return found
+        return found.model_copy(update={"latency": latency})
 
     def _remarks(self, name: str) -> tuple[str, ...]:
         """What is to be known of a baseline's answers, where a finalist is compared with it."""
@@ -281,9 +328,10 @@ class Comparing:
         if self._rules.evidence == "timing":
             return ()
         name = known.best.name
-        baseline = self._baseline(name, as_graph=False)
+        baseline = self._baseline(name)
         if name not in self._request.compare_to or baseline is None:
             return ()
+        replayed = self._as_graph(call) if name in GRAPHS else None
         found = []
         for mode in get_args(Mode):
             self._steps.candidate_runs(f"the candidate is timed in {mode} mode", often=True)
@@ -291,11 +339,18 @@ class Comparing:
             seconds, noise = self._rules.mode_s, known.noise
             try:
                 compared = self._task_runtime.harness.compare(
-                    name, _answerable(baseline), call, seconds=seconds, noise=noise, mode=mode
+                    name,
+                    _answerable(baseline),
+                    replayed or call,
+                    seconds=seconds,
+                    notes=_plain(name, replayed),
+                    noise=noise,
+                    mode=mode,
                 )
             except BaselineFailedError as error:
                 self.failed.append(f"its times in {mode} mode beside {name}, which failed: {error}")
                 continue
+            compared = compared.model_copy(update={"as_graph": replayed is not None})
             found.append(ModeTiming(mode=mode, comparison=compared))
         return tuple(found)
 
@@ -303,17 +358,48 @@ class Comparing:
         inspection = self._task_runtime.harness.inspection
         return inspection.watching(call) if call is not None and inspection is not None else call
 
-    def _baseline(self, name: str, *, as_graph: bool) -> Timed | None:
+    def _baseline(self, name: str) -> Timed | None:
         limit = self._rules.max_autotune_s if "max" in name else self._rules.baseline_s
         self._steps.say(f"{name} is made", limit, baseline=name)
         self._steps.begin(f"build {name}")
         try:
-            call = self._task_runtime.baselines.get(name)
+            return self._task_runtime.baselines.get(name)
         except BaselineFailedError:
             return None
-        if as_graph and name != "graph":
-            return self._task_runtime.harness.as_graph(call) or call
-        return call
+
+
+def _plain(name: str, replayed: Timed | None) -> tuple[str, ...]:
+    """What is to be known of a comparison with a graph in which the candidate is none."""
+    if name not in GRAPHS or replayed is not None:
+        return ()
+    return ("the candidate cannot be captured in a CUDA graph: plain calls beside replays",)
+
+
+_DRIFT = 0.98  # of a time that was taken in another minute, and by another process
+
+
+def beside_fastest(found: Comparison, fastest_ms: float | None) -> Comparison:
+    """The comparison as it is beside the fastest making of the same baseline.
+
+    A compiler that draws its settings may have drawn slow ones this time. The ratio then is the
+    lower one, of what was timed in turns times the share of the fastest.
+    """
+    if fastest_ms is None or found.clock != "device" or fastest_ms > _DRIFT * found.baseline_ms:
+        return found
+    share = fastest_ms / found.baseline_ms
+    words = (
+        f"timed in turns with a making of {found.baseline} that took {found.baseline_ms:.4g} ms; "
+        f"the fastest that was seen took {fastest_ms:.4g} ms, and the ratio is beside that"
+    )
+    return found.model_copy(
+        update={
+            "baseline_ms": fastest_ms,
+            "ratio": share * found.ratio,
+            "ci95_low": share * found.ci95_low,
+            "ci95_high": share * found.ci95_high,
+            "conditions": found.conditions.noted(words),
+        }
+    )
 
 
 def _answerable(call: Timed) -> Timed:

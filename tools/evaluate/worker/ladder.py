@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from kernelwright.tools.evaluate.finalists import impossible
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.profiling.coverage import coverage
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
 from kernelwright.tools.evaluate.timing.harness import Timed
-from kernelwright.tools.evaluate.timing.speed_of_light import impossible
 from kernelwright.tools.evaluate.timing.stopwatch import stopwatch
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.inspection import Inspection
@@ -34,9 +34,15 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_
 from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.evaluate.worker.comparing import Comparing, Steps, TaskRuntime
-from kernelwright.tools.languages.loading import load_candidate
-from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.types import Evaluation, Measurement, StageTimes, Verdict, Verification
+from kernelwright.tools.languages import load_candidate
+from kernelwright.tools.types import (
+    Evaluation,
+    Measurement,
+    RefusedError,
+    StageTimes,
+    Verdict,
+    Verification,
+)
 
 
 class Proof:
@@ -271,17 +277,21 @@ class Ladder:
             update={
                 "verification": evaluation.verification.model_copy(update=update),
                 "screen": screen,
+                "launch_ms": self._launch_ms(call, screen),
                 "prepare_ms": prepare_ms,
                 "stages": self._spent("screen_s", start),
             }
         )
-        words = impossible(screen.median_ms, runtime, request.baselines)
+        # The request knows the ceilings as they are now; they may have been measured again.
+        words = impossible(
+            screen.median_ms, runtime.task, request.hardware, self._rules, request.baselines
+        )
         if words and self._rules.has(Defence.FLOOR):
             return self._failed(evaluation, Verdict.BELOW_FLOOR, words)
         if request.effort == "screen":
             return evaluation
         start = time.perf_counter()
-        comparisons = self._comparing.compare(call, screen)
+        comparisons = self._comparing.compare(call)
         modes = self._comparing.modes(call)
         told = (*evaluation.verification.not_verified, *self._comparing.failed)
         verification = evaluation.verification.model_copy(update={"not_verified": told})
@@ -290,7 +300,6 @@ class Ladder:
                 "verification": verification,
                 "comparisons": comparisons,
                 "modes": modes,
-                "launch_ms": self._comparing.launch_ms,
                 "stages": self._spent("time_s", start),
             }
         )
@@ -310,6 +319,14 @@ class Ladder:
         for _ in range(1 + secrets.randbelow(_MORE_LOOKS)):
             harness.look(call)
         return screen
+
+    def _launch_ms(self, call: Timed, screen: Measurement) -> float | None:
+        """What single calls take longer than the device; None on a CPU, and for long calls."""
+        harness = self._task_runtime.harness
+        if not harness.on_gpu or screen.median_ms > self._rules.host_below_ms:
+            return None
+        alone_ms = harness.alone_ms(call, self._rules.host_samples)
+        return max(0.0, alone_ms - screen.median_ms)
 
     def _spent(self, stage: str, start: float) -> StageTimes:
         self._stages = self._stages.model_copy(update={stage: time.perf_counter() - start})

@@ -44,7 +44,7 @@ from kernelwright.tools.evaluate.verify.reasons import rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.evaluate.worker.comparing import TaskRuntime
-from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.languages import load_candidate
 from kernelwright.tools.profile.host_counters import (
     CYCLES,
     PASSES,

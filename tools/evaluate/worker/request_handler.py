@@ -40,6 +40,7 @@ from kernelwright.tools.evaluate.messages import (
     CeilingsRequest,
     DispatchRequest,
     DispatchSeen,
+    ForeignRequest,
     HoldoutRequest,
     Judged,
     JudgeRequest,
@@ -60,11 +61,10 @@ from kernelwright.tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
-from kernelwright.tools.evaluate.messages.requests import ForeignRequest
-from kernelwright.tools.evaluate.messages.wire import UNASKED, frame, opened, receive_blocking
 from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes, resolve_vector_math
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.baselines import BaselineFailedError, compiled
+from kernelwright.tools.evaluate.timing.conditions import Company
 from kernelwright.tools.evaluate.timing.stopwatch import input_sets
 from kernelwright.tools.evaluate.verify.holdout import held_out
 from kernelwright.tools.evaluate.verify.memory import (
@@ -76,6 +76,7 @@ from kernelwright.tools.evaluate.verify.memory import (
 )
 from kernelwright.tools.evaluate.verify.reasons import poisoned
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw
+from kernelwright.tools.evaluate.wire import UNASKED, frame, opened, receive_blocking
 from kernelwright.tools.evaluate.worker.comparing import TaskRuntime, timed_baseline
 from kernelwright.tools.evaluate.worker.compiled import (
     Placed,
@@ -92,8 +93,8 @@ from kernelwright.tools.evaluate.worker.profiling import (
     recorded,
 )
 from kernelwright.tools.hardware import peaks
-from kernelwright.tools.tasks import RefusedError, import_exporter, rehearse, trace
-from kernelwright.tools.types import Baseline, MemoryNeeds, Refusal, Task
+from kernelwright.tools.tasks import import_exporter, rehearse, trace
+from kernelwright.tools.types import Baseline, MemoryNeeds, Refusal, RefusedError, Task
 
 _GB = 1e9
 _FLUSH_CACHES = 2
@@ -185,7 +186,11 @@ class RequestHandler:
                 return Rehearsed()
             case CeilingsRequest():
                 self.meter.begin("ceilings")
-                return CeilingsMeasured(ceilings=peaks(request.hardware))
+                company = Company()
+                ceilings = peaks(request.hardware)
+                share = company.share() if request.hardware.kind == "cpu" else None
+                alone = ceilings.model_copy(update={"others_share": share})
+                return CeilingsMeasured(ceilings=alone)
             case AuditRequest():
                 return self._audit(request)
             case DispatchRequest():

@@ -237,6 +237,7 @@ def noisy(readings: Readings, hardware: Hardware) -> Symptom | None:
         return None
     return Symptom(
         name="noisy",
-        words=f"timings spread over {spread.value:.0%} of their median",
+        words=f"timings spread over {spread.value:.0%} of their median, so smaller differences "
+        "say little",
         evidence=(spread,),
     )

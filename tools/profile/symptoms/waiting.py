@@ -25,6 +25,7 @@ from kernelwright.tools.profile.symptoms.readings import (
     Readings,
 )
 from kernelwright.tools.types import Symptom
+from kernelwright.tools.types.measurement import BUSY_SHARE
 
 # By ncu's name of the reason: what to call it, what it means, and which ideas help.
 _STALLS = (
@@ -254,4 +255,17 @@ def preempted(readings: Readings, hardware: Hardware) -> Symptom | None:
         words=f"{count.value:.0f} times a call a thread lost its core to another process: the "
         "machine is busy, and times say little",
         evidence=(count, *((busy,) if busy else ())),
+    )
+
+
+def busy_machine(readings: Readings, hardware: Hardware) -> Symptom | None:
+    """Other processes had a good part of the processors while it was timed."""
+    share = readings.named("others_share")
+    if share is None or (share.value or 0) <= BUSY_SHARE:
+        return None
+    return Symptom(
+        name="busy machine",
+        words=f"other processes used {share.value:.0%} of the processors during the timing: the "
+        "machine is busy, and times say little",
+        evidence=(share,),
     )

@@ -33,7 +33,7 @@ async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_aske
     async def known() -> Hardware:
         return shop._known
 
-    async def full(task: Task, request: Request, limit_s: float, readable: object) -> Reply:
+    async def full(task: Task, request: Request, limit_s: float, *others: object) -> Reply:
         asked.append(request.kind)
         if isinstance(request, AuditRequest):
             refusal = Refusal(sentence="out of memory") if len(asked) == 1 else None

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.executor import HEARER
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Doubt, Refusal, Task, TracePolicy
@@ -30,14 +31,18 @@ async def reader(
     await made.aclose()
 
 
+FORK = "        os.fork()\n        return x\n"
+HUNGRY = "        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n"
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
         ("        os._exit(7)\n", "exit status 7"),
         pytest.param("        os.abort()\n", "an abort", marks=pytest.mark.exhaustive),
         pytest.param("        sys.exit(3)\n", "exits the process", marks=pytest.mark.exhaustive),
-        ("        os.fork()\n        return x\n", "must not start processes"),
-        ("        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return x\n", "GiB"),
+        pytest.param(FORK, "must not start processes", marks=pytest.mark.exhaustive),
+        pytest.param(HUNGRY, "GiB", marks=pytest.mark.exhaustive),
     ],
     ids=["_exit", "abort", "exit", "fork", "memory"],
 )
@@ -67,6 +72,7 @@ async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
     assert _named(name) == []
 
 
+@pytest.mark.exhaustive
 async def test_what_a_file_left_running_ends_with_its_reading(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -125,3 +131,68 @@ def _named(name: str) -> list[int]:
         if comm == name and state.split()[0] != "Z":
             found.append(int(folder.name))
     return found
+
+
+async def test_a_file_that_does_nothing_is_given_up_and_says_so_meanwhile(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    heard: list[str] = []
+    HEARER.set(heard.append)
+    path = write("import torch, time\ntime.sleep(600)\n" + INPUTS)
+    began = time.monotonic()
+    found = await reader.read(path, TracePolicy(load_seconds=7))
+    assert isinstance(found, Refusal)
+    assert "did nothing for 7 s, neither computing nor reading" in found.sentence
+    assert "--load-seconds" in found.sentence
+    assert time.monotonic() - began < 60
+    assert heard
+    assert all(words.startswith(f"still reading {path.name}, ") for words in heard)
+    assert heard[-1].endswith("waiting")
+
+
+async def test_a_file_that_computes_for_longer_than_that_is_read(
+    reader: LocalExecutor, write: Callable[[str], Path]
+) -> None:
+    heard: list[str] = []
+    HEARER.set(heard.append)
+    busy = "import time, torch\nend = time.monotonic() + 5\nwhile time.monotonic() < end: pass\n"
+    model = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2\n"
+    found = await reader.read(write(busy + model + INPUTS), TracePolicy(load_seconds=2))
+    assert isinstance(found, Task), found
+    assert any(words.endswith("using the processor") for words in heard)
+
+
+@pytest.mark.parametrize("isolation", ["auto", pytest.param("off", marks=pytest.mark.exhaustive)])
+async def test_a_package_is_read_and_judged_behind_the_wall_and_without(
+    cpu: Hardware,
+    short_rules: Rules,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    isolation: str,
+) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_ISOLATION", isolation)
+    files = {
+        "pyproject.toml": "",
+        "src/walled_pkg/__init__.py": "",
+        "src/walled_pkg/util.py": "def half(x): return x / 2",
+        "tools/walled_helpers.py": "def scale(x): return x * 3",
+        "src/walled_pkg/m.py": "import torch\nfrom .util import half\n"
+        "from tools.walled_helpers import scale\nclass Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return scale(half(x)) @ x\n"
+        "def get_inputs():\n    return [torch.randn(16, 16)]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    scratch = tmp_path_factory.mktemp("scratch")
+    made = LocalExecutor(cpu, scratch, seed=7, rules=short_rules)
+    try:
+        task = await made.read(tmp_path / "src/walled_pkg/m.py", TracePolicy())
+        assert isinstance(task, Task), task
+        (tmp_path / "src/walled_pkg/util.py").unlink()  # what was read is what is judged
+        baselines = await made.baselines(task, eager_only=True)
+    finally:
+        await made.aclose()
+    assert not isinstance(baselines, Refusal), baselines
+    assert baselines.named("eager").measurement is not None  # type: ignore[union-attr]

@@ -88,6 +88,7 @@ async def test_what_does_not_compile_needs_no_trip(
     assert not names_in(tmp_path / "bundles")
 
 
+@pytest.mark.exhaustive
 async def test_one_trip_screens_tunes_the_fastest_and_compares_the_promising(
     asking: BatchExecutor, executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:

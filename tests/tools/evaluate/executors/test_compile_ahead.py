@@ -80,11 +80,12 @@ async def test_what_nobody_asks_about_ends_with_its_executor(
 async def test_on_a_cpu_nothing_is_compiled_beside_a_timing(
     compiler: Compiler, kernel: Callable[..., Candidate], tmp_path: Path
 ) -> None:
-    ahead, candidate = on("cpu", tmp_path), kernel()
-    ahead.begin((candidate,))
-    await asyncio.sleep(0)
-    assert compiler.asked == []
+    ahead, first, second = on("cpu", tmp_path), kernel(), kernel(before="int unused = 0;")
+    ahead.begin((first, second))
+    asking = asyncio.create_task(ahead.of(first))
+    while len(compiler.asked) < 2:  # noqa: ASYNC110 - they begin
+        await asyncio.sleep(0)
+    assert not asking.done()
     compiler.go.set()
-    found = await ahead.of(candidate)
-    assert isinstance(found, CompileFailure)
-    assert compiler.asked == [candidate.id]
+    assert isinstance(await asking, CompileFailure)
+    assert compiler.ended == [first.id, second.id]

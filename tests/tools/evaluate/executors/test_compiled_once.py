@@ -2,14 +2,16 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
 from kernelwright.tools.evaluate.executors.local.builder import Builder, Making, _digest
+from kernelwright.tools.evaluate.executors.local.certification import Certification
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop
 from kernelwright.tools.evaluate.messages import (
@@ -28,15 +30,29 @@ from kernelwright.tools.types import (
     Baselines,
     Candidate,
     Conditions,
+    Evaluation,
     Measurement,
     Refusal,
     Task,
     TracePolicy,
     Verdict,
+    Verification,
     WallKind,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(
+    tmp_path_factory: pytest.TempPathFactory, cpu: Hardware, short_rules: Rules
+) -> AsyncIterator[LocalExecutor]:
+    """One that compiles as soon as it has read, as those of searches do."""
+    rules = short_rules.model_copy(update={"compile_ahead": True})
+    made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=7, rules=rules)
+    yield made
+    await made.aclose()
+
 
 # Whoever finds what an earlier process left in its folder, or can write where baselines lie, is
 # no task.
@@ -145,6 +161,7 @@ async def test_the_prepared_worker_is_the_next_one(short_rules: Rules, tmp_path:
         await keeper.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_workers_that_stand_by_can_read_what_was_built_and_are_taken_first(
     short_rules: Rules, tmp_path: Path
 ) -> None:
@@ -172,7 +189,7 @@ async def test_workers_that_stand_by_can_read_what_was_built_and_are_taken_first
     ("evidence", "eager_ms", "left_out"),
     [
         ("full", 3.0, ()),
-        ("timing", 3.0, ("graph", "max-autotune")),
+        ("timing", 3.0, ("graph", "compile-graph", "max-autotune")),
         ("timing", 0.2, ("max-autotune",)),
     ],
 )
@@ -269,6 +286,7 @@ async def test_what_was_compiled_in_part_is_built_as_a_whole_where_no_candidate_
     assert graphs(built / "compile" / "inductor")
 
 
+@pytest.mark.exhaustive
 async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_without_it(
     rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +304,7 @@ async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_wit
         task: Task, request: BaselineRequest, limit_s: float, readable: tuple[Path, ...]
     ) -> Reply | Ended:
         asked.append((request.name, bool(request.compiled)))
-        if request.compiled or request.name == "graph":
+        if request.compiled or "graph" in request.name:
             return Ended(how="exited", status=-signal.SIGSEGV, stage=None, output=dying)
         made = Measurement(
             median_ms=1.0, p10_ms=1.0, p90_ms=1.0, samples_ms=(1.0,),
@@ -306,7 +324,9 @@ async def test_what_was_built_elsewhere_and_ends_a_process_is_compiled_again_wit
     assert isinstance(found, Baselines)
     compiled, graph = found.named("compile"), found.named("graph")
     assert compiled is not None and compiled.measurement is not None  # noqa: PT018
-    assert asked == [("eager", False), ("compile", True), ("compile", False), ("graph", False)]
+    # Short calls have torch.compile as graphs beside them; these take a millisecond.
+    names = [("eager", False), ("compile", True), ("compile", False), ("graph", False)]
+    assert asked == [*names, ("compile-graph", False)]
     assert compiled.measurement.conditions.notes == (
         "compiled again: with what another process had compiled it ended with a segmentation fault "
         "(b/launch.py:7 in run)",
@@ -333,3 +353,27 @@ async def test_a_device_whose_ceilings_cannot_be_measured_is_asked_once_whoever_
     async with asyncio.timeout(10), shop.lease:
         assert not (await shop.hardware()).measured
     assert len(asked) == 1
+
+
+async def test_a_baseline_that_could_not_be_made_is_among_what_was_not_verified(
+    rows: Task, tmp_path: Path
+) -> None:
+    """A finalist is ahead of what was timed, and of nothing else."""
+    device = hardware_profile("h200")
+    shop = Workshop(device, tmp_path, seed=0, rules=Rules(), lease=None, spares=None)
+    known = KnownBaselines(shop, Builder(shop))
+    assert known.failures(rows) == ()
+    eager = Baseline(name="eager", measurement=timed(1.0))
+    broken = Baseline(name="compile", failure="PermissionError: '/opt/gcc/bin/gcc'")
+    known.remember(rows, Baselines(items=(eager, broken)))
+    words = "faster than compile, which could not be made here: PermissionError: '/opt/gcc/bin/gcc'"
+    assert known.failures(rows) == (words,)
+    right = Evaluation(
+        candidate="c1", verification=Verification(verdict=Verdict.CORRECT, reason="")
+    )
+    certification = Certification(shop, known, Builder(shop))
+    told = certification._without_failures(rows, right).verification.not_verified
+    assert told == (words,)
+    wrong = Verification(verdict=Verdict.WRONG_RESULT, reason="2 for 1")
+    found = certification._without_failures(rows, Evaluation(candidate="c1", verification=wrong))
+    assert found.verification.not_verified == ()

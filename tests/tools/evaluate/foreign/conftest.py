@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
-from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.messages import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Task, TracePolicy
 

@@ -1,12 +1,7 @@
 """Three clocks over numbers as rounds give them: load is no lie, and a lie stays one."""
 
-from kernelwright.tools.evaluate.foreign.clocks import (
-    ClockReading,
-    ClockReadings,
-    disagreement,
-    noise,
-    worked_ahead,
-)
+from kernelwright.tools.evaluate.foreign.interleaved import ClockReading, ClockReadings
+from kernelwright.tools.evaluate.foreign.timing import disagreement, noise, worked_ahead
 from kernelwright.tools.evaluate.rules import Rules
 
 CALLS = 20

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.evaluate.verify.trials import ORDER_CHANGED
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 

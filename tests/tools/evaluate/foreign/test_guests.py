@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
-from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.messages import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.types import Verdict
 
@@ -65,6 +65,7 @@ def library(tmp_path):
     return made
 
 
+@pytest.mark.exhaustive
 async def test_a_kernel_of_its_own_is_seen_to_do_the_work(judged, library):
     # Behind a wall only its own folder exists for a guest, so the library comes with the file.
     text = base64.b64encode(library.read_bytes())
@@ -102,6 +103,7 @@ async def test_it_is_timed_by_three_clocks_and_again_when_it_is_too_good(judged)
     assert found.clocks.protocol_ms > 0
 
 
+@pytest.mark.exhaustive
 async def test_the_judge_stays_but_no_candidate_meets_what_another_left(task, tmp_path):
     from kernelwright.tools.hardware import detect
 

@@ -3,7 +3,7 @@
 import json
 
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.types import Refusal
 
 CODE = "from torch import nn\nclass ModelNew(nn.Module):\n    pass\n"
@@ -103,3 +103,12 @@ def test_python_that_cannot_be_foreign_code_is_explained(tmp_path):
         assert words in found.sentence
     path.write_text("```cpp\nvoid f() {}\n```\n```python\ndef forward(x): ...\n```\n")
     assert not is_foreign(path), "a kernel with its plan is ours"
+
+
+def test_code_that_needs_other_files_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "helper_of_mine.py").write_text("K = 1")
+    path = tmp_path / "new.py"
+    path.write_text("from helper_of_mine import K\nfrom .util import half\n" + CODE)
+    found = read_foreign(path, TASK)
+    assert isinstance(found, Refusal)
+    assert "imports .util, helper_of_mine from other files" in found.sentence

@@ -64,19 +64,23 @@ def test_a_thread_is_seen_by_its_name():
     assert threads_after(_NAMED) == ["works on"]
 
 
+@pytest.mark.exhaustive
 def test_a_thread_below_pythons_threading_is_seen():
     assert threads_after(_BELOW_THREADING) == ["one without a name"]
 
 
+@pytest.mark.exhaustive
 def test_a_thread_that_ends_within_a_moment_is_no_companion():
     assert threads_after(_ENDING) == []
 
 
+@pytest.mark.exhaustive
 def test_what_watches_over_progress_bars_is_no_companion():
     pytest.importorskip("tqdm._monitor")
     assert threads_after(_PROGRESS_BARS) == []
 
 
+@pytest.mark.exhaustive
 def test_a_precision_is_seen_by_whichever_of_torchs_names_it_was_set():
     pytest.importorskip("torch", minversion="2.9")
     _, changed = observed_after("import torch; torch.backends.cuda.matmul.fp32_precision = 'tf32'")

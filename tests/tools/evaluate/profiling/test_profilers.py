@@ -123,6 +123,7 @@ async def test_on_a_cpu_each_launch_is_timed_and_the_rest_is_the_plans(task, tmp
     assert profile.seconds > 0
 
 
+@pytest.mark.exhaustive
 async def test_a_candidate_that_crashes_its_profiler_costs_only_its_times(task, tmp_path):
     executor = LocalExecutor.create("cpu", tmp_path)
     wild = TWICE.replace("i < n", "i < n * 1000")

@@ -24,7 +24,8 @@ from kernelwright.tools.evaluate.sandbox.walled import (
     start_walled,
     until_over,
 )
-from kernelwright.tools.evaluate.sandbox.walls import Wall, beside, plain_wall, wall
+from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
+from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind
 
 SOURCES = Path(__file__).resolve().parents[4]
@@ -41,12 +42,15 @@ def enclosed() -> Wall:
     return found
 
 
-async def ran(code: str, scratch: Path, behind: Wall, *arguments: str) -> tuple[int | None, str]:
+async def ran(
+    code: str, scratch: Path, behind: Wall, *arguments: str, readable: tuple[Path, ...] = ()
+) -> tuple[int | None, str]:
     walled = await start_walled(
         Enclosure(
             argv=(sys.executable, "-I", "-S", "-c", code, *arguments),
             scratch=scratch,
             environment={"PATH": os.environ["PATH"]},
+            readable=readable,
         ),
         behind,
     )
@@ -88,7 +92,8 @@ def marked(marker: str) -> list[str]:
 async def test_what_lies_behind_the_wall_cannot_be_reached(
     tmp_path: Path, attempt: str, enclosed: Wall
 ) -> None:
-    if enclosed.kind is WallKind.NAMESPACES and ".read()" in attempt:
+    shown = enclosed.kind is WallKind.NAMESPACES and not enclosed.hides
+    if shown and ".read()" in attempt:
         pytest.skip("this wall does not hide files, and says so")
     secret = tmp_path / "secret"
     secret.write_text("hidden", encoding="utf-8")
@@ -298,7 +303,7 @@ def test_without_bubblewrap_the_next_best_wall_says_what_it_leaves_open(
     fresh_choice.setattr(bubblewrap, "found", lambda: None)
     found = wall().isolation
     assert found.kind in (WallKind.NAMESPACES, WallKind.NONE)
-    assert "not hidden" in str(found) or "not isolated" in str(found)
+    assert any(word in str(found) for word in ("no bubblewrap", "not hidden", "not isolated"))
 
 
 @pytest.mark.parametrize("bwrap", [True, False], ids=["the best", "without bubblewrap"])
@@ -336,6 +341,26 @@ def test_a_file_lets_in_what_it_imports_and_nothing_else(tmp_path: Path) -> None
     assert beside("open(__file__)", str(tmp_path / "model.py")) == (tmp_path,)
     assert beside("open(__file__)", str(Path.home() / "model.py")) == ()
     assert beside("not python (", str(tmp_path / "model.py")) == ()
+
+
+async def test_of_a_project_that_is_let_in_secrets_stay_out_of_sight(
+    tmp_path: Path, enclosed: Wall
+) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    for name in (".git/config", ".env", "data.txt"):
+        (project / name).write_text("told", encoding="utf-8")
+    code = (
+        "import pathlib, sys\n"
+        "for name in ('.git/config', '.env', 'data.txt'):\n"
+        "    place = pathlib.Path(sys.argv[1]) / name\n"
+        "    print(place.read_text() if place.exists() else 'none', end=' ')\n"
+    )
+    status, said = await ran(
+        code, tmp_path / "scratch", enclosed, str(project), readable=(project,)
+    )
+    assert status == 0, said
+    assert said.split() == ["none", "told"]
 
 
 def test_older_records_hold_the_sentence_alone() -> None:

@@ -51,7 +51,13 @@ def gone(pid: int, within_s: float = 60.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="kill"),
+        pytest.param(signal.SIGTERM, id="term", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_worker_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -130,6 +136,7 @@ print((faults() - before) // 20)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_worker_keeps_the_memory_that_a_call_has_freed(tmp_path: Path) -> None:
     """One call allocates some 6000 pages; whether it met fresh ones used to be chance."""
     environment = worker_environment(tmp_path)

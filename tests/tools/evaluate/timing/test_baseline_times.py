@@ -10,27 +10,14 @@ from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.baselines import BaselineCalls
 from kernelwright.tools.evaluate.worker.comparing import TaskRuntime, timed_baseline
-from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import Task, TracePolicy
+from kernelwright.tools.types import Task
 
-SOURCE = """
-import torch
-
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.randn(16, 32)]
-"""
 RULES = Rules(calibrate_s=0.0, precise_s=0.0, pairs_min=4, pairs_max=8)
 
 
 @pytest.fixture(scope="module")
-def task_runtime(cpu: Hardware) -> TaskRuntime:
-    task = trace(SOURCE, "model.py", TracePolicy())
-    assert isinstance(task, Task), task
-    return TaskRuntime(task, cpu, RULES, 0)
+def task_runtime(relu: Task, cpu: Hardware) -> TaskRuntime:
+    return TaskRuntime(relu, cpu, RULES, 0)
 
 
 def test_what_was_timed_beside_itself_counts_as_timed(
@@ -54,7 +41,9 @@ def test_what_was_timed_beside_itself_counts_as_timed(
 
 
 def test_another_baseline_is_timed_on_its_own(task_runtime: TaskRuntime) -> None:
-    calls = SimpleNamespace(get=lambda name: lambda arguments: arguments, setup_s={"compile": 2.0})
+    calls = SimpleNamespace(
+        get=lambda name: lambda arguments: arguments, setup_s={"compile": 2.0}, fastest={}
+    )
     task_runtime.__dict__["baselines"] = cast(BaselineCalls, calls)
     found = timed_baseline(task_runtime, "compile", Meter())
     assert found.measurement is not None

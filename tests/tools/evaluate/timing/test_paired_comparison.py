@@ -168,3 +168,52 @@ def test_what_does_not_clear_the_noise_of_the_session_cannot_be_told_apart() -> 
     assert compared(0.99, 1.03).outcome == "not distinguishable"
     assert compared(1.01, 1.03, noise=0.02).outcome == "not distinguishable"
     assert not compared(0.985, 0.99, noise=0.02).distinguishable
+
+
+def patiently(spread: float, patience_s: float, seed: int = 0) -> Pairs:
+    return take_pairs(
+        sampler(1.2, spread, 2 * seed),
+        sampler(1.0, spread, 2 * seed + 1),
+        device="cpu",
+        rules=RULES,
+        seconds=0.0,
+        noise=0.0,
+        patience_s=patience_s,
+    )
+
+
+def test_a_finalist_that_settles_nothing_gets_more_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Company, "share", lambda self: 0.0)
+    hurried, patient = patiently(0.6, 0.0), patiently(0.6, FOREVER_S)
+    assert len(hurried.baseline_ms) == RULES.pairs_min
+    assert len(patient.baseline_ms) > RULES.pairs_min
+    found = patient.interval
+    enough = len(patient.baseline_ms) == looks(RULES, patient=True)[-1]
+    assert enough or found.high - found.low <= RULES.settled_width * found.median
+    # What is narrow at once needs no patience.
+    assert len(patiently(0.001, FOREVER_S).baseline_ms) == RULES.pairs_min
+
+
+def test_a_busy_machine_is_given_time_to_become_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = iter([0.9, 0.5, 0.2])
+    monkeypatch.setattr(Company, "share", lambda self: next(shares, 0.05))
+    found = patiently(0.001, FOREVER_S)
+    assert len(found.baseline_ms) >= RULES.pairs_min
+    assert found.others_share == 0.05
+
+
+def test_patience_does_not_make_a_difference_out_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Company, "share", lambda self: 0.0)
+    claims = 0
+    for seed in range(200):
+        found = take_pairs(
+            sampler(1.0, 0.1, 2 * seed),
+            sampler(1.0, 0.1, 2 * seed + 1),
+            device="cpu",
+            rules=RULES,
+            seconds=0.0,
+            noise=0.0,
+            patience_s=FOREVER_S,
+        )
+        claims += found.interval.low > 1.0 or found.interval.high < 1.0
+    assert claims <= 10

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.tools.evaluate.timing.statistics import (
@@ -75,7 +75,6 @@ def test_an_order_effect_is_no_memory() -> None:
 
 
 @given(TIMES)
-@settings(max_examples=50, deadline=None)
 def test_the_interval_holds_the_median_and_repeats(times: list[float]) -> None:
     other = times[::-1]
     found = ratio_interval(times, other)
@@ -86,7 +85,6 @@ def test_the_interval_holds_the_median_and_repeats(times: list[float]) -> None:
 
 
 @given(TIMES)
-@settings(max_examples=50, deadline=None)
 def test_percentiles_are_ordered(times: list[float]) -> None:
     assert percentile(times, 10) <= median(times) <= percentile(times, 90)
 

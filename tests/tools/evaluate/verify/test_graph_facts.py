@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from kernelwright.tools.evaluate.timing.speed_of_light import reads_partly
-from kernelwright.tools.evaluate.verify.indices import evaluate, tied
+from kernelwright.tools.evaluate.finalists import reads_partly
+from kernelwright.tools.evaluate.verify.bits import evaluate, tied
+from kernelwright.tools.evaluate.verify.errors import passing_nulls
 from kernelwright.tools.evaluate.verify.memory import peak_double_bytes
-from kernelwright.tools.evaluate.verify.nulls import passing_nulls
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import DType, Graph, InputSpec, Node, Ref, Scalar, Task, TensorSpec

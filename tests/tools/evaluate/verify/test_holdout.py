@@ -34,6 +34,7 @@ async def test_what_reads_its_sizes_is_verified_on_other_shapes(
     assert "one column (37x1)" in words
 
 
+@pytest.mark.exhaustive
 async def test_what_holds_for_its_own_shape_alone_stays_correct_and_says_so(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.tools.evaluate.verify.bits import first_difference, flat_memory, same_bits
@@ -30,7 +30,6 @@ def test_what_was_never_written_is_counted(dtype: torch.dtype) -> None:
 
 
 @given(st.integers(1, 60), st.sampled_from(["before", "after"]))
-@settings(max_examples=40, deadline=None)
 def test_a_write_outside_is_found_with_its_distance(distance: int, side: str) -> None:
     memory = GuardedMemory("cpu", GUARD)
     memory.empty((3,), torch.float32).zero_()

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from kernelwright.tools.evaluate.verify.bits import Fingerprints
-from kernelwright.tools.evaluate.verify.errors import allclose, apart, distance, finite
-from kernelwright.tools.evaluate.verify.nulls import Nulls
+from kernelwright.tools.evaluate.verify.errors import Nulls, allclose, apart, distance, finite
 
-SCRIPT = Path(__file__).parents[4] / "benchmarks" / "judge_traffic.py"
+SCRIPT = Path(__file__).parents[4] / "benchmarks" / "judge" / "judge_traffic.py"
 ELEMENTS = 1 << 22
 CHUNK = 1 << 17  # so that what is done once more for one chunk hardly counts
 

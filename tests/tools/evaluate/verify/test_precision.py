@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import apart, ranked
-from kernelwright.tools.archive.records import Standing
+from kernelwright.tools.archive.database import Standing
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.measured_precision import resolve
@@ -97,6 +97,7 @@ async def exact(judge: LocalExecutor, tmp_path_factory: pytest.TempPathFactory) 
     return task
 
 
+@pytest.mark.exhaustive
 async def test_an_honest_product_has_the_digits_of_its_task(
     judge: LocalExecutor, exact: Task
 ) -> None:
@@ -106,6 +107,7 @@ async def test_an_honest_product_has_the_digits_of_its_task(
     assert found.effective_bits > 20
 
 
+@pytest.mark.exhaustive
 async def test_half_precision_is_wrong_unless_it_was_allowed(
     judge: LocalExecutor, exact: Task
 ) -> None:
@@ -130,6 +132,7 @@ async def test_digits_that_are_cut_off_without_a_name_are_measured(
     assert "computes in tf32" in found.apart
 
 
+@pytest.mark.exhaustive
 async def test_a_split_that_fails_beyond_half_precisions_range_is_ranked_apart(
     judge: LocalExecutor, exact: Task
 ) -> None:

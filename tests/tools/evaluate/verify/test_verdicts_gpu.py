@@ -155,21 +155,27 @@ async def test_a_kernel_that_never_ends_is_stopped_and_the_device_is_usable(
     assert (await screen()).verdict is Verdict.CORRECT
 
 
-async def test_short_kernels_are_compared_as_graph_replays(
+async def test_graphs_compete_with_graphs_and_times_are_the_devices(
     gpu_executor: LocalExecutor, gpu_rows: Task
 ) -> None:
     baselines = await gpu_executor.baselines(gpu_rows)
     assert not isinstance(baselines, Refusal)
-    assert {"eager", "compile", "graph"} == {item.name for item in baselines.items}
-    graphed = baselines.named("graph")
-    assert graphed is not None
-    assert graphed.measurement is not None, graphed.failure
+    known = {item.name: item for item in baselines.items}
+    assert set(known) == {"eager", "compile", "graph", "compile-graph"}
+    assert all(item.measurement for item in known.values()), known
+    eager = known["eager"]
+    assert eager.measurement is not None
+    assert eager.latency_ms is not None
+    assert eager.latency_ms > eager.measurement.median_ms  # it holds the host's time as well
     found = await gpu_executor.evaluate(gpu_rows, make(), "precise")
     assert found.verdict is Verdict.CORRECT, found.verification.reason
-    assert found.comparisons
-    if found.screen is not None and found.screen.median_ms < gpu_executor.rules.graph_below_ms:
-        notes = found.comparisons[0].conditions.notes
-        assert any("graph replays" in note for note in notes)
+    by_name = {item.baseline: item for item in found.comparisons}
+    assert set(by_name) == set(known)
+    assert {name for name, item in by_name.items() if item.as_graph} == {"graph", "compile-graph"}
+    assert {item.clock for item in found.comparisons} == {"device"}
+    assert all(item.latency is None for item in found.comparisons)  # a finalist's alone
+    assert found.launch_ms is not None
+    assert found.launch_ms > 0
 
 
 async def test_certifying_adds_distributions_and_max_autotune(
@@ -179,3 +185,7 @@ async def test_certifying_adds_distributions_and_max_autotune(
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert len(found.verification.distributions) >= 6
     assert {"eager", "max-autotune"} <= {item.baseline for item in found.comparisons}
+    for item in found.comparisons:
+        assert item.latency is not None, item.baseline
+        assert item.latency.candidate_ms > item.candidate_ms
+    assert found.claim is not None

@@ -1,4 +1,4 @@
-"""A baseline that fails beside a candidate costs that comparison, and nothing else."""
+"""A candidate beside baselines that fail, and beside graphs where it cannot be captured as one."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,7 +9,9 @@ import torch
 
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.worker.comparing import Comparing
-from kernelwright.tools.types import Measurement
+from kernelwright.tools.types import Comparison
+
+GRAPHED = ("eager", "graph", "compile-graph")
 
 
 def comparing(eager: Callable[[object], object], compiled: Callable[[object], object]):
@@ -20,13 +22,15 @@ def comparing(eager: Callable[[object], object], compiled: Callable[[object], ob
         baseline(())
         candidate(())
         compared.append(name)
-        return SimpleNamespace(baseline=name, ci95_high=2.0, candidate_ms=1.0)
+        return Comparison.model_construct(
+            baseline=name, ci95_high=2.0, candidate_ms=1.0, baseline_ms=2.0, ratio=2.0, clock="wall"
+        )
 
     made = {"eager": eager, "compile": compiled}
     task_runtime = SimpleNamespace(
-        harness=SimpleNamespace(compare=compare, inspection=None),
+        harness=SimpleNamespace(compare=compare, inspection=None, on_gpu=False),
         runtime=SimpleNamespace(device="cpu"),
-        baselines=SimpleNamespace(get=made.__getitem__),
+        baselines=SimpleNamespace(get=made.__getitem__, fastest={}),
     )
     request = SimpleNamespace(
         rules=Rules(), compare_to=("eager", "compile"), baselines=None, effort="precise"
@@ -46,8 +50,7 @@ def test_a_baseline_without_room_costs_its_own_comparison(lacks):
         raise lacks("Tried to allocate 9 GiB. GPU 0 has none")
 
     found, compared = comparing(fails, works)
-    screen = Measurement.model_construct(median_ms=1.0)
-    assert [item.baseline for item in found.compare(works, screen)] == ["compile"]
+    assert [item.baseline for item in found.compare(works)] == ["compile"]
     assert compared == ["compile"]
     assert found.failed == [
         "its time beside eager, which failed: it ran out of memory: Tried to allocate 9 GiB"
@@ -60,5 +63,71 @@ def test_a_candidate_without_room_is_not_excused():
 
     found, _ = comparing(works, works)
     with pytest.raises(MemoryError):
-        found.compare(fails, Measurement.model_construct(median_ms=1.0))
+        found.compare(fails)
     assert found.failed == []
+
+
+def beside_graphs(captured: Callable[[object], object] | None, captures: list[object]):
+    """Comparing with two graphs on a made-up device, where a capture gives `captured`."""
+    candidates: dict[str, object] = {}
+    said: dict[str, tuple[str, ...]] = {}
+
+    def compare(name, baseline, candidate, *, notes: tuple[str, ...], mode=None, **_):
+        candidates[name if mode is None else mode] = candidate
+        said[name if mode is None else mode] = notes
+        return Comparison.model_construct(
+            baseline=name, ci95_high=1.0, candidate_ms=1.0, baseline_ms=1.0, ratio=1.0, clock="wall"
+        )
+
+    def latency(baseline, candidate, **_):
+        candidates[f"single calls {len(candidates)}"] = candidate
+
+    def as_graph(call: object) -> object:
+        captures.append(call)
+        return captured
+
+    found, _ = comparing(works, works)
+    runtime = found._task_runtime
+    runtime.harness = SimpleNamespace(
+        compare=compare, latency=latency, as_graph=as_graph, inspection=None, on_gpu=True
+    )
+    runtime.baselines.get = lambda name: works
+    runtime.remark = lambda name: ""
+    known = SimpleNamespace(
+        items=(), noise=0.0, best=SimpleNamespace(name="graph"), named=lambda name: None
+    )
+    found._request = SimpleNamespace(
+        rules=Rules(), compare_to=GRAPHED, baselines=known, effort="certify"
+    )
+    return found, candidates, said
+
+
+def test_what_cannot_be_captured_meets_graphs_with_its_plain_calls():
+    captures: list[object] = []
+    found, candidates, said = beside_graphs(None, captures)
+    call = lambda _: None  # noqa: E731
+    compared = found.compare(call)
+    assert [item.baseline for item in compared] == list(GRAPHED)
+    assert not any(item.as_graph for item in compared)
+    modes = found.modes(call)
+    assert [item.comparison.baseline for item in modes] == ["graph", "graph"]
+    assert all(candidate is call for candidate in candidates.values())
+    assert len(candidates) == 2 * len(GRAPHED) + 2
+    assert {name for name, notes in said.items() if "cannot be captured" in " ".join(notes)} == {
+        "graph", "compile-graph", "offline", "server",
+    }  # fmt: skip
+    assert captures == [call]  # a capture that failed is not tried again
+    assert found.failed == []
+
+
+def test_what_can_be_captured_meets_graphs_as_one():
+    captures: list[object] = []
+    found, candidates, said = beside_graphs(works, captures)
+    call = lambda _: None  # noqa: E731
+    compared = {item.baseline: item.as_graph for item in found.compare(call)}
+    assert compared == {"eager": False, "graph": True, "compile-graph": True}
+    assert all(item.comparison.as_graph for item in found.modes(call))
+    assert candidates["eager"] is call
+    assert candidates["graph"] is candidates["server"] is works
+    assert captures == [call]
+    assert not any(said.values())

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch._inductor.fx_passes.pad_mm import get_alignment_size_dtype
 
 from kernelwright.tools.evaluate.executors.local.builder import _ALIGNED, _compiles_on_the_host
 from kernelwright.tools.evaluate.worker.compiled import compile_only, place
@@ -121,5 +120,8 @@ def test_only_what_tries_nothing_on_the_device_is_compiled_beside_others_work(
 
 
 def test_aligned_sizes_are_padded_in_no_type() -> None:
+    # Imported here, as every process that collects tests would import the compiler.
+    from torch._inductor.fx_passes.pad_mm import get_alignment_size_dtype
+
     types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     assert all(_ALIGNED % (get_alignment_size_dtype(dtype) or 1) == 0 for dtype in types)

@@ -9,7 +9,7 @@ SCRIPT = """
 import asyncio, ctypes, json, re
 import torch
 from kernelwright.tools.languages import compile_candidate, new_candidate
-from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.languages import load_candidate
 
 KERNEL = '''#include "kernelwright.hpp"
 #include <omp.h>

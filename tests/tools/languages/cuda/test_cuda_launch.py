@@ -7,8 +7,7 @@ import torch
 
 from kernelwright.tools.candidates import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.run import PlanRunner
-from kernelwright.tools.languages import Built, compile_candidate, new_candidate
-from kernelwright.tools.languages.loading import load_candidate
+from kernelwright.tools.languages import Built, compile_candidate, load_candidate, new_candidate
 from kernelwright.tools.types import Setting
 
 pytestmark = pytest.mark.gpu

@@ -11,7 +11,8 @@ trip and not three.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from pydantic import model_validator
@@ -110,6 +111,14 @@ class Capabilities(Value):
     foresees: bool = False
     metered: bool = False
     watches: bool = False
+
+
+def _unheard(words: str) -> None:
+    """Where nobody listens."""
+
+
+# Told every few seconds while a file is read that takes long: whether it computes, or waits.
+HEARER: ContextVar[Callable[[str], None]] = ContextVar("hearer", default=_unheard)
 
 
 class Executor(ABC):

@@ -70,7 +70,7 @@ class Order:
 
 
 class ExecutorKind(ABC):
-    """One way to evaluate. The module that the registry names holds one as `KIND`.
+    """One way to evaluate. What the registry names holds one as `KIND`.
 
     What evaluates is imported by `make`, so that options are read without waiting for it.
     """

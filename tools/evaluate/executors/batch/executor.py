@@ -84,7 +84,15 @@ class BatchExecutor(Executor):
 
     async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
         """Read a user's file here; whether it proves anything is found on the far host."""
-        return await self._here.read(path, policy)
+        task = await self._here.read(path, policy)
+        large = task.project.elsewhere if isinstance(task, Task) and task.project else ()
+        if not large:
+            return task
+        listed = ", ".join(f"{item.path} ({item.size_bytes / 1e6:.1f} MB)" for item in large)
+        return Refusal(
+            sentence=f"{path.name} reads {listed}, which is too large to be carried in a bundle; "
+            "let the file make such data itself, or search on the host with the GPU."
+        )
 
     async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
         """What PyTorch itself does there; all baselines are measured in one trip.

@@ -16,10 +16,15 @@ from kernelwright.tools.evaluate.executors.local.workshop import (
     readable,
     task_key,
 )
-from kernelwright.tools.evaluate.messages import BaselineMeasured, BaselineRequest
-from kernelwright.tools.evaluate.rules import Defence
+from kernelwright.tools.evaluate.messages import (
+    BaselineMeasured,
+    BaselineRequest,
+    RehearseRequest,
+)
+from kernelwright.tools.evaluate.rules import GRAPHS, Defence
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.types import Baseline, Baselines, Candidate, Effort, Refusal, Task
 
 _Compiled = Built | CompileFailure
@@ -33,15 +38,15 @@ class Compiling:
         self._begun: dict[str, asyncio.Task[_Compiled]] = {}
 
     def begin(self, candidates: Sequence[Candidate]) -> None:
-        """Compile these in the background; on a CPU that would disturb others' times."""
-        if self._shop.device != "cuda":
-            return
+        """Compile these side by side; on a CPU none is timed before all of them are done."""
         for candidate in candidates:
             if candidate.id not in self._begun:
                 self._begun[candidate.id] = asyncio.create_task(self._compile(candidate))
 
     async def of(self, candidate: Candidate) -> _Compiled:
         """The object of a candidate, or why there is none."""
+        if self._shop.device == "cpu" and self._begun:
+            await asyncio.wait(self._begun.values())
         begun = self._begun.pop(candidate.id, None)
         return await (begun or self._compile(candidate))
 
@@ -62,10 +67,13 @@ class Compiling:
         )
 
 
-STANDARD = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph")}
+STANDARD = {
+    "cpu": ("eager", "compile"),
+    "cuda": ("eager", "compile", "graph", "compile-graph"),
+}
 CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
-# With evidence of timing alone: max-autotune costs more than all the rest of a certification, and
-# a graph takes away only the host's part, of which there is little in a long forward.
+# With evidence of timing alone max-autotune costs more than all the rest of a certification. And a
+# graph takes away only the gaps between launches, of which there is little in a long forward.
 _LAUNCHES_MATTER_MS = 1.0
 
 
@@ -91,8 +99,8 @@ class KnownBaselines:
         names: tuple[str, ...] = STANDARD[self._shop.device]
         await self._shop.hardware()
         # Waiting for a compiler is a cost of that baseline, and not of the search beside it.
-        waited_s = 0.0 if eager_only else await self._builder.settled(task)
-        async with self._shop.lease:
+        waited_s = 0.0 if eager_only else await self._settled(task)
+        async with self._shop.undisturbed():
             for name in names[:1] if eager_only else names:
                 known = self.of(task) or Baselines(items=())
                 if known.named(name) is not None or self._is_left_out(known, name):
@@ -103,7 +111,29 @@ class KnownBaselines:
                 if name == "eager" and item.measurement is None:
                     return Refusal(sentence=f"{task.name} does not run: {item.failure}.")
                 self.remember(task, Baselines(items=(*known.items, item)))
+                taken = item.measurement
+                await self._shop.near_the_floor(task, taken.median_ms if taken else None)
+            if not eager_only:
+                await self._shop.confirm()
         return self._known[task_key(task)]
+
+    async def _settled(self, task: Task) -> float:
+        """Wait for what is built beside the search.
+
+        On a CPU nothing can be timed meanwhile: who will run it imports the compiler, and the
+        finalist's process starts.
+        """
+        if self._shop.device != "cpu" or not self._builder.at_work(task):
+            return await self._builder.settled(task)
+        keeper, reads = self._shop.keeper, readable(task)
+        async with self._shop.lease:
+            keeper.prepare((*reads, cache_folder()))
+            waited_s, _, _ = await asyncio.gather(
+                self._builder.settled(task),
+                keeper.ask(RehearseRequest(compiler=True), self._shop.rules.start_s, reads),
+                keeper.prepared(),
+            )
+        return waited_s
 
     def to_compare(self, task: Task, effort: Effort) -> tuple[str, ...]:
         """Those that a candidate is timed beside at that effort."""
@@ -121,14 +151,24 @@ class KnownBaselines:
         if self._shop.rules.evidence == "full":
             return ()
         device, known = self._shop.device, self.of(task) or Baselines(items=())
-        graph = [name for name in STANDARD[device] if self._is_left_out(known, name)]
-        return (*graph, *CERTIFY[device])
+        graphs = [name for name in STANDARD[device] if self._is_left_out(known, name)]
+        return (*graphs, *CERTIFY[device])
 
     def _is_left_out(self, known: Baselines, name: str) -> bool:
         eager = known.named("eager")
-        if name != "graph" or self._shop.rules.evidence == "full" or eager is None:
+        full = self._shop.rules.evidence == "full"
+        if name not in GRAPHS or eager is None or (full and name == "graph"):
             return False
         return eager.measurement is not None and eager.measurement.median_ms > _LAUNCHES_MATTER_MS
+
+    def failures(self, task: Task) -> tuple[str, ...]:
+        """What nobody can be said to be faster than, as it could not be made, with the reason."""
+        known = self.of(task) or Baselines(items=())
+        return tuple(
+            f"faster than {item.name}, which could not be made here: {item.failure[:160]}"
+            for item in known.items
+            if item.measurement is None and item.failure
+        )
 
     def give_up(self, task: Task, name: str) -> None:
         """One that costs its worker is not tried again."""

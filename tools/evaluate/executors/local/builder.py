@@ -12,6 +12,7 @@ folder to read, and build for themselves.
 
 import asyncio
 import contextlib
+import os
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -37,9 +38,9 @@ from kernelwright.tools.evaluate.messages import (
     TraceRequest,
 )
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import beside
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
 from kernelwright.tools.tasks import read_source
+from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.types import Doubt, Refusal, Task, TensorSpec, TracePolicy
 from kernelwright.tools.types.graph import reads
 from kernelwright.tools.types.value import Value
@@ -48,6 +49,8 @@ COMPILED = frozenset({"compile", "max-autotune"})
 # Processes that have read a file and wait to build for it; the one of the present task is among
 # them even where the next file is read beside it.
 _KEPT = 2
+# Processors beside a GPU of which one is not missed.
+_MANY = 8
 _CACHES = ("inductor", "triton")
 # The most elements that Inductor pads a matrix product's sizes to a multiple of.
 _ALIGNED = 8
@@ -84,16 +87,24 @@ class Builder:
         await asyncio.gather(*map(self._shop.keeper.end, old))
 
     def begin(self, task: Task) -> None:
-        """Compile torch.compile's default mode of a task in the background, where work is ahead.
+        """Compile torch.compile's default mode of a task in the background.
 
         That is host work for one processor. Its inputs are placed on the device under the lease,
-        and keep no memory there; it is run by the workers alone, which find it ready.
+        and keep no memory there; it is run by the workers alone, which find it ready. On a CPU it
+        is begun for every task, and stands still whenever something is timed; beside a GPU where
+        there are processors enough, or where a suite has work ahead.
         """
-        key, reader = _digest(task), self._readers.get(task.path)
-        if reader is None or key in self._begun or not self._shop.ahead:
+        shop, key, reader = self._shop, _digest(task), self._readers.get(task.path)
+        on_cpu, many = shop.device == "cpu", (os.cpu_count() or 1) >= _MANY
+        if reader is None or key in self._begun or not (on_cpu or many or shop.ahead):
             return
-        if _compiles_on_the_host(task):
+        if on_cpu or _compiles_on_the_host(task):
             self._begun[key] = asyncio.create_task(self._compile(task, reader))
+
+    def at_work(self, task: Task) -> bool:
+        """Whether something is being built for a task in the background."""
+        begun = self._begun.get(_digest(task))
+        return begun is not None and not begun.done()
 
     async def settled(self, task: Task) -> float:
         """Wait for what `begin` began, so many seconds; whoever asks does not hold the lease."""
@@ -162,16 +173,20 @@ class Builder:
         """In the process that read the file; one that is lost over it is no loss but of time."""
         shop = self._shop
         whole = await self._request(task, "compile")
-        async with shop.lease:
-            shop.keeper.opens_device(worker)
-            placing = whole.model_copy(update={"step": "place"})
+        placing = whole.model_copy(update={"step": "place"})
+        if shop.device == "cpu":
             placed = await worker.ask(placing, shop.rules.baseline_s)
+        else:
+            async with shop.lease:
+                shop.keeper.opens_device(worker)
+                placed = await worker.ask(placing, shop.rules.baseline_s)
         if isinstance(placed, Ended):
             return
         shop.note(task.path, *placed.phases)
         if isinstance(placed.answer, BuiltElsewhere):
             compiling = whole.model_copy(update={"step": "compile"})
-            done = await worker.ask(compiling, shop.rules.baseline_s)
+            with shop.in_background(worker):
+                done = await worker.ask(compiling, shop.rules.baseline_s)
             if isinstance(done, Reply):
                 shop.note(task.path, *done.phases)
                 if isinstance(done.answer, BuiltElsewhere) and done.answer.complete:
@@ -274,15 +289,18 @@ class Reading:
             rules=shop.rules,
             seed=shop.fresh_seed(task, "audit"),
         )
+        patience = shop.patience(task.path, "running")
         async with shop.lease:
             # No time that is taken here counts: that of the process which compiled may end.
             reply, _ = await asyncio.gather(
-                shop.ask(task, request, shop.rules.reference_s, readable(task)),
+                shop.ask(task, request, shop.rules.reference_s, readable(task), patience),
                 self._builder.finish(task, "beside: worker end"),
             )
             if is_spent(reply) or fell(reply):
                 # What it lacked, or what ended it, may be what earlier tasks left behind in it.
-                reply = await shop.ask(task, request, shop.rules.reference_s, readable(task))
+                reply = await shop.ask(
+                    task, request, shop.rules.reference_s, readable(task), patience
+                )
         if isinstance(reply, Ended):
             return refusal_of(reply, f"running {task.name}")
         audited = expect(reply, Audited)
@@ -304,14 +322,15 @@ class Reading:
         return expect(reply, DispatchSeen)
 
     async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
-        shop, limit_s = self._shop, policy.timeout_s
+        shop, limit_s = self._shop, policy.limit_s
+        patience = shop.patience(str(path), "reading", policy.load_seconds)
         request = TraceRequest(source=source, path=str(path), policy=policy)
         shop.open_account(str(path))
         with shop.noting(str(path), "read: worker and file"):
             worker = await shop.keeper.apart("trace", beside(source, str(path)))
             found: Task | Refusal | None = None
             try:
-                found = _read_from(await worker.ask(request, limit_s), path)
+                found = _read_from(await worker.ask(request, limit_s, patience), path)
             finally:
                 # Processes that the file started end with the reader; nothing of it may run on.
                 keep = isinstance(found, Task) and not worker.strays()
@@ -319,7 +338,7 @@ class Reading:
                     await shop.keeper.end(worker)
         if keep:
             await self._builder.adopt(str(path), worker)
-            if isinstance(found, Task):
+            if isinstance(found, Task) and shop.rules.compile_ahead:
                 # A suite reads a file while the one before is searched.
                 self._builder.begin(found)
         return found

@@ -5,13 +5,17 @@ Whoever asks holds the device's lease.
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.base.executor import HEARER
+from kernelwright.tools.evaluate.finalists import has_floor
 from kernelwright.tools.evaluate.messages import (
     Audited,
     BaselineMeasured,
@@ -30,10 +34,11 @@ from kernelwright.tools.evaluate.rules import Rules, fresh_seed
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
 from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper, Spares
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import beside, standing
-from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
-from kernelwright.tools.hardware import cached_ceilings, keep_ceilings
-from kernelwright.tools.types import Isolation, Phase, Task
+from kernelwright.tools.evaluate.sandbox.walls import standing
+from kernelwright.tools.evaluate.sandbox.worker import Patience, WorkerBrokenError, WorkerProcess
+from kernelwright.tools.hardware import NEAR, cached_ceilings, floor_ms, keep_ceilings
+from kernelwright.tools.tasks.project import elsewhere
+from kernelwright.tools.types import Isolation, Phase, Task, TracePolicy
 from kernelwright.tools.types.measurement import together
 
 Expected = TypeVar(
@@ -46,6 +51,11 @@ Expected = TypeVar(
     ShapesTried,
     LaunchesRecorded,
 )
+
+
+_CONFIRMING = 2
+# A time that is less of a floor than this share of an earlier one has them measured once more.
+_NO_NEWS = 0.99
 
 
 class Workshop:
@@ -86,8 +96,14 @@ class Workshop:
         )
         self.keeper = Keeper(scratch, rules, hardware.kind, lease, spares or self._spares)
         self._known, self._tried = hardware, False
+        self._measuring, self._confirming = asyncio.Lock(), _CONFIRMING
+        # By task, the shortest time that had the ceilings measured again, in floors.
+        self._nearest: dict[str, float] = {}
         self._trips = count()
         self._phases: dict[str, list[Phase]] = {}
+        self._load_seconds: dict[str, float] = {}
+        self._background: set[WorkerProcess] = set()
+        self._timing = False
 
     @property
     def lease(self) -> Lease:
@@ -101,11 +117,47 @@ class Workshop:
 
     async def hardware(self) -> Hardware:
         """The device, with ceilings measured in a worker unless they are known already."""
-        if not self._known.measured and not self._tried:
-            self._known = cached_ceilings(self._known) or await self._ceilings()
-            # Where they could not be measured, nobody waits again: who asks may hold the lease.
-            self._tried = True
+        async with self._measuring:
+            if not self._known.measured and not self._tried:
+                known = cached_ceilings(self._known)
+                if known is None:
+                    async with self.undisturbed():
+                        known = await self._ceilings()
+                self._known = known
+                # Where they could not be measured, nobody waits again: who asks may hold the lease.
+                self._tried = True
         return self._known
+
+    async def confirm(self) -> None:
+        """Measure ceilings again that one measurement stands for; whoever asks holds the lease.
+
+        A few times only: on a machine that stays busy it would find the same again.
+        """
+        known = self._known
+        if self._tried and known.measured and not known.confirmed and self._confirming:
+            self._confirming -= 1
+            self._known = await self._ceilings()
+
+    async def near_the_floor(self, task: Task, taken_ms: float | None) -> bool:
+        """Measure the ceilings again for what comes near a task's floor; whether that raised them.
+
+        Whoever asks holds the lease. Once for every time that is the shortest so far: what was
+        found to be so stays so.
+        """
+        known = self._known
+        if not self._tried or taken_ms is None or not has_floor(task, known, self.rules):
+            return False
+        ratio = taken_ms / floor_ms(task.bytes_moved, task.flops, known)
+        if ratio > NEAR or ratio > _NO_NEWS * self._nearest.get(task_key(task), inf):
+            return False
+        self._known = await self._ceilings()
+        raised = self._known.bandwidth_gb_s > known.bandwidth_gb_s
+        if raised:
+            await self.confirm()
+        self._nearest[task_key(task)] = taken_ms / floor_ms(
+            task.bytes_moved, task.flops, self._known
+        )
+        return raised
 
     def reseed(self, seed: int) -> None:
         """Let every draw from now on follow from another seed."""
@@ -113,18 +165,30 @@ class Workshop:
 
     def fresh_seed(self, task: Task, what: str) -> int:
         """Another seed for every question."""
-        return fresh_seed(self.seed, task.source_sha256, what, next(self._trips))
+        return fresh_seed(self.seed, task.digest, what, next(self._trips))
 
     async def ask(
-        self, task: Task, request: Request, limit_s: float, readable: tuple[Path, ...] = ()
+        self,
+        task: Task,
+        request: Request,
+        limit_s: float,
+        readable: tuple[Path, ...] = (),
+        patience: Patience | None = None,
     ) -> Reply | Ended:
         """A question about a task to the persistent worker."""
         waited_s = self.keeper.waited_s
-        reply = await self.keeper.ask(request, limit_s, readable)
+        reply = await self.keeper.ask(request, limit_s, readable, patience)
         self._note_start(task.path, self.keeper.waited_s - waited_s)
         if isinstance(reply, Reply):
             self.note(task.path, *reply.phases)
         return reply
+
+    def patience(self, path: str, doing: str, load_seconds: float | None = None) -> Patience:
+        """With a process that loads or runs a file; as when the file was read, by default."""
+        usual = TracePolicy().load_seconds
+        still_s = load_seconds or self._load_seconds.get(path, usual)
+        self._load_seconds[path] = still_s
+        return Patience(still_s, partial(_tell, f"{doing} {Path(path).name}"))
 
     def spent(self, path: str) -> tuple[Phase, ...]:
         """Where the time of a file went since it was read, in the order of first steps."""
@@ -139,6 +203,38 @@ class Workshop:
         if self.alone:
             self.ahead = True
             self._spares.stand_by(workers)
+
+    @contextmanager
+    def in_background(self, worker: WorkerProcess) -> Iterator[None]:
+        """While this worker works for nobody who waits, it stands still when something is timed.
+
+        A GPU's times do not depend on what one of many processors does.
+        """
+        if self.device != "cpu":
+            yield
+            return
+        self._background.add(worker)
+        if self._timing:
+            worker.pause()
+        try:
+            yield
+        finally:
+            self._background.discard(worker)
+            worker.resume()
+
+    @asynccontextmanager
+    async def undisturbed(self) -> AsyncIterator[None]:
+        """Hold the lease, with nothing of ours at work in the background: for what is timed."""
+        async with self.lease:
+            self._timing = True
+            for worker in self._background:
+                worker.pause()
+            try:
+                yield
+            finally:
+                self._timing = False
+                for worker in self._background:
+                    worker.resume()
 
     def note(self, path: str, *phases: Phase) -> None:
         """Enter into a file's account."""
@@ -163,22 +259,29 @@ class Workshop:
         await self.keeper.aclose()
 
     async def _ceilings(self) -> Hardware:
-        request = CeilingsRequest(hardware=self._known)
-        async with self.lease:
-            reply = await self.keeper.ask(request, self.rules.ceilings_s)
+        """The device with what is measured now; as it was where nothing could be."""
+        reply = await self.keeper.ask(CeilingsRequest(hardware=self._known), self.rules.ceilings_s)
         if isinstance(reply, Ended) or not isinstance(reply.answer, CeilingsMeasured):
-            return self._known  # its figures are then the data sheet's, and say so
-        return keep_ceilings(self._known, reply.answer.ceilings)
+            return self._known  # its figures may be the data sheet's, and say so
+        found = reply.answer.ceilings
+        if strangers := self.keeper.company():
+            found = found.model_copy(update={"others_share": float(strangers > 0)})
+        return keep_ceilings(self._known, found)
+
+
+def _tell(doing: str, passed_s: float, busy: bool) -> None:
+    how = "using the processor" if busy else "waiting"
+    HEARER.get()(f"still {doing}, {passed_s:.0f} s, {how}")
 
 
 def task_key(task: Task) -> str:
-    """What tells tasks apart: the file's content, the entry and the inputs."""
-    return "|".join((task.source_sha256, task.entry, *task.input_override))
+    """What tells tasks apart: the content of its files, the entry and the inputs."""
+    return "|".join((task.digest, task.entry, *task.input_override))
 
 
 def readable(task: Task) -> tuple[Path, ...]:
     """What a worker must be able to read for a task."""
-    return beside(task.source, task.path)
+    return elsewhere(task)
 
 
 def is_spent(reply: Reply | Ended) -> TypeGuard[Reply]:

@@ -24,6 +24,7 @@ from torch._C._autograd import DeviceType
 
 from kernelwright.tools.evaluate.foreign.messages import Constant, MakeReference, Memory
 from kernelwright.tools.evaluate.foreign.shared_memory import HostMemory
+from kernelwright.tools.evaluate.rules import GRAPHS
 from kernelwright.tools.evaluate.timing.stopwatch import graph
 from kernelwright.tools.tasks import Reference
 
@@ -137,22 +138,26 @@ def reference_forward(
     if not _MADE:
         _MADE.append(Reference.build(order.task, device, seed=order.seed).module)
     module = _MADE[0]
-    if order.way == "eager":
-        return module, module
-    if order.way in _MODES:
-        if order.way not in _COMPILED:
-            _COMPILED[order.way] = torch.compile(module, mode=_MODES[order.way])
-        return module, _COMPILED[order.way]
-    if order.way == "graph":
-        return module, Replays(module, arguments)
-    raise ValueError(f"unknown baseline {order.way!r}")
+    plain = _plain(module, GRAPHS.get(order.way, order.way))
+    return module, Replays(plain, arguments) if order.way in GRAPHS else plain
+
+
+def _plain(module: nn.Module, way: str) -> Forward:
+    """The module, or what a compiler made of it."""
+    if way == "eager":
+        return module
+    if way not in _MODES:
+        raise ValueError(f"unknown baseline {way!r}")
+    if way not in _COMPILED:
+        _COMPILED[way] = torch.compile(module, mode=_MODES[way])
+    return _COMPILED[way]
 
 
 class Replays:
-    """Eager as CUDA graphs, one for each set of arguments that stands ready."""
+    """A forward as CUDA graphs, one for each set of arguments that stands ready."""
 
-    def __init__(self, module: nn.Module, arguments: Sequence[list[Tensor | Constant]]) -> None:
-        self._module, self._arguments = module, arguments
+    def __init__(self, forward: Forward, arguments: Sequence[list[Tensor | Constant]]) -> None:
+        self._forward, self._arguments = forward, arguments
 
     def __call__(self, *arguments: Tensor | Constant) -> object:
         """Replay what was captured on these very tensors."""
@@ -162,7 +167,7 @@ class Replays:
     def _replays(self) -> dict[tuple[int, ...], Callable[[], object]]:
         def captured(given: list[Tensor | Constant]) -> Callable[[], object]:
             with torch.no_grad():
-                return graph(lambda: self._module(*given))
+                return graph(lambda: self._forward(*given))
 
         return {_key(given): captured(given) for given in self._arguments}
 

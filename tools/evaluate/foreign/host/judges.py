@@ -23,13 +23,13 @@ from typing import NamedTuple
 from kernelwright.tools.evaluate.finalists import cautious, suspicious
 from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
 from kernelwright.tools.evaluate.foreign.messages import INQUIRY, GuestAnswer, GuestQuestion
-from kernelwright.tools.evaluate.messages import Broken, Judged, Lacking, Reply
-from kernelwright.tools.evaluate.messages.requests import ForeignRequest
-from kernelwright.tools.evaluate.messages.wire import frame, receive
+from kernelwright.tools.evaluate.messages import Broken, ForeignRequest, Judged, Lacking, Reply
 from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
 from kernelwright.tools.evaluate.sandbox.walled import Ended
-from kernelwright.tools.evaluate.sandbox.walls import beside, standing
+from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
+from kernelwright.tools.evaluate.wire import frame, receive
+from kernelwright.tools.tasks.project import elsewhere
 from kernelwright.tools.types import (
     EnvironmentLacksError,
     Evaluation,
@@ -258,7 +258,7 @@ class ForeignJudge:
 
     async def _present(self, request: ForeignRequest) -> Judge:
         """The judge, who can read what the task's file imports."""
-        readable = beside(request.task.source, request.task.path)
+        readable = elsewhere(request.task)
         judge = await self._judges.present(request.rules, readable)
         if self._asked > 1 and self._device == "cuda" and not request.compare_to:
             self._judges.prepare(readable)

@@ -18,11 +18,10 @@ from kernelwright.tools.evaluate.verify.audit.guesses import (
 )
 from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject, subject_of
 from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
-from kernelwright.tools.evaluate.verify.nulls import passing_nulls
+from kernelwright.tools.evaluate.verify.errors import passing_nulls
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime, tensors
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError, small_steps
-from kernelwright.tools.tasks import RefusedError
-from kernelwright.tools.types import Badge, Doubt, Task
+from kernelwright.tools.types import Badge, Doubt, RefusedError, Task
 
 # Drawing, truth and comparing take several times a forward, and some twenty draws are made.
 _FORWARDS = 300

@@ -24,8 +24,8 @@ from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject
 from kernelwright.tools.evaluate.verify.reference_runtime import tensors
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.tasks import Reference, RefusedError, applicable
-from kernelwright.tools.types import Badge, Doubt
+from kernelwright.tools.tasks import Reference, applicable
+from kernelwright.tools.types import Badge, Doubt, RefusedError
 
 # KernelBench's tolerances: what a guess has to keep to in single and in half precision.
 TIGHT, LOOSE = 1e-4, 1e-2

@@ -17,9 +17,9 @@ from torch import Tensor
 from kernelwright.tools.evaluate.verify.errors import distance
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Altered, Argument
-from kernelwright.tools.tasks import Reference, RefusedError, draw
+from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.tasks.probe import ShrunkenFactories
-from kernelwright.tools.types import Task, TensorSpec
+from kernelwright.tools.types import RefusedError, Task, TensorSpec
 
 # A smaller version has at least this many rows, so that statistics over a batch exist.
 _LEAST_ROWS = 2

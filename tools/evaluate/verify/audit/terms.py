@@ -20,7 +20,8 @@ from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject
 from kernelwright.tools.evaluate.verify.errors import finite
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Altered, plain_name
-from kernelwright.tools.tasks import DISTRIBUTIONS, RefusedError, applicable
+from kernelwright.tools.tasks import DISTRIBUTIONS, applicable
+from kernelwright.tools.types import RefusedError
 
 TERMS_MAX = 24
 _NOTHING = -1

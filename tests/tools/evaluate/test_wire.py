@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from kernelwright.tools.evaluate.messages.wire import (
+from kernelwright.tools.evaluate.wire import (
     TOKEN_BYTES,
     ForgedError,
     frame,
