@@ -1,10 +1,12 @@
 """Understands a person with a language model that calls commands as tools, rules behind it.
 
-The tools are made from the command classes, so a new command is a new tool. A model never loads a
-file, which it would have to copy, and no call of its approves anything: both are the person's. What
-the rules are sure of, and what must happen within a second, is not asked: files, answers to open
-questions, and orders such as `stop`. What spends time or leaves this machine becomes a button,
-whatever the model wanted. Where no answer comes the rules understand, and the reply says so.
+The tools are made from the command classes, so a new command is a new tool. The model hears every
+message first, in whatever language, with the run's facts. Only what is not for it to judge does not
+wait for it: files, answers to open questions, and `stop` and `pause`. A model never loads a file,
+which it would have to copy, and no call of its approves anything: both are the person's. What
+spends time or leaves this machine becomes a button, unless rules read the same order in the
+person's own words. Where no answer comes, or none in its format, the rules understand; where none
+came the reply says so.
 
 A model's text is made harmless before it is shown: no HTML, no pictures, no links to follow unseen.
 A page shows it as Markdown, and a picture in it would be fetched from wherever it says.
@@ -33,9 +35,11 @@ from kernelwright.agents.assistant.types import (
     ExportResult,
     GetReport,
     LoadTask,
+    MeasureAgain,
     PauseSearch,
     Piece,
     ReopenRun,
+    SetBudget,
     StartSearch,
     Steer,
     StopSearch,
@@ -79,6 +83,7 @@ def _tamed(text: str) -> str:
 _CLASSES: tuple[type[BaseModel], ...] = get_args(get_args(Command)[0])
 _NOT_A_MODELS = (LoadTask, Unclear)
 _WITHHELD = frozenset({"kind", "approved"})
+_MALFORMED = re.compile(r"\s*(?:[{\[]|```json|<tool_call>)")
 
 
 class Call(BaseModel):
@@ -115,14 +120,14 @@ def in_words() -> str:
 
 
 def answer_of(reply: Reply) -> Answer:
-    """What a reply says and calls, natively or in its text; words where it is no JSON."""
+    """What a reply says and calls, natively or in its text; nothing of JSON in another shape."""
     if reply.calls:
         calls = tuple(_native(call.name, call.arguments) for call in reply.calls)
         return Answer(words=reply.text, calls=calls)
     for value in whole(reply.text):
         if isinstance(value, dict) and (found := _written(value)):
             return found
-    return Answer(words=reply.text)
+    return Answer() if _MALFORMED.match(reply.text) else Answer(words=reply.text)
 
 
 def commands_of(answer: Answer) -> tuple[Command, ...]:
@@ -208,7 +213,7 @@ def _fitting(value: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
 
 
 HERE = Path(__file__).parent
-# Understood by rules where they are sure: there is nothing to think about.
+# Carried out even where a model only talks about them, if rules are sure of them.
 _ORDERS = (
     LoadTask
     | ChangeTask
@@ -216,13 +221,17 @@ _ORDERS = (
     | CancelTask
     | PauseSearch
     | ContinueSearch
+    | MeasureAgain
     | StopSearch
     | Steer
+    | SetBudget
     | ExportResult
     | GetReport
     | ReopenRun
 )
-# What a model may only propose.
+# What does not wait for a model.
+_AT_ONCE = LoadTask | PauseSearch | StopSearch
+# What a model may only propose, where the person did not say it in so many words.
 _CONFIRMED = StartSearch | ContinueSearch
 # Of one answer, this much goes back to the model; of an earlier one, less.
 RESULT, EARLIER = 6_000, 600
@@ -244,19 +253,20 @@ class ModelAssistant:
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What is to be done next; with `done`, whether anything is left to do or to add."""
         reading = read(turn)
-        if _needs_no_model(reading):
+        if _needs_no_model(reading, turn):
             return Understanding(commands=()) if done else reading.understanding
+        if done and _is_ordered(reading):
+            return Understanding(commands=())
         try:
             reply = await self._client.say(self._prompt(turn, done))
         except LLMError as error:
             return Understanding(commands=()) if done else _without(reading, error)
         answer = answer_of(reply)
-        commands = _confirmed(
-            [command for command in commands_of(answer) if not _was_done(command, done)]
-        )
+        named = [command for command in commands_of(answer) if not _was_done(command, done)]
+        commands = _confirmed(named, reading)
         words = sanitize_markdown(answer.words)
-        if not commands and not words:
-            return Understanding(commands=()) if done else reading.understanding
+        if not commands and not done and (_is_ordered(reading) or not words):
+            return reading.understanding
         return Understanding(commands=commands, words=words)
 
     def _prompt(self, turn: Turn, done: Sequence[CommandResult]) -> Prompt:
@@ -285,6 +295,7 @@ def situation(turn: Turn) -> str:
     if turn.candidates:
         count = len(turn.candidates)
         lines.append(f"{count} candidates were written, `v1` to `v{count}`; `best` is the fastest.")
+    lines += turn.facts
     lines += [f"Idea {number}: {title[:160]}" for number, title in enumerate(turn.ideas, 1)]
     lines += [f"A button is offered: {offer.label[:80]}" for offer in turn.offers]
     return "\n".join(lines)
@@ -327,10 +338,18 @@ def _done(done: Sequence[CommandResult]) -> list[Message]:
     return found
 
 
-def _needs_no_model(reading: ParsedMessage) -> bool:
-    commands, words = reading.understanding.commands, reading.understanding.words
+def _needs_no_model(reading: ParsedMessage, turn: Turn) -> bool:
+    """A file, a button that was taken in words, and what ends or holds the search."""
+    commands = reading.understanding.commands
+    if turn.attachments or reading.taken:
+        return True
+    return reading.sure and bool(commands) and isinstance(commands[0], _AT_ONCE)
+
+
+def _is_ordered(reading: ParsedMessage) -> bool:
+    commands = reading.understanding.commands
     orders = bool(commands) and all(isinstance(command, _ORDERS) for command in commands)
-    return reading.sure and (orders or bool(words))
+    return reading.sure and orders
 
 
 def _was_done(command: Command, done: Sequence[CommandResult]) -> bool:
@@ -338,10 +357,13 @@ def _was_done(command: Command, done: Sequence[CommandResult]) -> bool:
     return any(outcome.command == command for outcome in done)
 
 
-def _confirmed(commands: Sequence[Command]) -> tuple[Command, ...]:
+def _confirmed(commands: Sequence[Command], reading: ParsedMessage) -> tuple[Command, ...]:
     """What only the person may begin becomes a button behind everything else."""
-    proposed = tuple(command for command in commands if isinstance(command, _CONFIRMED))
-    others = tuple(command for command in commands if not isinstance(command, _CONFIRMED))
+    said = reading.understanding.commands if reading.sure else ()
+    proposed = tuple(
+        command for command in commands if isinstance(command, _CONFIRMED) and command not in said
+    )
+    others = tuple(command for command in commands if command not in proposed)
     return (*others, Unclear(guesses=proposed)) if proposed else others
 
 

@@ -7,6 +7,12 @@ clause by clause. Not here: how a command is carried out (`graphs.conversation`)
 import re
 from collections.abc import Sequence
 
+from kernelwright.agents.assistant.parsing.budgets import (
+    Limits,
+    limits_beforehand,
+    limits_in,
+    without_limits,
+)
 from kernelwright.agents.assistant.parsing.changes import (
     device_in,
     precisions_in,
@@ -24,7 +30,6 @@ from kernelwright.agents.assistant.parsing.clauses import (
     with_types,
 )
 from kernelwright.agents.assistant.parsing.commands import command_in
-from kernelwright.agents.assistant.parsing.names import limits_in
 from kernelwright.agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
 from kernelwright.agents.assistant.parsing.text import (
     LONGEST,
@@ -35,6 +40,7 @@ from kernelwright.agents.assistant.parsing.text import (
     take_apart,
     translated,
 )
+from kernelwright.agents.assistant.parsing.topics import topic_in
 from kernelwright.agents.assistant.types import (
     AskForHelp,
     AuditTask,
@@ -45,6 +51,7 @@ from kernelwright.agents.assistant.types import (
     ContinueSearch,
     LoadTask,
     PauseSearch,
+    SetBudget,
     ShowCode,
     ShowProgress,
     StartSearch,
@@ -54,6 +61,7 @@ from kernelwright.agents.assistant.types import (
     Unclear,
     Understanding,
 )
+from kernelwright.tools.tasks.refusals import not_a_module
 from kernelwright.tools.types import Value
 
 NEEDS_A_FILE = (
@@ -96,10 +104,14 @@ _BEGINNINGS = re.compile(
 
 
 class ParsedMessage(Value):
-    """What was understood; `sure` when every part of the message was, to the letter."""
+    """What was understood; `sure` when every part of the message was, to the letter.
+
+    `taken` says that it answers an open question with one of its buttons.
+    """
 
     understanding: Understanding
     sure: bool = False
+    taken: bool = False
 
 
 class RulesAssistant:
@@ -114,7 +126,9 @@ def urgent(turn: Turn) -> tuple[Command, ...]:
     """What must not wait for an answer that is being made: to pause, to stop, where to look."""
     reading = read(turn)
     commands = reading.understanding.commands
-    orders = all(isinstance(command, PauseSearch | StopSearch | Steer) for command in commands)
+    orders = all(
+        isinstance(command, PauseSearch | StopSearch | Steer | SetBudget) for command in commands
+    )
     return commands if reading.sure and orders else ()
 
 
@@ -128,12 +142,16 @@ def read(turn: Turn) -> ParsedMessage:
     if loads:
         return _loaded(loads[0][0], loads[0][1], pasted.words, several=len(files) > 1)
     if turn.attachments:
-        return ParsedMessage(understanding=Understanding(commands=(), words=NOT_PYTHON), sure=True)
+        said = (not_a_module(item.name) for item in turn.attachments)
+        words = " ".join(dict.fromkeys(filter(None, said))) or NOT_PYTHON
+        return ParsedMessage(understanding=Understanding(commands=(), words=words), sure=True)
     return _said(pasted.words, turn)
 
 
 def _loaded(source: str, name: str, words: str, *, several: bool) -> ParsedMessage:
     """A file, and what was said of its shapes, precision and device; the rest is for its card."""
+    # What a search may spend is no shape, and no wish for where it looks.
+    words = without_limits(words) if limits_beforehand(words) != Limits() else words
     said = translated(plain(words))
     commands: list[Command] = [LoadTask(source=source, name=name, gpu=device_in(said))]
     inputs = shapes_in(said)
@@ -164,7 +182,9 @@ def _commands_for_later(words: str) -> list[Command]:
 def _said(text: str, turn: Turn) -> ParsedMessage:
     whole = bare(plain(text)) or plain(text).strip(" ,.!;:-")
     if taken := answer_in(plain(text).strip(" .!"), turn.offers) or answer_in(whole, turn.offers):
-        return _sure(taken)
+        return _sure(taken).model_copy(update={"taken": True})
+    if asked_about := topic_in(plain(text), turn):
+        return _sure(asked_about)
     told = shapes_in(whole) or sizes_in(whole)
     if turn.task and not turn.running and wants_shapes(whole) and not told:
         return _sure(ChangeTask())  # the controller asks which
@@ -232,7 +252,7 @@ def _says_nothing(sentence: str) -> bool:
 
 def _needs_a_file(commands: Sequence[Command], turn: Turn) -> bool:
     """Whether nothing of that can be done, as there is neither a task nor a run."""
-    about = StartSearch | ContinueSearch | ShowProgress | AuditTask | Steer | ShowCode
+    about = StartSearch | ContinueSearch | ShowProgress | AuditTask | Steer | SetBudget | ShowCode
     return (
         not turn.task and not turn.run and all(isinstance(command, about) for command in commands)
     )

@@ -45,8 +45,8 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive.elites import declared
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire, in_form
+from kernelwright.tools.hardware import floor_ms
 from kernelwright.tools.languages import language_named, new_candidate, parse_kernel
-from kernelwright.tools.tasks import floor_ms
 from kernelwright.tools.types import Candidate, Message, Prompt, Task
 
 HERE = Path(__file__).parent

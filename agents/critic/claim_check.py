@@ -5,19 +5,23 @@ of the others, what differs from the exemplar before where that is shorter. Name
 fastest) are easier to copy than ids of twelve digits, and what a model says of them is turned back
 into ids before anyone else reads it.
 
-A claim is kept only with readings of both of its exemplars that were measured so; a prediction only
-where candidates of the next round can answer it. What is dropped is told in a note, which the
+A claim is kept only with readings of both of its exemplars that were measured so, and only of two
+whose times differ beyond the noise; a prediction only where candidates of the next round can answer
+it. What is dropped is told in a note, which the
 critic reads in the next round.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
+from itertools import combinations
+from math import comb
 
 from pydantic import BaseModel, Field
 
 from kernelwright.agents.critic.contrast import Difference, Sample
-from kernelwright.agents.critic.critic import DISTRUSTED, CriticInput, checked, trust
+from kernelwright.agents.critic.critic import CriticInput
+from kernelwright.agents.critic.scoring import DISTRUSTED, checked, trust
 from kernelwright.agents.prompting.cards import fenced
 from kernelwright.agents.shared.facts import (
     LABELS,
@@ -30,9 +34,10 @@ from kernelwright.agents.shared.facts import (
     reading,
     unfounded_ratios,
 )
+from kernelwright.agents.shared.noise import Noise, overlap
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.archive.elites import REGISTER_STEPS, SHARED_STEPS_BYTES
-from kernelwright.tools.types import Analysis, Candidate, Claim, Evidence, Prediction, Value
+from kernelwright.tools.types import Analysis, Candidate, Claim, Evidence, Prediction, Rank, Value
 
 # Enough for every kernel that a person would write by hand; longer ones lose their middle.
 SOURCE_CHARACTERS = 9000
@@ -72,6 +77,17 @@ class Contrast(Value):
     differences: tuple[Difference, ...]
     values: tuple[tuple[str, tuple[str, ...]], ...]
     limits_ms: tuple[float, ...] = ()
+    noise: Noise | None = None
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Of every two exhibits whose times overlap, that they cannot be told apart."""
+        pairs = [
+            (one, other, self.noise.between(one.sample, other.sample))
+            for one, other in combinations(self.exhibits, 2)
+            if self.noise is not None
+        ]
+        return tuple(overlap(a.name, b.name, gap) for a, b, gap in pairs if not gap.is_clear)
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -135,6 +151,7 @@ def contrast(critic_input: CriticInput) -> Contrast:
     return Contrast(
         exhibits=tuple(shown),
         differences=critic_input.differences[:TABLE_ROWS],
+        noise=critic_input.noise,
         values=_values(critic_input.samples),
         limits_ms=tuple(ms for ms in (critic_input.baseline_ms, critic_input.floor_ms) if ms),
     )
@@ -231,19 +248,24 @@ class CriticAnswer(BaseModel):
 def merged(
     said: CriticAnswer, seen: Contrast, known: Analysis, critic_input: CriticInput
 ) -> Analysis:
-    """The model's words where the numbers bear them out, over the playbook's analysis `known`."""
+    """The model's words where the numbers bear them out, over the playbook's analysis `known`.
+
+    Where no two exhibits can be told apart, of the model's words only what it would try is kept.
+    """
     claims, notes = _claims(said, seen)
     predictions, open_words, more = _predictions(said, seen, critic_input.round)
     old = tuple(p for p in known.predictions if p.made_in_round < critic_input.round)
     trusted = trust((*checked(critic_input.analyses), *(p for p in old if p.held is not None)))
-    implies = " ".join(seen.with_ids(said.implies).split())
+    nothing_apart = len(seen.alike) == comb(len(seen.exhibits), 2)
+    implies = "" if nothing_apart else " ".join(seen.with_ids(said.implies).split())
     if open_words:
-        implies = f"{implies} Also worth trying: {'; '.join(open_words)}."
+        implies = f"{implies or known.implies} Also worth trying: {'; '.join(open_words)}."
     return known.model_copy(
         update={
             "claims": claims or known.claims,
             "implies": implies or known.implies,
-            "prefer": _attributes(said.prefer, seen, trusted) or known.prefer,
+            "prefer": (() if nothing_apart else _attributes(said.prefer, seen, trusted))
+            or known.prefer,
             "avoid": tuple(dict.fromkeys((*_attributes(said.avoid, seen, trusted), *known.avoid))),
             "predictions": (*old, *predictions),
             "origin": "model",
@@ -275,6 +297,8 @@ def _claim(item: Explained, seen: Contrast) -> tuple[Claim | None, list[str]]:
         return None, [f"there are no exhibits {item.faster!r} and {item.slower!r}"]
     if faster.sample.median_ms >= slower.sample.median_ms:
         return None, [f"{faster.name} is not faster than {slower.name}"]
+    if within := _within_noise(faster, slower, seen.noise):
+        return None, [within]
     unfounded = unfounded_ratios(item.words, seen.facts, seen.ratios)
     wrong = [f"no two numbers give {words!r}" for words in unfounded]
     fatal = bool(wrong)
@@ -284,7 +308,8 @@ def _claim(item: Explained, seen: Contrast) -> tuple[Claim | None, list[str]]:
         problems = [problem for cited in found if (problem := complaint(cited, seen.facts))]
         numbers += [cited for cited in found if not complaint(cited, seen.facts)]
         wrong += problems if found else [f"{text[:60]!r} cites no reading"]
-    if fatal or not {faster.name, slower.name} <= {cited.exhibit for cited in numbers}:
+    wrong += (alike := _cited_within_noise(numbers, seen))
+    if fatal or alike or not {faster.name, slower.name} <= {cited.exhibit for cited in numbers}:
         return None, wrong or ["it cites no number of both exhibits"]
     return Claim(
         words=seen.with_ids(item.words),
@@ -294,16 +319,53 @@ def _claim(item: Explained, seen: Contrast) -> tuple[Claim | None, list[str]]:
     ), wrong
 
 
+def _within_noise(faster: Exhibit, slower: Exhibit, noise: Noise | None) -> str:
+    """Why nothing explains that one is faster; "" where it is faster beyond the noise."""
+    if noise is None or (gap := noise.between(faster.sample, slower.sample)).is_clear:
+        return ""
+    return overlap(faster.name, slower.name, gap)
+
+
+def _cited_within_noise(numbers: Sequence[Citation], seen: Contrast) -> list[str]:
+    """Which two times of a name are cited against each other and do not differ beyond the noise."""
+    times = [(cited, found) for cited in numbers if (found := _time(cited, seen)) is not None]
+    pairs = [
+        sorted(pair, key=lambda item: item[1])
+        for pair in combinations(times, 2)
+        if pair[0][0].name == pair[1][0].name and pair[0][0].exhibit != pair[1][0].exhibit
+    ]
+    return [
+        f"{one.exhibit}.{one.name} and {other.exhibit}.{other.name} are within the noise"
+        for (one, fast_ms), (other, slow_ms) in pairs
+        if not _is_apart((one.exhibit, fast_ms), (other.exhibit, slow_ms), seen)
+    ]
+
+
+def _time(cited: Citation, seen: Contrast) -> float | None:
+    """What was measured, where it is a time above 0."""
+    found = seen.facts[cited.exhibit]
+    value = reading(found, cited.name)
+    timed = any(item.unit == "ms" for item in found if item.is_called(cited.name))
+    return value if timed and value else None
+
+
+def _is_apart(one: tuple[str, float], other: tuple[str, float], seen: Contrast) -> bool:
+    first, second = seen.named(one[0]), seen.named(other[0])
+    if seen.noise is None or first is None or second is None:
+        return True
+    gap = seen.noise.between_times(one[1], other[1], first.sample, second.sample)
+    return gap.is_clear
+
+
 def _shown(exhibit: str, name: str, seen: Contrast) -> str:
     """A number as it was measured, not as it was cited."""
     found = seen.named(exhibit)
-    item = next(
-        item
-        for item in (found.facts if found else ())
-        if item.name == name or item.name.rpartition(".")[2] == name
-    )
+    item = next(item for item in (found.facts if found else ()) if item.is_called(name))
     value = reading(seen.facts[exhibit], name)
-    return seen.with_ids(f"{exhibit}: {name} {value:.6g} {item.unit}".strip())
+    told = f"{exhibit}: {name} {value:.6g} {item.unit}".strip()
+    # How it was come by goes without saying of the judge's times and of what a compiler reports.
+    counted = item.rank in (Rank.MEASURED, Rank.DERIVED, Rank.ESTIMATED) and item.unit != "ms"
+    return seen.with_ids(f"{told} ({item.rank.value})" if counted else told)
 
 
 def _predictions(

@@ -4,9 +4,11 @@ Candidates fall into buckets by time; exemplars are drawn from distinct buckets 
 softmax over the buckets' mean scores, so that fast buckets are likely and slow ones possible.
 Among them, candidates whose sources are alike are preferred: a small change tells most. For every
 attribute in which a fast exemplar differs from a slow one, the medians of all candidates on either
-side say what the difference is worth.
+side say what the difference is worth. Where the noise of the times is given, exemplars can be told
+apart from each other, and every difference says whether it clears the noise.
 
-Not here: what is concluded from it (`agents.critic`). Times in milliseconds.
+Not here: what is concluded from it (`agents.critic`), and the test (`agents.shared.noise`). Times
+in milliseconds.
 """
 
 import random
@@ -18,6 +20,7 @@ from typing import Generic, TypeVar
 from weakref import ref
 
 from kernelwright.agents.shared.facts import attributes
+from kernelwright.agents.shared.noise import Noise, RatioOfMedians, noise_of
 from kernelwright.tools.archive import Standing, is_timed
 from kernelwright.tools.candidates import implementation_key
 from kernelwright.tools.types import Candidate, Evaluation, Value
@@ -56,13 +59,17 @@ TEMPERATURE = 0.5
 
 
 class Sample(Value):
-    """A correct candidate as the critic sees it: its time and what sets it apart."""
+    """A correct candidate as the critic sees it: its time and what sets it apart.
+
+    `noise` is the standard deviation of the logarithm of one of its timings.
+    """
 
     candidate: str
     median_ms: float
     implementation: str
     tunables: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
+    noise: float = 0.0
 
     def value(self, name: str) -> str | None:
         """The value of one attribute, None when it has none of that name."""
@@ -72,7 +79,8 @@ class Sample(Value):
 class Difference(Value):
     """One attribute, two of its values, and the times on either side.
 
-    `effect` is the natural logarithm of the ratio of the medians: 0.1 is about 10 %.
+    `effect` is the natural logarithm of the ratio of the medians: 0.1 is about 10 %. `interval` is
+    of that ratio; None where nobody asked about the noise.
     """
 
     name: str
@@ -84,6 +92,12 @@ class Difference(Value):
     slower_count: int
     fast_exemplar: str
     slow_exemplar: str
+    interval: RatioOfMedians | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it clears the noise, as far as that was asked."""
+        return self.interval is None or self.interval.is_clear
 
     @property
     def effect(self) -> float:
@@ -110,6 +124,7 @@ def _sample(item: Standing) -> Sample | None:
         implementation=implementation_key(item.candidate),
         tunables=tuple(setting.name for setting in item.candidate.settings),
         attributes=tuple(sorted(_attributes(item.candidate, item.evaluation).items())),
+        noise=noise_of(item.evaluation.screen) if item.evaluation.screen else 0.0,
     )
 
 
@@ -137,11 +152,14 @@ def buckets(found: Sequence[Sample], count: int = BUCKETS) -> list[list[Sample]]
     return [bucket for bucket in cut if bucket]
 
 
-def exemplars(found: Sequence[Sample], wanted: int, dice: random.Random) -> list[Sample]:
+def exemplars(
+    found: Sequence[Sample], wanted: int, dice: random.Random, noise: Noise | None = None
+) -> list[Sample]:
     """Samples from distinct buckets, the fastest first; the best of all is always among them.
 
     A bucket's score is the mean speed relative to the best; buckets are drawn without
-    replacement by softmax(score / temperature), then one sample of each by chance.
+    replacement by softmax(score / temperature), then one sample of each by chance: of those that
+    can be told from all that were drawn before, where the `noise` is given.
     """
     cut = buckets(found)
     if not cut:
@@ -155,11 +173,22 @@ def exemplars(found: Sequence[Sample], wanted: int, dice: random.Random) -> list
         weights = [exp(scores[index] / TEMPERATURE) for index in left]
         index = dice.choices(left, weights)[0]
         left.remove(index)
-        chosen.append(dice.choice(cut[index]))
+        apart = [item for item in cut[index] if noise is None or _is_apart(item, chosen, noise)]
+        chosen += [dice.choice(apart)] if apart else []
     return sorted(chosen, key=lambda sample: sample.median_ms)
 
 
-def differences(found: Sequence[Sample], chosen: Sequence[Sample]) -> list[Difference]:
+def _is_apart(sample: Sample, others: Sequence[Sample], noise: Noise) -> bool:
+    """Whether a sample's time differs from each of the others' by more than the noise."""
+    return all(
+        noise.between(*sorted((sample, other), key=lambda item: item.median_ms)).is_clear
+        for other in others
+    )
+
+
+def differences(
+    found: Sequence[Sample], chosen: Sequence[Sample], noise: Noise | None = None
+) -> list[Difference]:
     """What sets faster exemplars apart from slower ones, each difference once, the largest first.
 
     A tunable means something only within one kernel, so its two sides are compared inside the
@@ -174,7 +203,7 @@ def differences(found: Sequence[Sample], chosen: Sequence[Sample]) -> list[Diffe
                 other = others.get(name, value)
                 if other == value or (name, value, other) in known:
                     continue
-                difference = _difference(index[name], name, value, other, fast, slow)
+                difference = _difference(index[name], name, value, other, (fast, slow), noise)
                 if difference is not None:
                     known[name, value, other] = difference
     return sorted(known.values(), key=lambda item: -item.effect)
@@ -194,34 +223,36 @@ def _difference(
     name: str,
     faster: str,
     slower: str,
-    fast: Sample,
-    slow: Sample,
+    pair: tuple[Sample, Sample],
+    noise: Noise | None,
 ) -> Difference | None:
-    fast_times, slow_times = _times(name, by_value.get(faster, []), by_value.get(slower, []))
-    if not fast_times or not slow_times:
+    fast_side, slow_side = comparable(name, by_value.get(faster, []), by_value.get(slower, []))
+    if not fast_side or not slow_side:
         return None
+    fast, slow = pair
     return Difference(
         name=name,
         faster=faster,
         slower=slower,
-        faster_ms=median(fast_times),
-        slower_ms=median(slow_times),
-        faster_count=len(fast_times),
-        slower_count=len(slow_times),
+        faster_ms=median(sample.median_ms for sample in fast_side),
+        slower_ms=median(sample.median_ms for sample in slow_side),
+        faster_count=len(fast_side),
+        slower_count=len(slow_side),
         fast_exemplar=fast.candidate,
         slow_exemplar=slow.candidate,
+        interval=noise.between_groups(fast_side, slow_side) if noise is not None else None,
     )
 
 
-def _times(
+def comparable(
     name: str, one: Sequence[Sample], other: Sequence[Sample]
-) -> tuple[list[float], list[float]]:
-    """Times on either side; for a tunable, only of kernels in which both values were tried."""
+) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    """Either side of an attribute; for a tunable, only kernels in which both values were tried."""
     if any(name in sample.tunables for side in (one, other) for sample in side):
         both = {s.implementation for s in one} & {s.implementation for s in other}
         one = [sample for sample in one if sample.implementation in both]
         other = [sample for sample in other if sample.implementation in both]
-    return [sample.median_ms for sample in one], [sample.median_ms for sample in other]
+    return one, other
 
 
 def fastest_settings(found: Sequence[Sample]) -> list[Sample]:

@@ -5,32 +5,42 @@ implies; names what to prefer and to avoid; and predicts. The next analysis hold
 against what was measured after them, and an attribute whose predictions failed counts for less
 from then on.
 
-A candidate answers a prediction when it has the attribute that was named: a label that its writer
-declared, a setting, or what the compiler reported. Writers choose their own words for labels, so
-spelling and further words do not matter there; everything else has to be equal.
+Nothing is said of differences within the noise of the times (`agents.shared.noise`). A setting is
+named only if the winner has it, and candidates with it are faster beyond the noise than those with
+the other value. A prediction counts only if it could have failed, and its outcome is clear of the
+noise; else it is undecided. How predictions are scored stands in `scoring`.
 """
 
 import random
-import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from math import exp, sqrt
-from statistics import median
+from math import exp, log, sqrt
 from typing import Protocol
 
 from kernelwright.agents.critic.contrast import (
     Difference,
     Sample,
     closest,
+    comparable,
     differences,
     exemplars,
     fastest_settings,
     samples,
 )
-from kernelwright.agents.shared.facts import LABELS, Steering, is_actionable, known, reading
+from kernelwright.agents.critic.scoring import DISTRUSTED, checked, is_undecided, score, trust
+from kernelwright.agents.shared.facts import (
+    Shift,
+    Steering,
+    is_actionable,
+    known,
+    reading,
+    shift_behind,
+)
+from kernelwright.agents.shared.noise import Noise, noise_among, overlap
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
+from kernelwright.tools.profile import casts_doubt
 from kernelwright.tools.types import (
     Analysis,
     Claim,
@@ -44,129 +54,29 @@ from kernelwright.tools.types import (
     Verdict,
 )
 
-# A reading of a candidate by name, None where there is none.
-Read = Callable[[Standing, str], float | None]
-
-# An attribute whose predictions failed twice and never held is believed no longer.
-DISTRUSTED = 1 / 3
-
-# A metric has to come at least this share of the predicted way.
-WAY = 0.5
-
-
-def no_readings(standing: Standing, name: str) -> float | None:
-    """For hearings without readings: nothing but times is known."""
-    return None
-
-
-def score(
-    standings: Sequence[Standing], analyses: Sequence[Analysis], read: Read = no_readings
-) -> tuple[Prediction, ...]:
-    """Hold the last analysis to its predictions, by candidates written after it.
-
-    A prediction that nothing new can answer comes back unchecked, and is not asked again. A metric
-    that nothing new has a reading of does not count; the time alone decides then.
-    """
-    last = analyses[-1] if analyses else None
-    if last is None:
-        return ()
-    new = [item for item in standings if item.round > last.round]
-    return tuple(
-        _scored(prediction, new, read)
-        for prediction in last.predictions
-        if prediction.made_in_round == last.round and prediction.held is None
-    )
-
-
-def checked(analyses: Sequence[Analysis]) -> tuple[Prediction, ...]:
-    """Predictions of all rounds that were scored; they stand in the analysis that scored them."""
-    return tuple(p for analysis in analyses for p in analysis.predictions if p.held is not None)
-
-
-def trust(record: Sequence[Prediction]) -> dict[str, float]:
-    """For each attribute, how far its predictions held: 1 when never checked, towards 0."""
-    held: dict[str, list[bool]] = defaultdict(list)
-    for item in record:
-        held[item.attribute].append(item.held is True)
-    return {name: (sum(of) + 1) / (len(of) + 1) for name, of in held.items()}
-
-
-def answers(sample: Sample, attribute: str, value: str) -> bool:
-    """Whether a candidate has the attribute that a prediction names."""
-    own = sample.value(attribute)
-    if own is None:
-        return False
-    if attribute in LABELS:
-        return bool(_words(value)) and _words(value) <= _words(own)
-    return " ".join(own.lower().split()) == " ".join(value.lower().split())
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-def _scored(prediction: Prediction, new: Sequence[Standing], read: Read) -> Prediction:
-    found = [
-        sample for sample in samples(new) if answers(sample, prediction.attribute, prediction.value)
-    ]
-    if prediction.of == "kernels":
-        found = _fastest_of_each_kernel(found)
-    if not found:
-        return prediction
-    measured_ms = median(sample.median_ms for sample in found)
-    counted = {sample.candidate for sample in found}
-    readings = [
-        value
-        for item in new
-        if item.candidate.id in counted
-        and prediction.metric
-        and (value := read(item, prediction.metric)) is not None
-    ]
-    reading = median(readings) if readings else None
-    held = measured_ms < prediction.below_ms and (reading is None or _came(prediction, reading))
-    return prediction.model_copy(
-        update={"held": held, "measured_ms": measured_ms, "metric_measured": reading}
-    )
-
-
-def _fastest_of_each_kernel(found: Sequence[Sample]) -> list[Sample]:
-    """What a kernel is labelled with is not refuted by settings that a tuner only tried."""
-    fastest: dict[str, Sample] = {}
-    for sample in sorted(found, key=lambda sample: sample.median_ms):
-        fastest.setdefault(sample.implementation, sample)
-    return list(fastest.values())
-
-
-def _came(prediction: Prediction, reading: float) -> bool:
-    """Whether the metric moved as it should; where no start is known, whether it got there."""
-    start, goal = prediction.metric_from, prediction.metric_to
-    if goal is None:
-        return True
-    if start is None or start == goal:
-        return abs(reading - goal) <= abs(goal) * (1.0 - WAY)
-    return (reading - start) / (goal - start) >= WAY
-
-
 EXEMPLARS = 4
 
 
 class Manner(Value):
     """How a critic is asked: shown the best's closest relative too, and also after the last round.
 
-    The defaults are those of runs from before it was kept.
+    `noise` is whether it says nothing of differences within the noise, `readings` whether it sees
+    what profilers of the device measured. The defaults are those of runs from before it was kept.
     """
 
     relatives: bool = False
     after_the_last: bool = True
+    noise: bool = False
+    readings: bool = False
 
 
 class CriticInput(Value):
     """Everything the critic may look at: all judged candidates and its own earlier words.
 
     `best` is the fastest by its most trusted time, None where the samples alone tell. `task` and
-    `hardware` give readings beside the times; `explained` is what the profiler said of
-    candidates, by their id. `last` where no round can follow, so that nobody will act on what is
-    said. Times in milliseconds, None where they are not known.
+    `hardware` give readings beside the times, `profiled` those of the profiler; `explained` is what
+    it said of candidates. Both by their id. `last` where no round can follow, so that nobody will
+    act on what is said. Times in milliseconds, None where they are not known.
     """
 
     round: int
@@ -182,8 +92,9 @@ class CriticInput(Value):
     ideas: tuple[Idea, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
     explained: tuple[tuple[str, str], ...] = ()
+    profiled: tuple[tuple[str, tuple[Evidence, ...]], ...] = ()
     steering: Steering = Steering()
-    manner: Manner = Manner()
+    manner: Manner = Manner(noise=True, readings=True)
     last: bool = False
 
     @cached_property
@@ -192,10 +103,25 @@ class CriticInput(Value):
         return tuple(samples(self.standings))
 
     @cached_property
+    def noise(self) -> Noise | None:
+        """The noise of the samples; None where it is not asked about."""
+        if not self.manner.noise:
+            return None
+        return noise_among(self.samples, [dict(item.attributes) for item in self.samples])
+
+    @cached_property
+    def winner(self) -> Sample | None:
+        """The best as a sample; the fastest of them where none is named. None without any."""
+        best = self.best.candidate.id if self.best else ""
+        named = (item for item in self.samples if item.candidate == best)
+        fastest = min(self.samples, key=lambda sample: sample.median_ms, default=None)
+        return next(named, fastest)
+
+    @cached_property
     def exemplars(self) -> tuple[Sample, ...]:
         """Samples from distinct buckets, the fastest first; the same input has the same."""
         dice = random.Random(f"{self.seed}:critic:{self.round}")
-        return tuple(exemplars(self.samples, EXEMPLARS, dice))
+        return tuple(exemplars(self.samples, EXEMPLARS, dice, self.noise))
 
     @cached_property
     def exhibited(self) -> tuple[Sample, ...]:
@@ -210,18 +136,27 @@ class CriticInput(Value):
         fastest = fastest_settings(self.samples)
         related = closest(fastest, sources)
         left = [sample for sample in fastest if sample is not related]
-        drawn = exemplars(left, EXEMPLARS - (related is not None), dice)
+        drawn = exemplars(left, EXEMPLARS - (related is not None), dice, self.noise)
         shown = (*drawn, related) if related is not None else drawn
         return tuple(sorted(shown, key=lambda sample: sample.median_ms))
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """What sets the faster exemplars apart, the largest difference first."""
-        return tuple(differences(self.samples, self.exemplars))
+        return tuple(differences(self.samples, self.exemplars, self.noise))
+
+    @cached_property
+    def _readings(self) -> dict[str, tuple[Evidence, ...]]:
+        return dict(self.profiled)
 
     def facts(self, standing: Standing) -> tuple[Evidence, ...]:
         """Every number that is known of a candidate."""
-        return known(standing.candidate, standing.evaluation, self.task, self.hardware)
+        measured = self._readings.get(standing.candidate.id, ())
+        return known(standing.candidate, standing.evaluation, self.task, self.hardware, measured)
+
+    def is_profiled(self, candidate: str) -> bool:
+        """Whether the profiler read that candidate."""
+        return candidate in self._readings
 
     def reading(self, standing: Standing, name: str) -> float | None:
         """One number that is known of a candidate, by its name; None where there is none."""
@@ -239,6 +174,8 @@ class Critic(Protocol):
 CLAIMS = 3
 # Differences below 3 % drown in the noise of a screening.
 WORTH_SAYING = 0.03
+# From this share of a gap on, a difference goes with most of it.
+MOST = 0.5
 # An attribute is avoided for failing only when it failed this often and never held.
 FAILURES = 2
 
@@ -248,28 +185,32 @@ class PlaybookCritic:
 
     async def critique(self, critic_input: CriticInput) -> Analysis:
         """See the class; the same input gives the same analysis."""
-        scored = score(critic_input.standings, critic_input.analyses, critic_input.reading)
-        record = (
-            *checked(critic_input.analyses),
-            *(item for item in scored if item.held is not None),
-        )
-        found = critic_input.samples
-        telling = _telling(critic_input.differences, trust(record))
+        earlier, noise = critic_input.analyses, critic_input.noise
+        scored = score(critic_input.standings, earlier, critic_input.reading, noise)
+        record = (*checked(earlier), *(item for item in scored if item.held is not None))
+        telling = _telling(critic_input, trust(record))
         steerable = [item for item in telling if is_actionable(item.name)]
         failing = _always_fail(critic_input.standings)
         return Analysis(
             round=critic_input.round,
-            claims=tuple(_claim(item, found) for item in telling),
-            implies=_implies(telling, found, failing, critic_input.symptoms),
+            claims=tuple(_claim(item, critic_input) for item in telling),
+            implies=_implies(telling, critic_input, failing),
             prefer=tuple(dict.fromkeys(f"{item.name}={item.faster}" for item in steerable)),
             avoid=_avoid(steerable, failing),
             predictions=(*scored, *(_predict(item, critic_input.round) for item in steerable)),
             predictions_held=sum(item.held is True for item in record),
             predictions_checked=len(record),
+            predictions_undecided=_undecided(earlier, scored),
         )
 
 
-def _telling(found: Sequence[Difference], trusted: dict[str, float]) -> list[Difference]:
+def _undecided(earlier: Sequence[Analysis], scored: Sequence[Prediction]) -> int:
+    """How many outcomes were within the noise, over all rounds."""
+    known = (*(p for analysis in earlier for p in analysis.predictions), *scored)
+    return sum(is_undecided(item) for item in known)
+
+
+def _telling(critic_input: CriticInput, trusted: dict[str, float]) -> list[Difference]:
     """The few differences that explain most, one an attribute, weighed by support and trust."""
 
     def weight(item: Difference) -> float:
@@ -277,17 +218,27 @@ def _telling(found: Sequence[Difference], trusted: dict[str, float]) -> list[Dif
         return item.effect * support * trusted.get(item.name, 1.0)
 
     best: dict[str, Difference] = {}
-    for item in sorted(found, key=weight, reverse=True):
-        if item.effect > WORTH_SAYING and trusted.get(item.name, 1.0) > DISTRUSTED:
+    for item in sorted(critic_input.differences, key=weight, reverse=True):
+        believed = trusted.get(item.name, 1.0) > DISTRUSTED
+        if item.effect > WORTH_SAYING and believed and _may_be_named(item, critic_input):
             best.setdefault(item.name, item)
     return list(best.values())[:CLAIMS]
 
 
-def _claim(item: Difference, found: Sequence[Sample]) -> Claim:
-    times = {sample.candidate: sample.median_ms for sample in found}
+def _may_be_named(item: Difference, critic_input: CriticInput) -> bool:
+    """Whether it clears the noise, and is the winner's; anything where noise is not asked about."""
+    winner = critic_input.winner
+    if critic_input.noise is None or winner is None:
+        return True
+    return item.is_clear and winner.value(item.name) == item.faster
+
+
+def _claim(item: Difference, critic_input: CriticInput) -> Claim:
+    times = {sample.candidate: sample.median_ms for sample in critic_input.samples}
+    shift = _shift(item, critic_input) if critic_input.manner.readings else None
     return Claim(
         words=f"{item.name}={item.faster} is {exp(item.effect):.2f}x as fast as "
-        f"{item.name}={item.slower}",
+        f"{item.name}={item.slower}{f'; {shift.words}' if shift else ''}",
         faster=item.fast_exemplar,
         slower=item.slow_exemplar,
         numbers=(
@@ -295,8 +246,37 @@ def _claim(item: Difference, found: Sequence[Sample]) -> Claim:
             f"{item.slow_exemplar}: {times[item.slow_exemplar]:.4g} ms",
             f"median with {item.faster}: {item.faster_ms:.4g} ms over {item.faster_count}",
             f"median with {item.slower}: {item.slower_ms:.4g} ms over {item.slower_count}",
+            *((f"ratio of the medians: {item.interval}",) if item.interval else ()),
+            *(shift.numbers if shift else ()),
         ),
     )
+
+
+def _shift(item: Difference, critic_input: CriticInput) -> Shift | None:
+    """The reading behind a difference, of the fastest of either side that were profiled."""
+    found = critic_input.samples
+    sides = comparable(
+        item.name,
+        [sample for sample in found if sample.value(item.name) == item.faster],
+        [sample for sample in found if sample.value(item.name) == item.slower],
+    )
+    standings = {one.candidate.id: one for one in critic_input.standings}
+    exemplars = (item.fast_exemplar, item.slow_exemplar)
+    shown = [_shown(*pair, critic_input) for pair in zip(sides, exemplars, strict=True)]
+    fast, slow = (standings[name] for name in shown)
+    return shift_behind(
+        (fast.candidate.id, critic_input.facts(fast)),
+        (slow.candidate.id, critic_input.facts(slow)),
+        item.effect,
+    )
+
+
+def _shown(side: Sequence[Sample], exemplar: str, critic_input: CriticInput) -> str:
+    """Whose readings stand for a side: the exemplar's, unless only others were profiled."""
+    profiled = [sample for sample in side if critic_input.is_profiled(sample.candidate)]
+    if not profiled or critic_input.is_profiled(exemplar):
+        return exemplar
+    return min(profiled, key=lambda sample: sample.median_ms).candidate
 
 
 def _predict(item: Difference, round: int) -> Prediction:
@@ -330,26 +310,48 @@ def _avoid(steerable: Sequence[Difference], failing: dict[str, str]) -> tuple[st
 
 
 def _implies(
-    telling: Sequence[Difference],
-    found: Sequence[Sample],
-    failing: dict[str, str],
-    symptoms: Sequence[Symptom],
+    telling: Sequence[Difference], critic_input: CriticInput, failing: dict[str, str]
 ) -> str:
-    """What follows in general, in two or three sentences."""
-    words = []
-    if telling:
-        first = telling[0]
-        words.append(
-            f"Most of the gap between {first.slow_exemplar} and {first.fast_exemplar} goes with "
-            f"{first.name}: {first.faster} rather than {first.slower}."
-        )
-    elif len(found) < 2:
-        words.append("There are not two correct candidates to contrast yet.")
-    else:
-        words.append("No single difference explains a gap of more than 3 %.")
+    """What follows in general, in two or three sentences; what casts doubt on all of it first."""
+    doubts = [item for item in critic_input.symptoms if casts_doubt(item)]
+    others = [item for item in critic_input.symptoms if not casts_doubt(item)][:2]
+    words = [_sentence(item.words) for item in doubts[:1]]
+    words.append(_gap(telling[0], critic_input) if telling else _no_gap(critic_input))
     words += [f"{text} failed every time: {reason}." for text, reason in sorted(failing.items())]
-    words += [f"{symptom.words[:1].upper()}{symptom.words[1:]}." for symptom in symptoms[:2]]
-    return " ".join(words)
+    return " ".join((*words, *(_sentence(item.words) for item in others)))
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _gap(first: Difference, critic_input: CriticInput) -> str:
+    """What goes with the gap between two exemplars, and how much of it that is."""
+    times = {sample.candidate: sample.median_ms for sample in critic_input.samples}
+    gap = log(times[first.slow_exemplar] / times[first.fast_exemplar])
+    share = first.effect / gap if gap > 0.0 else 1.0
+    how_much = "Most" if share >= MOST or critic_input.noise is None else f"{share:.0%}"
+    return (
+        f"{how_much} of the gap between {first.slow_exemplar} and {first.fast_exemplar} goes with "
+        f"{first.name}: {first.faster} rather than {first.slower}."
+    )
+
+
+def _no_gap(critic_input: CriticInput) -> str:
+    """Why nothing is explained."""
+    found, noise = critic_input.samples, critic_input.noise
+    if len(found) < 2:
+        return "There are not two correct candidates to contrast yet."
+    fast = min(found, key=lambda sample: sample.median_ms)
+    slow = max(found, key=lambda sample: sample.median_ms)
+    if noise is not None and not (apart := noise.between(fast, slow)).is_clear:
+        return f"{overlap(fast.candidate, slow.candidate, apart)}."
+    if noise is not None:
+        return (
+            "No setting of the best sets it apart by more than the noise, and than candidates that "
+            "share it differ among themselves."
+        )
+    return "No single difference explains a gap of more than 3 %."
 
 
 def silenced(critic: object, seed: int) -> Critic:

@@ -41,6 +41,7 @@ WORDS = PromptTemplate(
     "ledger",
     "symptoms",
     "exhibits",
+    "alike",
     "differences",
     "values",
     "steps",
@@ -48,6 +49,7 @@ WORDS = PromptTemplate(
     "record",
     "held",
     "checked",
+    "undecided",
     "refused",
 )
 
@@ -92,6 +94,7 @@ def ask(critic_input: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
         ledger=ledger_table(critic_input.ideas, critic_input.ledger),
         symptoms=symptoms_card(critic_input.symptoms),
         exhibits=seen.exhibits,
+        alike=seen.alike,
         differences=seen.differences,
         values=seen.values,
         steps=STEPS,
@@ -99,6 +102,7 @@ def ask(critic_input: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
         record=_record(critic_input, known),
         held=known.predictions_held,
         checked=known.predictions_checked,
+        undecided=known.predictions_undecided,
         refused=last.notes if last else (),
     )
     return Prompt(

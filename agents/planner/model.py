@@ -11,16 +11,18 @@ from pathlib import Path
 
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.client import BudgetSpentError, LLMClient, LLMError
-from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.planner.playbook import PlaybookPlanner
-from kernelwright.agents.planner.review import (
+from kernelwright.agents.planner.planner import (
     PlannedRound,
+    Planner,
+    PlannerInput,
+    Proposal,
     Reviewed,
     in_order,
     review,
     texts_of,
     unmet_pins,
 )
+from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.planner.unplanned import FreeHand, unplanned
 from kernelwright.agents.prompting.cards import (
     analysis_card,
@@ -29,6 +31,7 @@ from kernelwright.agents.prompting.cards import (
     ledger_table,
     milliseconds,
     progress_card,
+    readings_card,
     roofline_card,
     shortened,
     standings_table,
@@ -145,10 +148,11 @@ def _home(planner_input: PlannerInput) -> Standing | None:
 
 
 def _profiled(planner_input: PlannerInput) -> str:
-    """Symptoms, and what the profiler made of them where it spoke."""
-    return "\n\n".join(
-        filter(None, (planner_input.explanation, symptoms_card(planner_input.symptoms)))
-    )
+    """Symptoms, what the profiler made of them where it spoke, and the readings behind them."""
+    best, readings = planner_input.best, planner_input.readings
+    told = readings_card(best.candidate.id, readings) if best is not None else ""
+    words = (planner_input.explanation, symptoms_card(planner_input.symptoms), told)
+    return "\n\n".join(part for part in words if part)
 
 
 def _said(planner_input: PlannerInput) -> bool:

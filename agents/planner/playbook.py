@@ -9,6 +9,7 @@ expected time by factors; a round's ideas should differ in behaviour, and leave 
 task to fall back on. Times in milliseconds.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, log
@@ -367,8 +368,10 @@ def _reasoning(
     """Why these ideas and why in this order, with the numbers."""
     if not chosen:
         return "Nothing is left to try: every option was tried, or the person ruled it out."
+    are = "idea is" if len(thoughts) == 1 else "ideas are"
+    fit = "fits" if len(chosen) == 1 else "fit"
     lines = [
-        f"{len(thoughts)} ideas are open; {len(chosen)} fit into round {planner_input.round}. "
+        f"{len(thoughts)} {are} open; {len(chosen)} {fit} into round {planner_input.round}. "
         f"The floor is {planner_input.floor_ms:.3g} ms{_standing(planner_input)}."
     ]
     for number, thought in enumerate(chosen, start=1):
@@ -383,7 +386,7 @@ def _reasoning(
         )
         why = f"; {'; '.join(thought.why)}" if thought.why else ""
         lines.append(
-            f"{number}. {strategy.title} ({thought.option.loop}): expected "
+            f"{number}. {strategy.title}{_of_loop(thought.option.loop)}: expected "
             f"{thought.expected_ms:.3g} ms ({basis}){why}."
         )
     if planner_input.allow:
@@ -393,6 +396,12 @@ def _reasoning(
             "compute in the task's own precision."
         )
     return "\n".join(lines)
+
+
+def _of_loop(name: str) -> str:
+    """Which loop of the task, counted from 1 as people do; "" for what is no loop."""
+    found = re.fullmatch(r"[A-Z]*L(\d+)", name)
+    return f" (loop {int(found[1]) + 1})" if found else ""
 
 
 def _standing(planner_input: PlannerInput) -> str:

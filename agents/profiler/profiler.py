@@ -23,7 +23,7 @@ from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import Texts, citations, complaint, known, reading
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.profile import evidence_for, symptoms, tensor_roof
+from kernelwright.tools.profile import evidence_for, headline, symptoms, tensor_roof
 from kernelwright.tools.profile.host_counters import PERF
 from kernelwright.tools.profile.measured import NSIGHT
 from kernelwright.tools.types import Candidate, Evaluation, Evidence, Prompt, Symptom, Task, Value
@@ -40,6 +40,11 @@ class ProfileReading(Value):
     symptoms: tuple[Symptom, ...]
     explanation: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The most important sentence: whether the times can be trusted, then what bounds it."""
+        return headline(self.symptoms)
 
 
 class Profiler(Protocol):
@@ -142,7 +147,7 @@ class ModelProfiler:
         plain = await self._fallback.profile(
             candidate, evaluation, task, hardware, measured=measured, round=round
         )
-        facts = known(candidate, evaluation, task, hardware)
+        facts = known(candidate, evaluation, task, hardware, plain.evidence)
         if not closely or not facts:
             return plain
         prompt = _ask(candidate, evaluation, task, hardware, plain, facts)

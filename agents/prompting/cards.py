@@ -24,12 +24,15 @@ from kernelwright.tools.types import (
     CompileReport,
     DTypeArg,
     Evaluation,
+    Evidence,
     Graph,
     Idea,
     InputSpec,
     LedgerEntry,
     ListArg,
     Node,
+    Prediction,
+    Rank,
     Ref,
     Scalar,
     Symptom,
@@ -262,6 +265,20 @@ def symptoms_card(symptoms: Sequence[Symptom]) -> str:
     )
 
 
+_RANKS = (Rank.MEASURED, Rank.DERIVED, Rank.STATIC, Rank.ESTIMATED)
+READINGS = 40
+
+
+def readings_card(candidate: str, readings: Sequence[Evidence]) -> str:
+    """What is known of a candidate in numbers, the most trusted first; "" where nothing is."""
+    found = [item for item in readings if item.value is not None and item.rank in _RANKS]
+    shown = sorted(found, key=lambda item: _RANKS.index(item.rank))[:READINGS]
+    rows = [
+        row(candidate, item.name, f"{item.value:.6g}", item.unit, item.rank.value) for item in shown
+    ]
+    return table("candidate|reading|value|unit|rank", rows) if rows else ""
+
+
 def analysis_card(analysis: Analysis | None) -> str:
     """The critic's last contrast, with how its predictions fared."""
     if analysis is None:
@@ -272,10 +289,12 @@ def analysis_card(analysis: Analysis | None) -> str:
         lines.append(f"- prefer: {', '.join(analysis.prefer)}")
     if analysis.avoid:
         lines.append(f"- avoid: {', '.join(analysis.avoid)}")
-    lines += [f"- expects: {item.words}{_held(item.held)}" for item in analysis.predictions]
+    lines += [f"- expects: {item.words}{_outcome(item)}" for item in analysis.predictions]
     if analysis.predictions_checked:
         held, checked = analysis.predictions_held, analysis.predictions_checked
         lines.append(f"- of its predictions so far {held} of {checked} held")
+    if analysis.predictions_undecided:
+        lines.append(f"- {analysis.predictions_undecided} more were within the noise: undecided")
     return "\n".join(lines)
 
 
@@ -329,8 +348,10 @@ def _by_tensor_cores(flops: int, hardware: Hardware) -> str:
     return f", {flops / (hardware.tensor_tflops * 1e9):.4g} ms at the tensor cores' fp16 peak"
 
 
-def _held(held: bool | None) -> str:
-    return "" if held is None else " (it held)" if held else " (it did not hold)"
+def _outcome(item: Prediction) -> str:
+    if item.held is None:
+        return "" if item.measured_ms is None else " (undecided: within the noise)"
+    return " (it held)" if item.held else " (it did not hold)"
 
 
 _QUIET = frozenset({"input", "weight", "constant"})

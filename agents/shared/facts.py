@@ -12,20 +12,25 @@ way it is an idea of the person's in the first round. Steering is what the perso
 to look, typed, so that every role reads the same.
 
 Of a candidate's numbers, times and ratios come from the judge; the rest are the profiler's
-readings. Readings of one kernel are called `kernel.reading`; without the kernel's name, the largest
-over all kernels is meant. A claim of a model's cites readings of exhibits (`K1.screen_ms=0.412`),
-each looked up and compared; and its words may say by how much something is faster, which has to be
-a ratio of two readings of the exhibits. A number that cannot be found, or that is another one than
-was measured, is told and not believed.
+readings, with what profilers of the device measured of an elite: counters, times of kernels, clocks
+and power. Each has its rank. Readings of one kernel are called `kernel.reading`; without the
+kernel's name, the largest over all kernels is meant. A claim of a model's cites readings of
+exhibits (`K1.screen_ms=0.412`), each looked up and compared; and its words may say by how much
+something is faster, which has to be a ratio of two times of the exhibits. A number that cannot be
+found, or that is another one than was measured, is told and not believed.
 
 Not here: reading the person's file (the command line's business), and turning a sentence into
 steering (the conversation's). Not covered: a claim's reasoning. That two numbers are right does not
 make one the other's cause; predictions are for that.
+
+Two candidates' readings differ in many ways. The one that is shown beside a difference in time is
+that which moved, in the direction that makes a kernel faster, by the largest part of it.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from itertools import permutations
+from math import inf, log
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -33,6 +38,7 @@ from pydantic import BeforeValidator
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive.elites import declared, outcomes
 from kernelwright.tools.profile import evidence_for, reported
+from kernelwright.tools.profile.symptoms.readings import TELLING_TIME_SHARE
 from kernelwright.tools.types import (
     Candidate,
     CompileReport,
@@ -129,25 +135,129 @@ def known(
     evaluation: Evaluation,
     task: Task | None = None,
     hardware: Hardware | None = None,
+    measured: tuple[Evidence, ...] = (),
 ) -> tuple[Evidence, ...]:
-    """Every number that is known of a candidate; readings of the device need task and hardware."""
+    """Every number that is known of a candidate.
+
+    Args:
+        candidate: Which.
+        evaluation: What the judge said of it; its times are newer than any other's.
+        task: Together with `hardware` gives readings against the device's ceilings.
+        hardware: Where.
+        measured: What the profiler read of it, () where it did not look.
+    """
     found = list(_timings(evaluation))
     if task is not None and hardware is not None:
         read = evidence_for(evaluation, candidate, task, hardware)
         found += [item for item in read if item.value is not None]
     else:
         found += reported(evaluation)
-    return tuple(found)
+    names = {item.name for item in found}
+    return (*found, *(item for item in _of_long_kernels(measured) if item.name not in names))
+
+
+def _of_long_kernels(measured: tuple[Evidence, ...]) -> Iterable[Evidence]:
+    """Readings with a number; of kernels, only of those that take a telling part of the call."""
+    short = {
+        item.name.rpartition(".")[0]
+        for item in measured
+        if item.name.endswith(".time_share") and (item.value or 0.0) < TELLING_TIME_SHARE
+    }
+    return (
+        item
+        for item in measured
+        if item.value is not None and item.name.rpartition(".")[0] not in short
+    )
 
 
 def reading(found: Iterable[Evidence], name: str) -> float | None:
     """The number of that name; for a kernel's reading without the kernel, the largest."""
-    values = [
-        item.value
-        for item in found
-        if item.value is not None and (item.name == name or item.name.rpartition(".")[2] == name)
-    ]
+    values = [item.value for item in found if item.value is not None and item.is_called(name)]
     return max(values, default=None)
+
+
+# What explains a time, by name, and whether less of it is faster; the most telling of equals first.
+# A stall's name goes on with its reason.
+_EXPLAINING = {
+    "dram_traffic": True, "dram_read": True, "dram_written": True, "missed_bytes": True,
+    "load_sectors_per_request": True, "store_sectors_per_request": True,
+    "load_bytes_per_sector": False, "store_bytes_per_sector": False, "local_read": True,
+    "local_written": True, "spills": True, "shared_conflict_share": True, "stall_": True,
+    "fault_share": True, "tlb_share": True, "misprediction_share": True, "launch_share": True,
+    "tensor_fraction": False, "threads_per_instruction": False, "achieved_occupancy": False,
+    "occupancy": False, "packed_share": False, "busy_threads": False,
+    "instructions_per_cycle": False, "instructions": True,
+}  # fmt: skip
+# Counters of two runs of one kernel differ by a few per cent; less than this explains nothing.
+_MOVED = log(1.1)
+# A share, of time or of a unit, that moved by less of the whole explains nothing either.
+_MOVED_SHARE = 0.1
+
+
+class Shift(Value):
+    """A reading that differs between a faster and a slower candidate, as words and as numbers."""
+
+    words: str
+    numbers: tuple[str, ...]
+
+
+def shift_behind(
+    faster: tuple[str, tuple[Evidence, ...]], slower: tuple[str, tuple[Evidence, ...]], gap: float
+) -> Shift | None:
+    """The reading that explains most of a gap between two candidates, None where none does.
+
+    Args:
+        faster: Id and facts of the one.
+        slower: Of the other.
+        gap: The logarithm of the ratio of their times.
+    """
+    one, other = _explaining(faster[1]), _explaining(slower[1])
+    moved = {name: _moved(name, one[name], other[name]) for name in one if name in other}
+    order = list(_EXPLAINING)
+    telling = sorted(
+        (name for name, by in moved.items() if by >= _MOVED),
+        key=lambda name: (-min(moved[name], gap), order.index(_kind(name))),
+    )
+    if not telling:
+        return None
+    name = telling[0]
+    words = f"{name} is {_amount(one[name])} with it and {_amount(other[name])} with the other"
+    sides = ((faster[0], one[name]), (slower[0], other[name]))
+    return Shift(
+        words=words,
+        numbers=tuple(f"{id}: {name} {_amount(item)} ({item.rank.value})" for id, item in sides),
+    )
+
+
+def _explaining(found: Iterable[Evidence]) -> dict[str, Evidence]:
+    """Readings that explain times, by their names without the kernel's; of several the largest."""
+    known: dict[str, Evidence] = {}
+    for item in sorted(found, key=lambda item: item.value or 0.0):
+        name = item.name.rpartition(".")[2]
+        if _kind(name) and item.value is not None:
+            known[name] = item
+    return known
+
+
+def _kind(name: str) -> str:
+    kind = "stall_" if name.startswith("stall_") else name
+    return kind if kind in _EXPLAINING else ""
+
+
+def _moved(name: str, fast: Evidence, slow: Evidence) -> float:
+    """How far a reading moved towards what is faster, as a log ratio; infinite from or to none."""
+    less, more = fast.value or 0.0, slow.value or 0.0
+    if not fast.unit and abs(more - less) < _MOVED_SHARE:
+        return 0.0
+    if not _EXPLAINING[_kind(name)]:
+        less, more = more, less
+    if more <= 0.0 or less < 0.0:
+        return 0.0
+    return log(more / less) if less > 0.0 else inf
+
+
+def _amount(item: Evidence) -> str:
+    return f"{item.value:.4g} {item.unit}".strip()
 
 
 def _timings(evaluation: Evaluation) -> Iterable[Evidence]:
@@ -155,6 +265,9 @@ def _timings(evaluation: Evaluation) -> Iterable[Evidence]:
         yield _measured("screen_ms", evaluation.screen.median_ms, "ms", "screening")
     if evaluation.comparisons and evaluation.median_ms is not None:
         yield _measured("precise_ms", evaluation.median_ms, "ms", "interleaved comparison")
+    if (hardest := evaluation.hardest) is not None and hardest.latency is not None:
+        alone_ms = hardest.latency.candidate_ms
+        yield _measured("latency_ms", alone_ms, "ms", "single calls on an idle device")
     for item in evaluation.comparisons:
         yield _measured(f"speedup_vs_{item.baseline}", item.ratio, "x", "interleaved comparison")
     if evaluation.verification.error_ratio is not None:
@@ -252,12 +365,16 @@ def _meant(found: re.Match[str]) -> tuple[float, ...]:
     return (value, 1.0 + value)
 
 
+# Speed is what readings in these units say; that other readings differ makes nothing faster.
+_OF_SPEED = ("ms", "GB/s", "TFLOP/s", "x")
+
+
 def _ratios(facts: Facts) -> Iterable[float]:
-    """Ratios above 1 between readings of the same name, and the judge's own speed-ups."""
+    """Ratios above 1 between times or rates of the same name, and the judge's own speed-ups."""
     by_name: dict[str, list[float]] = {}
     for known in facts.values():
         for item in known:
-            if item.value is not None:
+            if item.value is not None and (item.unit in _OF_SPEED or item.name.endswith("_ms")):
                 by_name.setdefault(item.name, []).append(item.value)
     for name, values in by_name.items():
         if name.startswith("speedup_vs_"):

@@ -9,6 +9,7 @@ machine, and what to try where words were unclear.
 from collections.abc import Sequence
 
 from kernelwright.agents.assistant.types import (
+    AskAbout,
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -26,12 +27,15 @@ from kernelwright.agents.assistant.types import (
     GetReport,
     ListRuns,
     LoadTask,
+    MeasureAgain,
     Offer,
     PauseSearch,
     Picture,
     Piece,
+    PrepareBundle,
     RenameRun,
     ReopenRun,
+    SetBudget,
     ShowCode,
     ShowLedger,
     ShowProfile,
@@ -41,23 +45,21 @@ from kernelwright.agents.assistant.types import (
     Steer,
     StopSearch,
     Table,
+    Topic,
     Unclear,
     Words,
 )
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.explaining import bounded, candidate_of, label, picture
 from kernelwright.graphs.conversation.steering import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
-from kernelwright.graphs.run_view import RunView
+from kernelwright.graphs.run_view import LEADER_COLUMNS, RunView, leader_rows
 from kernelwright.graphs.run_view.events import (
+    STATUS,
+    VERDICT,
     CandidateJudged,
     CandidateWritten,
     Event,
     IdeasProposed,
-)
-from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import (
-    STATUS,
-    VERDICT,
     count,
     milliseconds,
     one_line,
@@ -67,6 +69,8 @@ from kernelwright.graphs.run_view.wording import (
     seconds,
     waiting_words,
 )
+from kernelwright.graphs.run_view.figures import LABEL_OF, Figure, in_words, interval_words
+from kernelwright.graphs.run_view.story import Story
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.types import LedgerEntry
@@ -96,7 +100,8 @@ def other_device(gpu: str, present: Hardware) -> tuple[str, ...]:
         f"You named {wanted.name}; this machine has {quiet(present.name, 60)}. What I can do: "
         f"search and measure here, which tells nothing about times on {wanted.name}; "
         f"or prepare bundles that are carried to a host with {wanted.name} and measured there, "
-        f"with `kernelwright optimize FILE --executor batch --gpu {quiet(gpu, 40)}`, where kernels "
+        "by the button below or "
+        f"`kernelwright optimize FILE --executor batch --gpu {quiet(gpu, 40)}`, where kernels "
         "are compiled and checked statically for it beforehand.",
     )
 
@@ -110,7 +115,9 @@ def code(story: Story, command: ShowCode) -> ChatReply:
         Code(title="kernel", text=plain(item.candidate.kernel), language=language),
         Code(title="plan", text=plain(item.candidate.plan), language="python"),
     ]
-    settings = tuple((one_line(s.name, 40), str(s.value)) for s in item.candidate.settings)
+    settings = tuple(
+        (in_words(one_line(s.name, 40)), str(s.value)) for s in item.candidate.settings
+    )
     if settings:
         pieces.append(Table(title="settings", columns=("name", "value"), rows=settings))
     explain = Offer(label="Explain it", wish=ExplainCandidate(candidate=item.candidate.id))
@@ -151,7 +158,7 @@ def ledger(story: Story) -> ChatReply:
         (
             str(number),
             str(idea.round),
-            one_line(idea.title, 90),
+            one_line(in_words(idea.title), 90),
             milliseconds(idea.predicted_ms),
             *_outcome(entries.get(idea.id)),
         )
@@ -176,7 +183,7 @@ async def show(context: ConversationContext) -> ChatReply:
     story = await context.story()
     if story is None:
         if context.now.card is not None:
-            return ChatReply.of("The task is on the table, and no search has begun.")
+            return ChatReply.of("The task is loaded, and no search has begun.")
         return ChatReply.of(NO_RUN)
     pieces = [
         Words(text=standing_words(context, story)),
@@ -210,27 +217,27 @@ def standing_words(context: ConversationContext, story: Story) -> str:
     waiting = context.search_manager.ahead(context.home) if search_session is not None else 0
     if waiting:
         words += f" {waiting_words(waiting)}"
-    return f"{words} {best_words(view)}"
+    profiled = f" Profiler: {quiet(view.profiler_words, 240)}" if view.profiler_words else ""
+    return f"{words} {best_words(view)}{profiled}"
 
 
 def best_words(view: RunView) -> str:
-    """The best so far against the best baseline."""
-    best = view.best
-    if best is None:
+    """The best against the best baseline, and how closely that was looked at."""
+    best, figure = view.best, view.best_figure
+    if best is None or figure is None:
         return "Nothing correct yet."
-    words = f"Best so far: `{best.id}` at {milliseconds(view.best_ms)}"
-    return f"{words}{ahead_words(view)}; it tries *{plain_title(view, best.candidate.idea)}*."
+    name = view.best_name[:1].upper() + view.best_name[1:]
+    tries = plain_title(view, best.candidate.idea)
+    return f"{name}: {best.name} at {figure.words}{_how_sure(figure)}; it tries *{tries}*."
 
 
-def ahead_words(view: RunView) -> str:
-    """How far the best is ahead; without comparisons pair by pair that is a first impression."""
-    worst = view.best.slowest_comparison if view.best else None
-    if worst is not None:
-        interval = f"95 % interval {worst.ci95_low:.2f} to {worst.ci95_high:.2f}"
-        return f", {ratio(worst.ratio)} as fast as {quiet(worst.baseline)} ({interval})"
-    if view.speedup is None:
+def _how_sure(figure: Figure) -> str:
+    """The interval of a comparison pair by pair; without one a ratio is a first impression."""
+    if figure.over_best is None or figure.interval is None:
         return ""
-    return f", about {ratio(view.speedup)} as fast as PyTorch by a first, short timing"
+    if not figure.baseline:
+        return ", by a first, short timing"
+    return f" ({quiet(figure.baseline)}, {interval_words(*figure.interval, figure.outcome)})"
 
 
 def latest_words(view: RunView, events: Sequence[Event]) -> str:
@@ -249,35 +256,37 @@ def _tried_words(view: RunView, event: CandidateJudged) -> str:
     found, evaluation = view.candidates.get(event.evaluation.candidate), event.evaluation
     idea = plain_title(view, found.candidate.idea) if found else "an idea"
     verdict, took = VERDICT[evaluation.verdict], milliseconds(evaluation.median_ms)
+    name = view.name_of(evaluation.candidate)
+    label = f" ({LABEL_OF[event.effort]})" if event.effort and evaluation.median_ms else ""
     age = seconds((view.latest - event.at).total_seconds()) if view.latest else "0.0 s"
     ago = "" if age.startswith("0.0") else f", {age} before the latest news"
-    return f"Last tried: *{idea}* as `{evaluation.candidate}`: {verdict}, {took}{ago}."
+    return f"Last tried: *{idea}* as {name}: {verdict}, {took}{label}{ago}."
 
 
 def leaders_of(view: RunView) -> tuple[Table, ...]:
     """The fastest correct candidates."""
     if not view.leaders:
         return ()
-    rows = tuple(
-        (
-            item.name,
-            item.id,
-            milliseconds(item.correct_ms),
-            "timed briefly" if item.slowest_comparison is None else ratio(view.speedup_of(item)),
-            one_line(view.title(item.candidate.idea), 60),
-        )
-        for item in view.leaders[:LEADERS]
-    )
-    columns = ("", "candidate", "time", "vs best baseline", "idea")
-    return (Table(title="leaders", columns=columns, rows=rows),)
+    return (Table(title="leaders", columns=LEADER_COLUMNS, rows=leader_rows(view, LEADERS)),)
 
 
 def plain_title(view: RunView, idea: str) -> str:
     """An idea's title as it may stand in words: no markup of anybody's."""
-    return quiet(view.title(idea))
+    return quiet(view.with_names(view.title(idea)))
 
 
+TOPICS: dict[Topic, str] = {
+    "how_it_works": "How does it work?",
+    "gradients": "Does it still train?",
+    "use": "How do I use it?",
+    "baselines": "Compare with torch.compile",
+    "safety": "Is it safe?",
+    "verified_on": "What was it verified on?",
+    "not_faster": "Why is it not faster?",
+    "privacy": "Where does my code go?",
+}
 LABELS: dict[type, str] = {
+    AskAbout: "How does it work?",
     AskDoctor: "What works on this machine?",
     AskForHelp: "What can I ask?",
     AuditTask: "Is the task worth it?",
@@ -292,14 +301,17 @@ LABELS: dict[type, str] = {
     GetReport: "Make the report",
     ListRuns: "My runs",
     LoadTask: "Load a file",
+    MeasureAgain: "Measure again",
     PauseSearch: "Pause the search",
+    PrepareBundle: "Make a bundle for another GPU",
     RenameRun: "Rename a run",
     ReopenRun: "Open an earlier run",
     ShowCode: "Show the code",
     ShowLedger: "Every idea so far",
     ShowProfile: "Show the profile",
     ShowProgress: "Where does it stand?",
-    ShowSteering: "Show my wishes",
+    SetBudget: "Set a budget",
+    ShowSteering: "Show all wishes",
     StartSearch: "Begin the search",
     Steer: "Steer the search",
     StopSearch: "Stop the search",
@@ -309,11 +321,12 @@ Attach a PyTorch file, or paste a module, and I look for a faster implementation
 
 - **Before**: "is it worth it?", "4096x1024 in float16", "on my L40S", "go", "a quick search"
 - **While it runs**: "focus on vectorised loads", "stop trying shared memory", "give idea 3 more \
-budget", "show my wishes", "what did you just try?", "pause", "continue", "stop"
+budget", "use at most 10000 tokens", "show all wishes", "pause", "ten more seconds", "stop"
 - **To understand**: "explain the best", "why is v17 faster than v12?", "show the code of the \
-best", "show the profile", "every idea so far", "explain round 2"
-- **Afterwards**: "export it", "the report", "go on for 5 minutes", "my runs", "open softmax-...", \
-"call this run attention", "delete run softmax-..."
+best", "show the profile", "every idea so far", "what did you just try?", "how does it work?"
+- **Afterwards**: "how do I use it?", "is it safe?", "does it still train?", "export it", \
+"the report", "go on for 5 minutes", "my runs", "open softmax-...", "call this run attention", \
+"delete run softmax-..."
 
 A search goes on when you close the page."""
 
@@ -347,6 +360,8 @@ def label_of(command: Command) -> str:
             return f"{verb.get(command.kind, 'Show the profile of')} {name}"
         case CompareCandidates() if command.other:
             return f"Compare {one_line(command.one, 20)} with {one_line(command.other, 20)}"
+        case AskAbout():
+            return TOPICS[command.topic]
         case Steer():
             return _steer_label(command)
         case ReopenRun():

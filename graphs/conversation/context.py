@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from kernelwright.graphs.conversation.search_manager import SearchManager, SearchSession
-from kernelwright.graphs.conversation.store import ConversationState, ConversationStore
+from kernelwright.graphs.conversation.background.search_manager import SearchManager, SearchSession
+from kernelwright.graphs.conversation.background.store import ConversationState, ConversationStore
 from kernelwright.graphs.run_view.story import Story, load
 from kernelwright.profiles.load import Models
 from kernelwright.tools.archive import Archive, RunRecord, Target
@@ -45,6 +45,7 @@ class Settings:
         examine: Says what works on this machine; None where this server does not look.
         first_answer_s: How long after a file came the answer goes without PyTorch's own time,
             where the device is busy.
+        load_seconds: After how long a file is given up that neither computes nor reads.
     """
 
     target: Target = "auto"
@@ -54,6 +55,7 @@ class Settings:
     report: WriteReport | None = None
     examine: Examine | None = None
     first_answer_s: float = 3.0
+    load_seconds: float = 60.0
 
 
 Result = TypeVar("Result")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelwright.agents.assistant.types import (
+    AskAbout,
     AskDoctor,
     AskForHelp,
     Attachment,
@@ -27,9 +28,12 @@ from kernelwright.agents.assistant.types import (
     GetReport,
     ListRuns,
     LoadTask,
+    MeasureAgain,
     PauseSearch,
+    PrepareBundle,
     RenameRun,
     ReopenRun,
+    SetBudget,
     ShowCode,
     ShowLedger,
     ShowProfile,
@@ -44,31 +48,32 @@ from kernelwright.agents.assistant.types import (
 from kernelwright.graphs.conversation import answers as helping
 from kernelwright.graphs.conversation import answers as progress
 from kernelwright.graphs.conversation import answers as showing
-from kernelwright.graphs.conversation import explaining, loading, runs, steering
+from kernelwright.graphs.conversation import budgets, explaining, loading, runs, wishes
 from kernelwright.graphs.conversation import loading as auditing
+from kernelwright.graphs.conversation import runs as bundles
 from kernelwright.graphs.conversation import runs as taking
 from kernelwright.graphs.conversation import steering as driving
-from kernelwright.graphs.conversation.context import ConversationContext, Settings
-from kernelwright.graphs.conversation.explaining import Unnamed
-from kernelwright.graphs.conversation.search_manager import SearchManager
-from kernelwright.graphs.conversation.store import folder_of
-from kernelwright.graphs.conversation.subscribers import (
+from kernelwright.graphs.conversation.about import about, facts_of
+from kernelwright.graphs.conversation.background.search_manager import SearchManager
+from kernelwright.graphs.conversation.background.store import folder_of
+from kernelwright.graphs.conversation.background.subscribers import (
     EventSubscriber,
     Hear,
     HearSpeech,
     StreamSubscriber,
 )
-from kernelwright.graphs.conversation.task_card import TaskCard
-from kernelwright.graphs.run_view.events import Speeches
+from kernelwright.graphs.conversation.background.task_card import TaskCard
+from kernelwright.graphs.conversation.context import ConversationContext, Settings
+from kernelwright.graphs.conversation.explaining import Unnamed
+from kernelwright.graphs.run_view.events import Speeches, one_line
 from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import one_line
 from kernelwright.tools.archive import Archive, RunError
 
 
 def turn_of(context: ConversationContext, text: str, attachments: tuple[Attachment, ...]) -> Turn:
     """What the person said, with what it may be about; a few milliseconds."""
     task = context.now.task
-    candidates, ideas = _named(context)
+    candidates, ideas, facts = _named(context)
     return Turn(
         text=text,
         attachments=attachments,
@@ -77,21 +82,30 @@ def turn_of(context: ConversationContext, text: str, attachments: tuple[Attachme
         running=context.search_session is not None,
         candidates=candidates,
         ideas=ideas,
+        facts=facts,
     )
 
 
-def _named(context: ConversationContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+Named = tuple[str, ...]
+
+
+def _named(context: ConversationContext) -> tuple[Named, Named, Named]:
+    """Candidates, ideas and facts of the run that is talked about."""
     if context.folder is None:
-        return (), ()
+        return (), (), ()
     try:
         archive = Archive.open(context.folder)
     except RunError:  # the words may be about something else
-        return (), ()
+        return (), (), ()
     try:
-        return archive.candidate_ids(), tuple(idea.title for idea in archive.ideas())
+        ideas = tuple(idea.title for idea in archive.ideas())
+        return archive.candidate_ids(), ideas, facts_of(archive)
     finally:
         archive.close()
 
+
+# What `agents.assistant.rules` calls a file that has no name.
+PASTED = "pasted.py"
 
 State = Literal["idle", "starting", "running", "pausing", "stopping", "resting"]
 
@@ -131,6 +145,14 @@ class ChatController:
     def task(self) -> TaskCard | None:
         """The card of the loaded task."""
         return self._context.now.card
+
+    @property
+    def file(self) -> str:
+        """What the person calls the file that is talked about; "" while there is none."""
+        now = self._context.now
+        if now.name == PASTED:
+            return f"pasted {now.task.entry}" if now.task else "pasted module"
+        return one_line(now.name, 48)
 
     @property
     def home(self) -> Path:
@@ -174,6 +196,7 @@ class ChatController:
             | CancelTask
             | StartSearch
             | ContinueSearch
+            | MeasureAgain
             | ReopenRun
             | DeleteRun,
         ):
@@ -209,6 +232,10 @@ class ChatController:
     def amend(self, tell: Callable[[ChatReply], Awaitable[None]]) -> None:
         """Be told the card anew when a figure came later than the first answer to a file."""
         self._context.store.amended = tell
+
+    def hear_waiting(self, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Be told every few seconds that a file is still being read."""
+        self._context.store.remarked = tell
 
     def overhear(self, hear: HearSpeech) -> None:
         """Be told what models say while they say it, a few times a second; nothing is kept.
@@ -246,6 +273,8 @@ class ChatController:
                 return await driving.start(context, command)
             case ContinueSearch():
                 return await driving.go_on(context, command)
+            case MeasureAgain():
+                return await driving.measure_again(context)
             case _:
                 return await self._answer(command)
 
@@ -261,13 +290,19 @@ class ChatController:
             case AuditTask():
                 return await auditing.audit(context)
             case Steer():
-                return await steering.steer(context, command)
+                return await wishes.steer(context, command)
+            case SetBudget():
+                return await budgets.budget(context, command)
             case ShowSteering():
-                return await steering.show(context)
+                return await wishes.show(context)
             case ExportResult():
                 return await taking.export(context, command)
             case GetReport():
                 return await taking.report(context)
+            case PrepareBundle():
+                return await bundles.prepare(context, command)
+            case AskAbout():
+                return await about(context, command)
             case AskDoctor():
                 return await helping.doctor(context)
             case ListRuns():

@@ -21,18 +21,22 @@ from kernelwright.agents.assistant.types import (
     Table,
     Words,
 )
-from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import (
+from kernelwright.agents.shared.noise import Noise, overlap, timing_of
+from kernelwright.graphs.run_view import RunView
+from kernelwright.graphs.run_view.events import (
     VERDICT,
     count,
     milliseconds,
+    of_floor,
     one_line,
-    percent,
     plain,
     ratio,
 )
+from kernelwright.graphs.run_view.figures import LABEL_OF, compared_words, settings_words
+from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing, Written
 from kernelwright.tools.evaluate.findings import timed, verified
+from kernelwright.tools.profile import by_importance, headline
 from kernelwright.tools.types import Analysis, Comparison, Evidence, LedgerEntry, Verdict
 
 
@@ -72,8 +76,8 @@ def standing_of(story: Story, name: Written) -> Standing | None:
 
 
 def label(item: Written | Standing) -> str:
-    """A candidate's number and id, as it is spoken of."""
-    return f"v{item.number} ({item.candidate.id})"
+    """A candidate's number, as it is spoken of."""
+    return f"v{item.number}"
 
 
 def _best(story: Story) -> Written:
@@ -142,7 +146,11 @@ def round_(story: Story, command: ExplainRound) -> ChatReply:
     ledger = {entry.idea: entry for entry in story.ledger}
     ideas = [idea for idea in story.ideas if idea.round == wanted]
     rows = tuple(
-        (one_line(idea.title, 90), milliseconds(idea.predicted_ms), *_brought(ledger.get(idea.id)))
+        (
+            one_line(story.view.with_names(idea.title), 90),
+            milliseconds(idea.predicted_ms),
+            *_brought(ledger.get(idea.id)),
+        )
         for idea in ideas
     )
     columns = ("idea", "predicted", "measured", "gain", "correct")
@@ -153,7 +161,7 @@ def round_(story: Story, command: ExplainRound) -> ChatReply:
     for event in story.view.proposals:
         if event.round == wanted and event.reasoning:
             pieces.append(Code(title="the planner's reasons", text=plain(event.reasoning, 4000)))
-    pieces += [p for a in story.analyses if a.round == wanted for p in critique(a)]
+    pieces += [p for a in story.analyses if a.round == wanted for p in critique(a, story.view)]
     return ChatReply(pieces=tuple(pieces))
 
 
@@ -186,12 +194,14 @@ def compare(story: Story, command: CompareCandidates) -> ChatReply:
 def idea_rows(story: Story, item: Written) -> tuple[tuple[str, str], ...]:
     """What the candidate tries, and why it should help."""
     idea = story.idea(item.candidate.idea)
-    rows = [("idea", one_line(story.title(item.candidate.idea), 200))]
+    named = story.view.with_names
+    rows = [("idea", one_line(named(story.title(item.candidate.idea)), 200))]
     if idea is not None:
-        rows += [("does", one_line(idea.mechanism, 600)), ("because", one_line(idea.reason, 600))]
+        rows += [("does", one_line(named(idea.mechanism), 600))]
+        rows += [("because", one_line(named(idea.reason), 600))]
         rows += [("predicted", milliseconds(idea.predicted_ms))]
         rows += [("risk", one_line(idea.risk, 300))] if idea.risk else []
-    settings = " ".join(f"{one_line(s.name, 40)}={s.value}" for s in item.candidate.settings)
+    settings = settings_words(item.candidate.settings)
     rows += [("settings", settings)] if settings else []
     rows += [("remark", one_line(item.candidate.note, 300))] if item.candidate.note else []
     known = {other.candidate.id: other for other in story.written}
@@ -203,7 +213,7 @@ def idea_rows(story: Story, item: Written) -> tuple[tuple[str, str], ...]:
 def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
     """The verdict with the numbers behind it, and what was not verified."""
     evaluation, found = standing.evaluation, standing.evaluation.verification
-    rows = [("verdict", f"{VERDICT[found.verdict]} ({standing.effort})")]
+    rows = [("verdict", f"{VERDICT[found.verdict]} ({LABEL_OF[standing.effort]})")]
     rows += [("reason", one_line(found.reason, 600))] if found.reason else []
     rows += [("time", milliseconds(evaluation.median_ms))] if evaluation.median_ms else []
     rows += [(f"against {item.baseline}", against(item)) for item in evaluation.comparisons]
@@ -216,11 +226,8 @@ def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
 
 def against(item: Comparison) -> str:
     """A comparison in a line."""
-    doubt = "" if item.distinguishable else ", not distinguishable"
-    return (
-        f"{ratio(item.ratio)}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}{doubt} "
-        f"({milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)})"
-    )
+    times = f"{milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)}"
+    return f"{compared_words(item)} ({times})"
 
 
 def bounded(story: Story, candidate: str) -> list[Piece]:
@@ -229,21 +236,25 @@ def bounded(story: Story, candidate: str) -> list[Piece]:
     if profile is None:
         return []
     _, symptoms = profile
-    rows = tuple((one_line(s.name, 60), one_line(s.words, 400)) for s in symptoms)
+    found = by_importance(symptoms)
+    rows = tuple((one_line(s.name, 60), one_line(s.words, 400)) for s in found)
     table: list[Piece] = (
         [Table(title="what bounds it", columns=("", ""), rows=rows)] if rows else []
     )
+    if first := headline(symptoms):
+        table.insert(0, Words(text=one_line(first, 400)))
     if words := story.explanation(candidate):
-        table.append(Code(title="the profiler", text=plain(words, 4000)))
+        table.append(Code(title="the profiler", text=plain(story.view.with_names(words), 4000)))
     return table
 
 
-def critique(analysis: Analysis) -> list[Piece]:
+def critique(analysis: Analysis, view: RunView) -> list[Piece]:
     """What the critic made of a round."""
-    rows = [("claim", one_line(claim.words, 400)) for claim in analysis.claims]
-    rows += [("so", one_line(analysis.implies, 400))] if analysis.implies else []
-    rows += [("predicts", one_line(item.words, 300)) for item in analysis.predictions]
-    return [Table(title="the critic", columns=("", ""), rows=tuple(rows))] if rows else []
+    told = [("claim", claim.words) for claim in analysis.claims]
+    told += [("so", analysis.implies)] if analysis.implies else []
+    told += [("predicts", item.words) for item in analysis.predictions]
+    rows = tuple((name, one_line(view.with_names(words), 400)) for name, words in told)
+    return [Table(title="the critic", columns=("", ""), rows=rows)] if rows else []
 
 
 def verdict_words(
@@ -260,6 +271,8 @@ def verdict_words(
     factor = max(left, right) / min(left, right)
     if factor < 1.005:
         return f"{label(one)} and {label(other)} take the same time, {milliseconds(left)}."
+    if alike := _alike((first, second), (label(fast), label(slow))):
+        return alike
     mixed = first is not None and second is not None and first.effort != second.effort
     caution = (
         " One was timed more carefully than the other, so take small differences lightly."
@@ -267,6 +280,15 @@ def verdict_words(
         else ""
     )
     return f"{label(fast)} is {factor:.2f} times as fast as {label(slow)}.{caution}"
+
+
+def _alike(standings: tuple[Standing | None, Standing | None], labels: tuple[str, str]) -> str:
+    """That two candidates, named the faster first, cannot be told apart; "" where they can."""
+    found = [timing_of(item.evaluation) for item in standings if item is not None]
+    timed = sorted((item for item in found if item), key=lambda item: item.median_ms)
+    if len(timed) < 2 or (gap := Noise().between(*timed)).is_clear:
+        return ""
+    return f"{overlap(*labels, gap)}."
 
 
 def difference(before: Written, after: Written) -> Code:
@@ -302,18 +324,25 @@ def _rival(story: Story, one: Written) -> Written:
 
 
 def _facts(story: Story, item: Written, standing: Standing | None) -> list[tuple[str, str]]:
-    settings = " ".join(f"{one_line(s.name, 40)}={s.value}" for s in item.candidate.settings)
+    settings = settings_words(item.candidate.settings)
     took = standing.evaluation.median_ms if standing else None
     found = standing.evaluation.verification if standing else None
     return [
-        ("candidate", item.candidate.id),
-        ("idea", one_line(story.title(item.candidate.idea), 120)),
+        ("idea", one_line(story.view.with_names(story.title(item.candidate.idea)), 120)),
         ("strategy", one_line(", ".join(item.candidate.strategies), 200) or "-"),
         ("settings", settings or "-"),
         ("verdict", VERDICT[found.verdict] if found else "not judged yet"),
-        ("time", milliseconds(took)),
-        ("of the floor", percent(story.floor_ms / took) if took and story.floor_ms else "-"),
+        ("time", _time(standing)),
+        ("the floor", of_floor(story.floor_ms / took) if took and story.floor_ms else "-"),
     ]
+
+
+def _time(standing: Standing | None) -> str:
+    """A time with how closely it was looked at."""
+    ms = standing.evaluation.median_ms if standing else None
+    if ms is None or standing is None:
+        return "-"
+    return f"{milliseconds(ms)} ({LABEL_OF[standing.effort]})"
 
 
 def _readings(story: Story, one: Written, other: Written) -> list[Piece]:
@@ -343,8 +372,8 @@ def _claims(story: Story, one: Written, other: Written) -> list[Piece]:
     rows = tuple(
         (
             f"round {analysis.round}",
-            one_line(claim.words, 500),
-            one_line("; ".join(claim.numbers), 300),
+            one_line(story.view.with_names(claim.words), 500),
+            one_line(story.view.with_names("; ".join(claim.numbers)), 300),
         )
         for analysis in story.analyses
         for claim in analysis.claims

@@ -20,6 +20,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langsmith import tracing_context
 
+from kernelwright.agents.assistant.parsing.budgets import limits_beforehand
+from kernelwright.agents.assistant.parsing.text import take_apart
 from kernelwright.agents.assistant.rules import urgent
 from kernelwright.agents.assistant.types import (
     Assistant,
@@ -31,6 +33,7 @@ from kernelwright.agents.assistant.types import (
     LoadTask,
     Offer,
     StartSearch,
+    Steer,
     Turn,
 )
 
@@ -153,7 +156,8 @@ async def understand(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
         update={"earlier": _earlier(state), "offers": _offers(state)}
     )
     found = await message.assistant.understand(turn, tuple(message.done))
-    message.pending = list(found.commands[: MAX_COMMANDS - len(message.done)])
+    commands = _with_beforehand(found.commands, message.text)
+    message.pending = list(commands[: MAX_COMMANDS - len(message.done)])
     if found.words:
         _tell(runtime, ChatReply.of(found.words))
     return {}
@@ -166,8 +170,6 @@ async def act(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     reply = await message.controller.do(command)
     message.done.append(CommandResult(command=command, reply=reply))
     if reply.question:
-        start = next((item for item in message.pending if isinstance(item, StartSearch)), None)
-        reply = _with_limits(reply, start)
         message.pending = _before_an_answer(command, message.pending)
     if not (reply.question and message.pending and _supersedes(message.pending[0])):
         _tell(runtime, reply)
@@ -186,6 +188,19 @@ async def say(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
     last = message.said[-1]
     offers = [offer.model_dump_json() for offer in last.offers] if last.question else []
     return {"earlier": [*state.get("earlier", []), exchange][-REMEMBERED:], "offers": offers}
+
+
+def _with_beforehand(commands: tuple[Command, ...], text: str) -> tuple[Command, ...]:
+    """A depth or a time in the message that brings a file belongs to its card's first button."""
+    begun = next((item for item in commands if isinstance(item, StartSearch)), None)
+    if begun is None:
+        limits = limits_beforehand(take_apart(text).words)
+        said = limits.model_dump(exclude={"more", "from_now"}, exclude_none=True)
+        begun = StartSearch.model_validate(said)
+    return tuple(
+        item.model_copy(update={"begin": begun}) if isinstance(item, LoadTask) else item
+        for item in commands
+    )
 
 
 def after_understanding(state: Memory, runtime: Runtime[MessageContext]) -> Literal["act", "say"]:
@@ -226,7 +241,12 @@ def _tell(runtime: Runtime[MessageContext], reply: ChatReply) -> None:
 
 
 def _before_an_answer(command: Command, pending: list[Command]) -> list[Command]:
-    """A search waits until its card was seen; a change of the task belongs to the card itself."""
+    """A search waits until its card was seen; a change of the task belongs to the card itself.
+
+    A wish that comes too late asks whether to go on; what else was said does not wait for that.
+    """
+    if isinstance(command, Steer):
+        return pending
     about_task = isinstance(command, LoadTask | ChangeTask)
     return [item for item in pending if about_task and not isinstance(item, StartSearch | LoadTask)]
 
@@ -234,17 +254,6 @@ def _before_an_answer(command: Command, pending: list[Command]) -> list[Command]
 def _supersedes(command: Command) -> bool:
     """Whether what comes next answers with a card of its own."""
     return isinstance(command, ChangeTask)
-
-
-def _with_limits(reply: ChatReply, start: StartSearch | None) -> ChatReply:
-    """The limits that were named beforehand stand behind the button that begins the search."""
-    if start is None or start == StartSearch():
-        return reply
-    offers = tuple(
-        offer.model_copy(update={"wish": start}) if isinstance(offer.wish, StartSearch) else offer
-        for offer in reply.offers
-    )
-    return reply.model_copy(update={"offers": offers})
 
 
 def _earlier(state: Memory) -> tuple[tuple[str, str], ...]:

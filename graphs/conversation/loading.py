@@ -7,6 +7,8 @@ doubtful about it.
 import asyncio
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kernelwright.agents.assistant.types import (
@@ -21,19 +23,29 @@ from kernelwright.agents.assistant.types import (
     Words,
 )
 from kernelwright.graphs.conversation.answers import other_device
-from kernelwright.graphs.conversation.context import ConversationContext
-from kernelwright.graphs.conversation.outline import proposals
-from kernelwright.graphs.conversation.store import ConversationState, file_name
-from kernelwright.graphs.conversation.task_card import (
+from kernelwright.graphs.conversation.background.store import ConversationState, file_name
+from kernelwright.graphs.conversation.background.task_card import (
     TaskCard,
     card_of,
     offers,
     pays_words,
     reply_of,
+    with_limits,
 )
-from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain, quiet
+from kernelwright.graphs.conversation.context import ConversationContext
+from kernelwright.graphs.conversation.outline import proposals
+from kernelwright.graphs.conversation.runs import bundle_offers
+from kernelwright.graphs.run_view.events import (
+    amount,
+    floor_words,
+    milliseconds,
+    one_line,
+    plain,
+    quiet,
+)
+from kernelwright.graphs.search.pace import pace_of
 from kernelwright.profiles.load import Hardware, search_profile
-from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
 from kernelwright.tools.evaluate.messages import DispatchSeen
 from kernelwright.tools.types import (
     Dispatched,
@@ -41,6 +53,7 @@ from kernelwright.tools.types import (
     InputSpec,
     Refusal,
     Task,
+    TracePolicy,
     Value,
 )
 from kernelwright.tools.types.task import Precision
@@ -56,14 +69,15 @@ async def audit(context: ConversationContext) -> ChatReply:
         record = await context.read(context.record)
         task = record.task if record else None
     if task is None:
-        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
+        return ChatReply.of("There is no task yet. Attach a file or paste a module.")
     seen = await _seen(context, task)
     pieces: list[Piece] = [Table(title="audit", columns=("", ""), rows=rows_of(task, card, seen))]
     if not any(badge.proves_little for badge in task.badges):
         pieces.append(
             Words(text="Nothing speaks against it: a faster kernel would prove something.")
         )
-    return ChatReply(pieces=tuple(pieces), offers=offers() if context.now.waiting else ())
+    answers = offers(card) if card and context.now.waiting else ()
+    return ChatReply(pieces=tuple(pieces), offers=answers)
 
 
 async def _seen(context: ConversationContext, task: Task) -> DispatchSeen:
@@ -94,7 +108,9 @@ def rows_of(task: Task, card: TaskCard | None, seen: DispatchSeen) -> tuple[tupl
     if seen.failure:
         rows += [("PyTorch runs", f"not seen: {one_line(seen.failure, 200)}")]
     if card is not None:
-        rows += [("floor", f"{milliseconds(card.floor_ms)} on {one_line(card.device, 60)}")]
+        rows += [
+            ("floor", f"{floor_words(card.floor_ms, card.floor_how)}: {one_line(card.device, 60)}")
+        ]
         if card.eager_ms is not None:
             best = card.eager_ms / card.floor_ms
             rows += [("to gain", f"at most {best:.1f} times eager PyTorch")]
@@ -133,7 +149,10 @@ class Read(Value):
 
 
 async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
-    """Take a file in and say what it is."""
+    """Take a file in and say what it is.
+
+    The search before it, ended or not, is talked about until another one is begun.
+    """
     if len(command.source) > LONGEST_SOURCE:
         return ChatReply.of("That file is too long for a module; send the part to be made faster.")
     if not command.source.strip():
@@ -143,7 +162,9 @@ async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
         file=str(file),
         name=command.name,
         gpu=command.gpu or context.now.gpu,
-        run=_kept_run(context),
+        policy=TracePolicy(load_seconds=context.settings.load_seconds),
+        begin=command.begin,
+        run=context.now.run,
     )
     return await read_anew(context, fresh)
 
@@ -151,7 +172,7 @@ async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
 async def change(context: ConversationContext, command: ChangeTask) -> ChatReply:
     """Read the loaded file once more, with other inputs, entry or precision."""
     if not context.now.file:
-        return ChatReply.of("There is no task on the table yet. Attach a file or paste a module.")
+        return ChatReply.of("There is no task yet. Attach a file or paste a module.")
     if command == ChangeTask():
         return _how_to_change(context)
     precisions = command.precisions or context.now.precisions
@@ -170,7 +191,8 @@ async def change(context: ConversationContext, command: ChangeTask) -> ChatReply
         policy=policy,
         precisions=precisions,
         steering=context.now.steering,
-        run=_kept_run(context),
+        begin=context.now.begin,
+        run=context.now.run,
     )
     return await read_anew(context, changed)
 
@@ -225,13 +247,8 @@ async def cancel(context: ConversationContext) -> ChatReply:
     """Put the task away."""
     if not context.now.waiting:
         return ChatReply.of("All right, nothing was done.")
-    await context.store.put(ConversationState(gpu=context.now.gpu, run=_kept_run(context)))
+    await context.store.put(ConversationState(gpu=context.now.gpu, run=context.now.run))
     return ChatReply.of("Put away; nothing was spent. Attach another file whenever you like.")
-
-
-def _kept_run(context: ConversationContext) -> str:
-    """A search that runs stays this conversation's until another one is begun."""
-    return context.now.run if context.search_session is not None else ""
 
 
 async def read_anew(context: ConversationContext, fresh: ConversationState) -> ChatReply:
@@ -242,7 +259,10 @@ async def read_anew(context: ConversationContext, fresh: ConversationState) -> C
     """
     ends_s = time.monotonic() + context.settings.first_answer_s
     try:
-        found = await context.search_manager.ask(context.home, lambda judge: _read(judge, fresh))
+        tell = partial(context.store.remark, asyncio.get_running_loop())
+        found = await context.search_manager.ask(
+            context.home, lambda judge: _read(judge, fresh, tell)
+        )
         if isinstance(found, Read) and not found.audited:
             timing = asyncio.create_task(_run(context, found.task))
             left_s = max(0.0, ends_s - time.monotonic())
@@ -268,10 +288,20 @@ async def _shown(context: ConversationContext, fresh: ConversationState, found: 
         context.settings.models,
         fresh.gpu,
         fresh.precisions,
+        pace_of(context.home, found.hardware),
     )
     read = {"task": found.task, "card": card, "audited": found.audited, "waiting": True}
     await context.store.put(fresh.model_copy(update=read))
-    return reply_of(card, *other_device(fresh.gpu, found.hardware))
+    reply = reply_of(card, *other_device(fresh.gpu, found.hardware))
+    reply = with_limits(reply, fresh.begin)
+    elsewhere = bundle_offers(fresh.gpu, found.hardware)
+    update = {"offers": (*reply.offers, *elsewhere), "place": _place(fresh)}
+    return reply.model_copy(update=update)
+
+
+def _place(fresh: ConversationState) -> str:
+    """Where the card is said, and said anew when a figure comes late."""
+    return f"card of {fresh.file}"
 
 
 async def _amend(
@@ -285,13 +315,16 @@ async def _amend(
             return None
         if isinstance(found, Refusal):
             await context.store.put(fresh)
-            return _refused(found, fresh)
-        said = {"steering": now.steering, "run": now.run}
+            return _refused(found, fresh).model_copy(update={"place": _place(fresh)})
+        said = {"steering": now.steering, "run": now.run, "budget": now.budget}
         return await _shown(context, fresh.model_copy(update=said), found)
 
 
-async def _read(judge: Executor, fresh: ConversationState) -> Read | Refusal:
+async def _read(
+    judge: Executor, fresh: ConversationState, tell: Callable[[str], None]
+) -> Read | Refusal:
     """What can be known without the device's time; all of it where reading takes that anyway."""
+    HEARER.set(tell)
     path = Path(fresh.file)
     if not judge.capabilities.reads_apart:
         task = await judge.trace(path, fresh.policy)

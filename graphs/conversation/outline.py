@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernelwright.agents.assistant.types import ChangeTask, Command, LoadTask, Offer
-from kernelwright.graphs.run_view.wording import one_line
+from kernelwright.graphs.run_view.events import one_line
 from kernelwright.tools.types import Refusal, TracePolicy, Value
 
 Sizes = Mapping[str, int]

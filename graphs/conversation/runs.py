@@ -1,8 +1,12 @@
-"""A person's runs: list, reopen, name and delete them, and export the result of one.
+"""A person's runs: list, reopen, name and delete them, and take home what is in one.
 
-An export is asked for, approved, written, and handed over as a download.
+An export is asked for, approved, written, and handed over as a download. For a GPU that is
+elsewhere a run's first bundle is, with what to do with it there: the run is begun here and waits
+for results. What comes back is read on this machine at the command line, where the run goes on and
+writes its next bundle; a page has no way to take a bundle back.
 """
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +15,21 @@ from pathlib import Path
 from kernelwright.agents.assistant.types import (
     CancelTask,
     ChatReply,
+    Code,
     ContinueSearch,
     DeleteRun,
     Download,
     ExportResult,
     Offer,
+    PrepareBundle,
     RenameRun,
     ReopenRun,
     ShowProgress,
     Table,
     Words,
 )
+from kernelwright.graphs.conversation.about import usage
+from kernelwright.graphs.conversation.background.store import TITLE, ConversationState, keep_title
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.explaining import (
     candidate_of,
@@ -30,11 +38,14 @@ from kernelwright.graphs.conversation.explaining import (
     standing_of,
 )
 from kernelwright.graphs.conversation.steering import NO_RUN, STOP
-from kernelwright.graphs.conversation.store import TITLE, ConversationState, keep_title
+from kernelwright.graphs.run_view.events import STATUS, one_line, quiet
+from kernelwright.graphs.run_view.figures import summed_up
 from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import STATUS, one_line, quiet, ratio
+from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.summary import material_of
+from kernelwright.profiles.load import Hardware, hardware_profile, search_profile
 from kernelwright.tools.archive import Archive, RunError, RunRecord, run_folders
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.export import (
     ExportRefusedError,
     Material,
@@ -42,7 +53,7 @@ from kernelwright.tools.export import (
     export_kernelbench,
     export_zip,
 )
-from kernelwright.tools.types import Verdict
+from kernelwright.tools.types import EnvironmentLacksError, Refusal, Verdict
 
 WHAT = {
     "module": "a drop-in `nn.Module` with its kernel, what was verified and one command that "
@@ -73,7 +84,8 @@ async def export(context: ConversationContext, command: ExportResult) -> ChatRep
         Words(text=f"Here is {label(item)}: {WHAT[command.format]}."),
         Download(path=path, name=path.name, mime=mime),
     )
-    return ChatReply(pieces=pieces)
+    shown = (usage(story),) if command.format == "module" else ()
+    return ChatReply(pieces=(*pieces, *shown))
 
 
 async def report(context: ConversationContext) -> ChatReply:
@@ -282,7 +294,7 @@ def _row(context: ConversationContext, run: Run) -> tuple[str, ...]:
         f"{one_line(run.title, 60)} ({task})" if run.title else task,
         f"{record.created_at:%Y-%m-%d %H:%M}",
         "running" if live else _state(record),
-        ratio(best.speedup_vs_best_baseline) if best else "-",
+        summed_up(best),
     )
 
 
@@ -290,3 +302,84 @@ def _state(record: RunRecord) -> str:
     if record.summary is not None and record.status == "finished":
         return STATUS[record.summary.status]
     return "stopped; it can go on" if record.status != "finished" else "its module does not run"
+
+
+def wanted_gpu(gpu: str) -> Hardware | None:
+    """The GPU of that name, as far as profiles know it."""
+    try:
+        found = hardware_profile(gpu) if gpu else None
+    except ValueError:
+        return None
+    return found if found is not None and found.kind == "cuda" else None
+
+
+def bundle_offers(gpu: str, present: Hardware) -> tuple[Offer, ...]:
+    """The button that makes a bundle, where the person named a GPU that is not the one here."""
+    wanted = wanted_gpu(gpu)
+    if wanted is None or wanted.name == present.name:
+        return ()
+    hint = "A file to carry there, with the command that measures it"
+    return (Offer(label=f"Bundle for {wanted.name}", wish=PrepareBundle(gpu=gpu), hint=hint),)
+
+
+async def prepare(context: ConversationContext, command: PrepareBundle) -> ChatReply:
+    """Begin a run for the GPU and hand over the bundle that it waits for."""
+    now = context.now
+    wanted = wanted_gpu(command.gpu or now.gpu)
+    if now.task is None:
+        return ChatReply.of("There is no task yet. Attach a file or paste a module.")
+    if wanted is None:
+        return ChatReply.of("For which GPU? Name one that I know, such as L40S or H200.")
+    begun = start_search(
+        Path(now.file),
+        now.policy,
+        "cuda",
+        search_profile(context.settings.search),
+        seed=context.settings.seed,
+        home=context.home,
+        models=context.settings.models,
+        patience_s=0.0,
+        choice=ExecutorChoice(name="batch", hardware=wanted),
+    )
+    try:
+        found = await context.search_manager.engine.call(begun)
+    except EnvironmentLacksError as lack:
+        return ChatReply.of(f"No bundle could be made: {one_line(str(lack), 300)}.")
+    if isinstance(found, Refusal):
+        return ChatReply.of(f"No bundle could be made: {quiet(found.sentence, 600)}")
+    folder = context.home / "runs" / found.run / "bundles"
+    bundles = await context.read(lambda: sorted(folder.glob("*/bundle.json")))
+    if not bundles:
+        return ChatReply.of(f"No bundle was made: {one_line(found.stopped_because, 300)}.")
+    path = await context.read(lambda: _packed(context.home, found.run, bundles[-1].parent))
+    return _handed_over(context, found.run, bundles[-1].parent, path, wanted)
+
+
+def _packed(home: Path, run: str, bundle: Path) -> Path:
+    """The bundle's folder as a zip file of the run's name."""
+    base = home / "exports" / f"{run}-bundle"
+    base.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.make_archive(str(base), "zip", bundle.parent, bundle.name))
+
+
+def _handed_over(
+    context: ConversationContext, run: str, bundle: Path, path: Path, wanted: Hardware
+) -> ChatReply:
+    there = f"unzip {path.name}\nkernelwright work {bundle.name}"
+    back = shlex.join(["kernelwright", "resume", run, "--run-dir", str(context.home)])
+    words = (
+        f"Here is the first bundle of run `{run}` for {wanted.name}: it measures PyTorch there, "
+        "which needs neither this machine nor a network. Times from here would tell nothing."
+    )
+    after = (
+        "Then put the folder back in its place on this machine, under its own name, and let the "
+        "run go on: it writes kernels compiled for that GPU into the next bundle."
+    )
+    pieces = (
+        Words(text=words),
+        Download(path=path, name=path.name, mime="application/zip"),
+        Code(title=f"on the host with {wanted.name}", text=there, language="bash"),
+        Words(text=after),
+        Code(title="here, afterwards", text=f"# in {bundle.parent}\n{back}", language="bash"),
+    )
+    return ChatReply(pieces=pieces)

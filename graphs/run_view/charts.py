@@ -9,7 +9,7 @@ from typing import Literal
 
 from kernelwright.agents.shared.facts import reading
 from kernelwright.graphs.run_view import CandidateView, RunView
-from kernelwright.graphs.run_view.wording import milliseconds, one_line
+from kernelwright.graphs.run_view.events import milliseconds, one_line
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing, ranked
 
@@ -54,7 +54,8 @@ class Level:
 class Trajectory:
     """Times of candidates over the search: dots, the best so far as steps, and what to beat.
 
-    `best` are the corners at which the lead changed, (seconds, milliseconds), up to `end_s`.
+    `best` are the corners at which the lead changed, (seconds, milliseconds), up to `end_s`;
+    `best_words` say where it ended.
     """
 
     dots: tuple[TimedDot, ...]
@@ -64,6 +65,7 @@ class Trajectory:
     end_s: float
     x: Axis
     y: Axis
+    best_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ def trajectory(view: RunView) -> Trajectory | None:
     return Trajectory(
         dots=dots,
         best=_steps(view, timed, end_s),
+        best_words=f"{view.best_name} {view.best_figure.time}" if view.best_figure else "",
         levels=lines,
         round_ends_s=ends_s,
         end_s=end_s,
@@ -182,11 +185,11 @@ def _judged_s(view: RunView, item: CandidateView) -> float:
 
 
 def _dot(view: RunView, item: CandidateView) -> TimedDot:
-    ms = item.correct_ms or 0.0
-    words = f"{item.name}: {milliseconds(ms)}"
+    figure = view.figure_of(item)
+    words = f"{item.name}: {figure.time if figure else '-'}"
     if item.candidate.idea in view.ideas:
-        words += f", {one_line(view.title(item.candidate.idea), 60)}"
-    return TimedDot(_judged_s(view, item), ms, words)
+        words += f", {one_line(view.with_names(view.title(item.candidate.idea)), 60)}"
+    return TimedDot(_judged_s(view, item), item.correct_ms or 0.0, words)
 
 
 def _steps(

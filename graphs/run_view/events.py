@@ -1,19 +1,22 @@
-"""Everything a person can be shown, as typed events. The UI decides how each one looks.
+"""Everything a person can be shown, as typed events, and the words for numbers and verdicts.
 
 Events are written to the archive in order and replayed by `trace` and `report`; a UI that
-attaches late reads them from there.
+attaches late reads them from there, and decides how each one looks. What models are writing right
+now is shown meanwhile and never kept: it is written on the loop of a search and read on that of a
+page. The complete answer is kept with the call that asked for it, and told as an event.
 
-What models are writing right now is shown meanwhile and never kept. It is written on the loop of a
-search and read on that of a page. The complete answer is kept with the call that asked for it, and
-told as an event.
+Numbers, names and verdicts are put in words in one way, everywhere. Texts of users, models and
+compilers may hold control characters; `plain` makes them harmless for a terminal.
 """
 
+import re
 import threading
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from kernelwright.tools.profile import casts_doubt, headline
 from kernelwright.tools.types import (
     Analysis,
     Baselines,
@@ -28,8 +31,9 @@ from kernelwright.tools.types import (
     StrategyVersion,
     Symptom,
     Value,
+    Verdict,
 )
-from kernelwright.tools.types.run import Summary, TokenCounts
+from kernelwright.tools.types.run import Status, Summary, TokenCounts
 
 
 class _Event(Value):
@@ -38,18 +42,31 @@ class _Event(Value):
 
 
 class RunStarted(_Event):
-    """The task was understood and a search over it begins (or goes on, when `resumed`)."""
+    """The task was understood and a search over it begins (or goes on, when `resumed`).
+
+    `floor_how` says how the floor was measured, or that a data sheet says so; "" in old runs.
+    """
 
     kind: Literal["run_started"] = "run_started"
     run: str
     task: str
     hardware: str
     floor_ms: float
+    floor_how: str = ""
     bytes_moved: int
     flops: int
     warnings: tuple[str, ...] = ()
     isolation: Isolation
     resumed: bool = False
+
+
+class FloorRevised(_Event):
+    """The device's ceilings were measured again, and `before_ms` is no longer the floor."""
+
+    kind: Literal["floor_revised"] = "floor_revised"
+    floor_ms: float
+    floor_how: str
+    before_ms: float
 
 
 class BaselinesMeasured(_Event):
@@ -109,6 +126,16 @@ class Profiled(_Event):
     evidence: tuple[Evidence, ...]
     symptoms: tuple[Symptom, ...]
     explanation: str = ""
+
+    @property
+    def headline(self) -> str:
+        """Its most important sentence; "" where nothing telling was found."""
+        return headline(self.symptoms)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether that sentence is about the timings, so that the rest is in doubt."""
+        return any(casts_doubt(item) for item in self.symptoms)
 
 
 class Critiqued(_Event):
@@ -184,6 +211,7 @@ class RunFinished(_Event):
 
 Event = Annotated[
     RunStarted
+    | FloorRevised
     | BaselinesMeasured
     | IdeasProposed
     | CandidateWritten
@@ -256,3 +284,119 @@ class Speeches:
                 Speech(key=key, role=prompt.role, round=prompt.round, text="".join(pieces))
                 for key, (prompt, pieces, _) in self._speaking.items()
             )
+
+
+STATUS: dict[Status, str] = {
+    "improved": "faster than every baseline",
+    "not_settled": "not settled: measure again",
+    "faster_than_eager": "faster than eager PyTorch, but not than its best baseline",
+    "no_improvement": "nothing was faster than PyTorch",
+    "nothing_correct": "no candidate was correct",
+    "stopped": "stopped before a verdict",
+    "waiting": "waiting for somebody outside",
+    "failed": "the search failed",
+}
+
+VERDICT: dict[Verdict, str] = {verdict: verdict.value.replace("_", " ") for verdict in Verdict}
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str, limit: int = 0) -> str:
+    """Text without control characters and overrides of direction; cut at `limit` if given."""
+    clean = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    return clean if not limit or len(clean) <= limit else clean[: limit - 1].rstrip() + "…"
+
+
+def one_line(text: str, limit: int = 100) -> str:
+    """Text on one line, cut at `limit`."""
+    return plain(" ".join(text.split()), limit)
+
+
+def quiet(text: str, limit: int = 100) -> str:
+    """Somebody's text on one line, with nothing in it that Markdown would act upon."""
+    line = re.sub(r"[*`\[\]<>#|\\$~]", "", one_line(plain(text), limit))
+    # Within a name an underscore is one; at its edge it would begin an emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
+
+
+def milliseconds(value: float | None) -> str:
+    """A time with three or four significant digits, in the unit a person would choose."""
+    if value is None:
+        return "-"
+    if value >= 1000:
+        return f"{value / 1000:.3g} s"
+    if value >= 0.9995:  # what would be rounded to a thousand µs
+        return f"{value:.3f} ms" if value < 10 else f"{value:.4g} ms"
+    return f"{value * 1000:.3g} µs"
+
+
+def ratio(value: float | None) -> str:
+    """A speed-up."""
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def percent(value: float | None) -> str:
+    """A share."""
+    return "-" if value is None else f"{value:.0%}"
+
+
+def floor_words(floor_ms: float | None, how: str) -> str:
+    """The least time that moving a task's bytes takes, and where that is known from."""
+    return f"{milliseconds(floor_ms)}, {how or UNKNOWN_FLOOR}"
+
+
+def of_floor(fraction: float | None) -> str:
+    """How near to the floor a time is; what is below it says that it is no floor."""
+    if fraction is None or fraction <= 1.0:
+        return f"{percent(fraction)} of the floor"
+    return f"{percent(fraction)} of the floor, which is too high here: {BELOW}"
+
+
+UNKNOWN_FLOOR = "how it was measured was not recorded"
+BELOW = "some bytes lay in a cache, or its measurement was disturbed and is taken again"
+
+
+def seconds(value: float) -> str:
+    """A duration as a person says it."""
+    if value < 60:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    if value < 3600:
+        return f"{int(value // 60)} min {int(value % 60)} s"
+    return f"{int(value // 3600)} h {int(value % 3600 // 60)} min"
+
+
+def amount(value: float, unit: str) -> str:
+    """A large count with a decimal prefix: `33.6 MB`, `1.2 GFLOP`."""
+    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: `1 round`, `2 rounds`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def waiting_words(ahead: int) -> str:
+    """Why a search stands still: others' work comes first."""
+    others = "another person's work is" if ahead == 1 else f"the work of {ahead} others is"
+    return f"It waits for the device: {others} before it."
+
+
+def shape(sizes: tuple[int, ...]) -> str:
+    """A tensor's shape: `4096 x 1024`; `scalar` for none."""
+    return " x ".join(str(size) for size in sizes) or "scalar"
+
+
+def tokens(counts: TokenCounts) -> str:
+    """Tokens of a model, in and out."""
+    return f"{amount(counts.input, '').strip()} tokens in, {amount(counts.output, '').strip()} out"
+
+
+def dollars(usd: float | None) -> str:
+    """Money; empty where no price is known, so that nothing is claimed to be free."""
+    if usd is None:
+        return ""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

@@ -12,6 +12,7 @@ from kernelwright.graphs.run_view.events import (
     CandidateWritten,
     Critiqued,
     Event,
+    FloorRevised,
     IdeasProposed,
     ModelCalled,
     Noted,
@@ -21,9 +22,9 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    one_line,
 )
 from kernelwright.graphs.run_view.view import CandidateView, RunView
-from kernelwright.graphs.run_view.wording import one_line
 from kernelwright.tools.archive import Author, Standing, Written
 from kernelwright.tools.types import Analysis, Idea
 from kernelwright.tools.types.run import TokenCounts
@@ -115,6 +116,8 @@ def fold(view: RunView, event: Event) -> RunView:
             return replace(view, stage=f"rewriting what the {event.version.role} is told")
         case Awaited():
             return replace(view, stage="waiting for somebody outside", waiting_for=event.words)
+        case FloorRevised():
+            return replace(view, floor_ms=event.floor_ms, floor_how=event.floor_how)
         case Noted():
             return replace(view, notes=(*view.notes, one_line(event.words, 200)))
         case RunFinished():
@@ -132,10 +135,12 @@ def _begin(view: RunView, event: RunStarted) -> RunView:
         isolation=event.isolation,
         warnings=event.warnings or view.warnings,
         floor_ms=event.floor_ms,
+        floor_how=event.floor_how,
         bytes_moved=event.bytes_moved,
         flops=event.flops,
         stage="going on where it stopped" if event.resumed else "timing PyTorch",
         stopped_because="",
+        certifying=False,
         summary=None,
     )
 
@@ -162,7 +167,9 @@ def _write(view: RunView, event: CandidateWritten) -> RunView:
 
 
 def _judge(view: RunView, event: CandidateJudged) -> RunView:
-    view = replace(view, stage="judging candidates")
+    certifying = view.certifying or event.effort == "certify"
+    stage = "certifying the best" if certifying else "judging candidates"
+    view = replace(view, stage=stage, certifying=certifying)
     found = view.candidates.get(event.evaluation.candidate)
     if found is None:
         return view
@@ -191,6 +198,7 @@ def _end_round(view: RunView, event: RoundFinished) -> RunView:
         round_ends={**view.round_ends, event.round: event.at},
         stage="certifying the best" if event.why_stop else "thinking of ideas",
         stopped_because=event.why_stop,
+        certifying=bool(event.why_stop),
     )
 
 

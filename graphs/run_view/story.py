@@ -77,8 +77,13 @@ class Story:
         return self.view.baselines
 
     @property
+    def floor_how(self) -> str:
+        """How the floor was measured; "" where that was not recorded."""
+        return self.view.floor_how
+
+    @property
     def floor_ms(self) -> float | None:
-        """The time that no implementation can undercut on this device."""
+        """What moving the task's bytes takes at least here, as far as `floor_how` says."""
         return self.view.floor_ms
 
     @property
@@ -137,9 +142,10 @@ def load(run: str, home: Path | None = None) -> Story:
     """
     archive = Archive.open(run, home)
     try:
-        record = archive.record()
-        events = tuple(EVENT.validate_json(item.payload) for item in archive.events())
-        view = _view(archive, record, events)
+        record, events = archive.record(), _events(archive)
+        # A search may write on meanwhile: candidates are read once, after all that speaks of them.
+        standings, candidates = archive.standings(), archive.candidates()
+        view = _view(archive, record, events, standings, candidates)
         judged = [item.candidate.id for item in view.standings]
         profiles = {name: archive.profile(name) for name in judged}
         return Story(
@@ -147,7 +153,7 @@ def load(run: str, home: Path | None = None) -> Story:
             folder=archive.folder,
             events=events,
             view=view,
-            written=tuple(_numbered(item, view) for item in archive.candidates()),
+            written=tuple(_numbered(item, view) for item in candidates),
             ledger=archive.ledger(),
             profiles={name: profile for name, profile in profiles.items() if profile is not None},
             calls=archive.calls(),
@@ -158,12 +164,28 @@ def load(run: str, home: Path | None = None) -> Story:
         archive.close()
 
 
-def _view(archive: Archive, record: RunRecord, events: tuple[Event, ...]) -> RunView:
+def view_of(archive: Archive) -> RunView:
+    """The view of an open run alone."""
+    events, standings = _events(archive), archive.standings()
+    return _view(archive, archive.record(), events, standings, archive.candidates())
+
+
+def _events(archive: Archive) -> tuple[Event, ...]:
+    return tuple(EVENT.validate_json(item.payload) for item in archive.events())
+
+
+def _view(
+    archive: Archive,
+    record: RunRecord,
+    events: tuple[Event, ...],
+    standings: tuple[Standing, ...],
+    candidates: tuple[Written, ...],
+) -> RunView:
     """The events folded, with what was kept and not told; an export changes the kept summary."""
     view = completed(
         folded(events),
-        archive.candidates(),
-        archive.standings(),
+        candidates,
+        standings,
         archive.ideas(),
         archive.analyses(),
         record.created_at,

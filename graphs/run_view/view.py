@@ -10,14 +10,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from kernelwright.graphs.run_view.events import IdeasProposed, Profiled
-from kernelwright.tools.archive import Author, Standing, apart, ranked
-from kernelwright.tools.archive.records import EFFORTS
+from kernelwright.graphs.run_view.events import IdeasProposed, Profiled, one_line, ratio
+from kernelwright.graphs.run_view.figures import (
+    LABEL_OF,
+    Figure,
+    figure_of,
+    headline,
+    in_order,
+    in_words,
+    legend,
+)
+from kernelwright.tools.archive import Author, Standing, apart
+from kernelwright.tools.archive.database import EFFORTS
 from kernelwright.tools.types import (
     Analysis,
     Baselines,
     Candidate,
-    Comparison,
     Effort,
     Evaluation,
     Idea,
@@ -83,11 +91,6 @@ class CandidateView:
         """Its time, if it is correct and was timed."""
         return self.standing.evaluation.median_ms if self.standing and self.is_correct else None
 
-    @property
-    def slowest_comparison(self) -> Comparison | None:
-        """The comparison with the baseline that is hardest to beat, None where there was none."""
-        return hardest_comparison(self.evaluation) if self.evaluation else None
-
     def judged(self, evaluation: Evaluation, effort: Effort, at: datetime) -> "CandidateView":
         """The same candidate after another judgement; a less trusted one changes nothing."""
         known = self.standing
@@ -104,11 +107,6 @@ class CandidateView:
         return replace(self, standing=standing, judged_at=self.judged_at or at)
 
 
-def hardest_comparison(evaluation: Evaluation) -> Comparison | None:
-    """The comparison with the baseline that is hardest to beat; None when there was none."""
-    return min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
-
-
 def counts_of(written: int, standings: Sequence[Standing]) -> CandidateCounts:
     """How far candidates came, by the most trusted evaluation of each."""
     judged = [item.evaluation for item in standings]
@@ -117,6 +115,23 @@ def counts_of(written: int, standings: Sequence[Standing]) -> CandidateCounts:
         compiled=sum(item.verdict not in NOT_COMPILED for item in judged),
         correct=sum(item.verdict is Verdict.CORRECT for item in judged),
         timed=sum(item.median_ms is not None for item in judged),
+    )
+
+
+LEADER_COLUMNS = ("leaders", "time", "vs best baseline", "idea")
+
+
+def leader_rows(view: "RunView", limit: int) -> tuple[tuple[str, str, str, str], ...]:
+    """The leaders as chat and answers list them, by `LEADER_COLUMNS`, the best first."""
+    return tuple(
+        (
+            item.name,
+            figure.time,
+            ratio(figure.over_best),
+            one_line(view.with_names(view.title(item.candidate.idea)), 60),
+        )
+        for item in view.leaders[:limit]
+        if (figure := view.figure_of(item)) is not None
     )
 
 
@@ -140,6 +155,7 @@ class RunView:
         usd: What the questions cost; None where no price is known.
         stopped_because: Why the search stops; empty while it goes on.
         waiting_for: What somebody outside is to do; empty while nobody is waited for.
+        certifying: Whether this session's search is over and its finalists are looked at closely.
         summary: What the search amounted to; None while it goes on.
     """
 
@@ -149,6 +165,7 @@ class RunView:
     isolation: Isolation = UNKNOWN_ISOLATION
     warnings: tuple[str, ...] = ()
     floor_ms: float | None = None
+    floor_how: str = ""
     bytes_moved: int = 0
     flops: int = 0
     begun: datetime | None = None
@@ -169,6 +186,7 @@ class RunView:
     usd: float | None = None
     stopped_because: str = ""
     waiting_for: str = ""
+    certifying: bool = False
     summary: Summary | None = None
 
     @property
@@ -192,8 +210,16 @@ class RunView:
 
     @cached_property
     def leaders(self) -> tuple[CandidateView, ...]:
-        """Correct candidates with a time, the fastest first, ranked as the search ranks them."""
-        return tuple(self.candidates[item.candidate.id] for item in ranked(self.standings))
+        """Correct candidates with a time: the best, then the others, the fastest first.
+
+        While it goes on they stand as the search ranks them. Once certification began, what is
+        certified comes first; in the end the one that the summary stands for.
+        """
+        ended = self.certifying or self.summary is not None
+        ordered = in_order(self.standings, certified_first=ended)
+        chosen = self.summary.best.candidate if self.summary and self.summary.best else ""
+        ordered.sort(key=lambda item: item.candidate.id != chosen)
+        return tuple(self.candidates[item.candidate.id] for item in ordered)
 
     @cached_property
     def apart(self) -> tuple[CandidateView, ...]:
@@ -202,29 +228,49 @@ class RunView:
 
     @property
     def best(self) -> CandidateView | None:
-        """The best so far; once the search ended, the one that its summary stands for.
+        """The first of the leaders, for everybody who shows a best."""
+        return next(iter(self.leaders), None)
 
-        Certified times are not comparable with screened ones, so the summary's choice may not be
-        the first of the leaders.
-        """
-        chosen = self.summary.best if self.summary else None
-        found = self.candidates.get(chosen.candidate) if chosen else None
-        return found or next(iter(self.leaders), None)
+    @property
+    def best_name(self) -> str:
+        """What the best is called: `best so far`, and `best` once the search is over."""
+        return "best" if self.summary is not None else "best so far"
+
+    @property
+    def best_figure(self) -> Figure | None:
+        """The figures in force: those of the best."""
+        return self.figure_of(self.best) if self.best else None
 
     @property
     def best_ms(self) -> float | None:
-        """Time of the best so far."""
-        return self.best.correct_ms if self.best else None
+        """Time of the best."""
+        return self.best_figure.ms if self.best_figure else None
 
     @property
-    def speedup(self) -> float | None:
-        """Of the best so far, over the best baseline."""
-        return self.speedup_of(self.best) if self.best else None
+    def headline(self) -> str:
+        """What the search amounts to, in a line; what is being done while it goes on."""
+        return headline(self.best_figure, self.summary.status) if self.summary else self.stage
 
     @property
     def floor_fraction(self) -> float | None:
-        """How much of the floor the best so far reaches."""
+        """How much of the floor the best reaches."""
         return self.floor_ms / self.best_ms if self.floor_ms and self.best_ms else None
+
+    @property
+    def profiler_words(self) -> str:
+        """The profiler's most important sentence, with the candidate it is about; "" for none.
+
+        What casts doubt on the times of the latest round comes first, as it is about all of them;
+        then what bounds the best, or else the last one that was looked at.
+        """
+        told = [item.profile for item in self.candidates.values() if item.profile]
+        latest = max((item.round for item in told), default=0)
+        best = [self.best.profile] if self.best and self.best.profile else []
+        doubts = [item for item in (*best, *told) if item.is_in_doubt and item.round == latest]
+        chosen = next(iter((*doubts, *best, *reversed(told))), None)
+        if chosen is None or not chosen.headline:
+            return ""
+        return f"{self.name_of(chosen.candidate)}: {chosen.headline}"
 
     @cached_property
     def by_verdict(self) -> Counter[Verdict]:
@@ -249,7 +295,7 @@ class RunView:
         known: dict[tuple[int, str], Prediction] = {}
         for item in (item for analysis in self.analyses for item in analysis.predictions):
             key = (item.made_in_round, item.words)
-            if key not in known or item.held is not None:
+            if key not in known or item.measured_ms is not None or item.held is not None:
                 known[key] = item
         return tuple(known.values())
 
@@ -258,17 +304,15 @@ class RunView:
         """The rounds in which ideas were proposed."""
         return tuple(event.round for event in self.proposals)
 
-    def speedup_of(self, item: CandidateView) -> float | None:
-        """A candidate's speed-up over the best baseline; None where either has no time.
+    def legend(self, limit: int) -> str:
+        """What the labels of the first of the leaders mean."""
+        return legend(LABEL_OF[item.effort] for item in self.leaders[:limit] if item.effort)
 
-        Pair by pair where it was compared with that baseline, else by their times alone.
-        """
-        worst, base_ms, took_ms = item.slowest_comparison, self.best_baseline_ms, item.correct_ms
-        evaluation = item.evaluation
-        compared = {one.baseline for one in evaluation.comparisons} if evaluation else set()
-        if worst is not None and self._best_baseline in compared:
-            return worst.ratio
-        return base_ms / took_ms if base_ms and took_ms else None
+    def figure_of(self, item: CandidateView) -> Figure | None:
+        """A candidate's figures with their label; None where it is not correct or not timed."""
+        if item.standing is None:
+            return None
+        return figure_of(item.standing.evaluation, item.standing.effort, self.baselines)
 
     def of_idea(self, idea: str) -> tuple[CandidateView, ...]:
         """What was written for an idea, in order."""
@@ -303,8 +347,8 @@ class RunView:
         return found.name if found else candidate
 
     def with_names(self, words: str) -> str:
-        """Words in which candidates have the names that people use instead of ids."""
-        return _CANDIDATE_ID.sub(lambda found: self.name_of(found.group()), words)
+        """Words in which candidates and settings have the names that people use."""
+        return in_words(_CANDIDATE_ID.sub(lambda found: self.name_of(found.group()), words))
 
     def in_new_session(self) -> "RunView":
         """What earlier sessions told; the clock begins with the next event."""

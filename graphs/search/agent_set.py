@@ -7,11 +7,11 @@ step and says so. Every call is kept in the archive before anyone acts upon it.
 import logging
 from collections.abc import Mapping
 
-from kernelwright.agents.llm.client import LLMClient, TokenBudget, spent_words
+from kernelwright.agents.llm.client import LLMClient, spent_words
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
 from kernelwright.agents.role import RoleSetting
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.run_view.events import Awaited, ModelCalled
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
 from kernelwright.graphs.search.run_terms import start_of
@@ -85,13 +85,12 @@ def _seated(around: Circumstances, clients: Mapping[str, LLMClient]) -> AgentSet
 
 
 def _clients(models: Models, around: Circumstances) -> dict[str, LLMClient]:
-    profile, archive = around.profile, around.archive
     return clients_for(
         models,
         [role.name for role in around.roles],
         ClientContext(
-            book=archive,
-            budget=TokenBudget(profile.tokens, profile.usd, archive.calls()),
+            book=around.archive,
+            budget=around.budget,
             manual=lambda person: _manual(person, around),
             tell=lambda call: _tell(call, around),
             on_piece=_overheard(around),

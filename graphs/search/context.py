@@ -1,6 +1,7 @@
 """What nodes use and checkpoints do not hold: archive, executor, agents, control, listener.
 
-Control is how somebody outside reaches into a running search: stop, pause, steering. All of it may
+Control is how somebody outside reaches into a running search: stop, pause, steering, what it may
+spend. All of it may
 be called from any code on the search's event loop. A stop ends the step that is running and loses
 nothing, as every step can be repeated from the archive; a pause waits for the end of the step.
 
@@ -10,23 +11,26 @@ without that term has the search's own roles only: it was begun before there wer
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 
 from langgraph.runtime import RunControl
 
+from kernelwright.agents.llm.client import TokenBudget
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.role import Role, StepRole
-from kernelwright.agents.roles.registry import ROLES, AgentSet
+from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
-from kernelwright.graphs.run_view.events import EVENT, BaselinesMeasured, Event
+from kernelwright.graphs.run_view.events import EVENT, BaselinesMeasured, Event, FloorRevised
+from kernelwright.graphs.search.pace import Pace, pace_of
 from kernelwright.graphs.search.run_terms import Decisions, KeptDecisions, starting_from
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Executor
-from kernelwright.tools.types import Baselines, Task
+from kernelwright.tools.types import Baselines, Candidate, Task
 
 
 class Control:
@@ -36,10 +40,12 @@ class Control:
         self.run_control = RunControl()
         self.steering = Steering()
         self.stopped_because = ""
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._profile: SearchProfile | None = None
+        self._search: SearchContext | None = None
 
-    def watch(self, task: asyncio.Task[None]) -> None:
-        """Take charge of the task that runs the graph."""
+    def watch(self, task: asyncio.Task[object]) -> None:
+        """Take charge of the task that does the work."""
         self._task = task
         if self.stopped_because:
             task.cancel()
@@ -58,6 +64,36 @@ class Control:
     def steer(self, steering: Steering) -> None:
         """Replace the steering; the planner reads it at its next turn."""
         self.steering = steering
+
+    def allow(self, profile: SearchProfile) -> None:
+        """Replace what the search may spend; it holds from its next decision on."""
+        self._profile = profile
+        if self._search is not None:
+            self._search.allow(profile)
+
+    def attend(self, search: "SearchContext") -> None:
+        """Know whom this is the handle of; what was allowed before it began holds at once."""
+        self._search = search
+        if self._profile is not None:
+            search.allow(self._profile)
+
+    @property
+    def spent(self) -> "Spent":
+        """What the search has spent; nothing before it began."""
+        search = self._search
+        if search is None:
+            return Spent()
+        over = search.searched_s >= search.searching_ends_s
+        return Spent(search.searched_s, search.archive.spent_s(), over)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of searching, seconds with baselines and profilers, and whether that was all."""
+
+    searched_s: float = 0.0
+    whole_s: float = 0.0
+    over: bool = False
 
 
 _TERM = "roles"
@@ -85,8 +121,8 @@ def roles_of(archive: Archive) -> tuple[Role[object], ...]:
 Listener = Callable[[Event], None]
 Emit = Callable[[Event], None]
 
-# This share of the time stays for the certification of the finalists.
-RESERVED = 0.2
+# So many candidates are compiled side by side.
+AHEAD = 4
 
 
 @dataclass(frozen=True)
@@ -95,7 +131,7 @@ class Circumstances:
 
     `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
     inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
-    models say while they say it; nothing of that is kept.
+    models say while they say it; nothing of that is kept. `budget` is what models may cost.
     """
 
     task: Task
@@ -106,6 +142,7 @@ class Circumstances:
     patience_s: float = inf
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = tuple(ROLES)
+    budget: TokenBudget = field(default_factory=TokenBudget)
 
 
 MakeAgents = Callable[[Circumstances], AgentSet]
@@ -134,6 +171,10 @@ class SearchContext:
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = field(init=False)
     agents: AgentSet = field(init=False)
+    budget: TokenBudget = field(init=False)
+    pace: Pace = field(init=False)
+    certifying_s: float = 0.0
+    certified: int = 0
     # What of each idea stands in the ledger already, see `graphs.search.learn`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     _baselines: Baselines | None = None
@@ -143,19 +184,51 @@ class SearchContext:
     def __post_init__(self) -> None:
         """Make the agents, which may speak through this context from then on."""
         self.decisions = self.decisions or KeptDecisions(self.archive)
+        self.pace = pace_of(self.home, self.hardware)
         self.roles = roles_of(self.archive)
+        self.budget = TokenBudget(self.profile.tokens, self.profile.usd, self.archive.calls())
         self._make_agents()
+        self.control.attend(self)
+
+    def allow(self, profile: SearchProfile) -> None:
+        """Go on with more, or less, to spend."""
+        self.archive.set_profile(profile)
+        self.profile = profile
+        self.budget.tokens, self.budget.usd = profile.tokens, profile.usd
 
     def settle(self, hardware: Hardware, task: Task) -> None:
         """Go on with what a far host said of its device and the task; agents are made anew."""
         if (hardware, task) == (self.hardware, self.task):
             return
-        from kernelwright.tools.tasks import floor_ms
+        from kernelwright.tools.hardware import floor_ms
 
         self.archive.settle(hardware, task)
         self.hardware, self.task = hardware, task
         self.floor_ms = floor_ms(task.bytes_moved, task.flops, hardware)
         self._make_agents()
+
+    async def look_at_the_floor(self, key: str, round: int) -> None:
+        """Go on with ceilings that were measured again meanwhile, decided once under that key."""
+        if self.executor.capabilities.remote:
+            return
+        found = await self.executor.hardware()
+        kept = self.decide(f"ceilings:{key}", found.model_dump_json)
+        hardware, before_ms = Hardware.model_validate_json(kept), self.floor_ms
+        same = (hardware.bandwidth_gb_s, hardware.confirmed)
+        if same == (self.hardware.bandwidth_gb_s, self.hardware.confirmed):
+            return
+        from kernelwright.tools.hardware import floor_ms, floor_words
+
+        self.hardware = hardware
+        self.floor_ms = floor_ms(self.task.bytes_moved, self.task.flops, hardware)
+        self._make_agents()
+        event = FloorRevised(
+            round=round,
+            floor_ms=self.floor_ms,
+            floor_how=floor_words(hardware),
+            before_ms=before_ms,
+        )
+        self.emit(event, key=f"floor:{key}")
 
     def _make_agents(self) -> None:
         around = Circumstances(
@@ -167,6 +240,7 @@ class SearchContext:
             self.patience_s,
             self.overhear,
             self.roles,
+            self.budget,
         )
         agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
         self.agents = starting_from(self.archive, agents)
@@ -218,7 +292,7 @@ class SearchContext:
             what: What it would be for, unique in the run.
             until_s: When its time is over on the run's clock, if before the search's own.
         """
-        end_s = self.profile.seconds * (1.0 - RESERVED) if until_s is None else until_s
+        end_s = self.searching_ends_s if until_s is None else until_s
         return self.decide(f"time:{what}", lambda: str(self.searched_s >= end_s)) == str(True)
 
     def steering_for(self, what: str) -> Steering:
@@ -253,6 +327,29 @@ class SearchContext:
         comparing_s = max(self._comparing_s, sum(item.setup_s for item in known))
         return self.archive.spent_s() - comparing_s - self._profiling_s
 
+    @property
+    def searching_ends_s(self) -> float:
+        """When the searching is to stop, in seconds of searching: certifying has its time then.
+
+        Where a person said how long the whole may take, baselines and profilers count as well.
+        """
+        seconds = self.profile.seconds
+        whole = self.profile.seconds_hold == "everything"
+        beside_s = self.archive.spent_s() - self.searched_s if whole else 0.0
+        return seconds - beside_s - self.pace.reserve_s(self.profile)
+
+    def has_time_to_certify(self, what: str) -> bool:
+        """Whether one more finalist can be certified in time; decided once."""
+        ends_s = self.searching_ends_s + self.pace.reserve_s(self.profile)
+        alone = self.profile.seconds_hold == "searching"
+        in_time = alone or self.searched_s + self.pace.certifying_s() <= ends_s
+        return self.decide(f"certify:{what}:{self.laps}", lambda: str(in_time)) == str(True)
+
+    @property
+    def home(self) -> Path:
+        """The folder of all runs and of what is remembered of devices."""
+        return self.archive.folder.parent.parent
+
     def compared(self, seconds: float) -> None:
         """Count what measuring PyTorch's own ways took, of the run's time."""
         if self._comparing_s is not None:
@@ -265,7 +362,7 @@ class SearchContext:
 
     def share_of_time_s(self, share: float) -> float:
         """When, on the run's clock, that share of the time left for searching will be over."""
-        left_s = max(0.0, self.profile.seconds * (1.0 - RESERVED) - self.searched_s)
+        left_s = max(0.0, self.searching_ends_s - self.searched_s)
         return self.searched_s + share * left_s
 
     def at_the_judge(self) -> AbstractContextManager[None]:
@@ -280,10 +377,22 @@ class SearchContext:
     @property
     def width(self) -> int:
         """How many candidates may be in flight: on a CPU compiling would disturb the timing."""
-        return 4 if self.hardware.kind == "cuda" else 1
+        return AHEAD if self.hardware.kind == "cuda" else 1
+
+    def foresee(self, candidates: Sequence[Candidate]) -> None:
+        """Let the first of these be compiled side by side, before one of them is asked about."""
+        if self.executor.capabilities.foresees:
+            judged = self.archive.evaluation
+            self.executor.foresee([i for i in candidates[:AHEAD] if judged(i.id, "screen") is None])
 
 
 def measuring_baselines_s(archive: Archive) -> float:
     """Seconds that measuring PyTorch's own ways took in this run so far."""
     events = (EVENT.validate_json(item.payload) for item in archive.events())
     return sum(event.seconds for event in events if isinstance(event, BaselinesMeasured))
+
+
+def spent_of(archive: Archive) -> Spent:
+    """What a run's ended sessions spent, as `SearchContext` counts it."""
+    whole_s = archive.spent_s()
+    return Spent(whole_s - measuring_baselines_s(archive) - archive.profiling_s(), whole_s)

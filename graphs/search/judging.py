@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kernelwright.graphs.run_view.events import Awaited, BestImproved, CandidateJudged
-from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.tools.archive import ratio
 from kernelwright.tools.evaluate import finalists as rules
 from kernelwright.tools.evaluate.profiling.local import not_asked
@@ -119,6 +119,8 @@ async def screen(
             late = known is None and number >= sure
             if late and context.is_out_of_time(f"screen:{candidate.id}"):
                 return None
+            if known is None and number % AHEAD == 0:
+                context.foresee(candidates[number:])
             return await judge(context, candidate, "screen", round)
 
     try:

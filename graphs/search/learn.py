@@ -16,8 +16,10 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
 from kernelwright.agents.critic.critic import CriticInput
-from kernelwright.agents.strategist.evolution import (
+from kernelwright.agents.strategist.strategist import (
     ROLES,
+    Strategist,
+    StrategistInput,
     choose,
     current,
     fittest,
@@ -26,7 +28,6 @@ from kernelwright.agents.strategist.evolution import (
     trials,
     versions,
 )
-from kernelwright.agents.strategist.strategist import Strategist, StrategistInput
 from kernelwright.graphs.run_view.events import (
     Critiqued,
     Noted,
@@ -50,7 +51,7 @@ from kernelwright.tools.archive import (
     population,
 )
 from kernelwright.tools.profile import measured_evidence
-from kernelwright.tools.types import EvolvingRole, Idea, LedgerEntry, StrategyVersion
+from kernelwright.tools.types import Evidence, EvolvingRole, Idea, LedgerEntry, StrategyVersion
 
 
 def enter(context: SearchContext, best_before_ms: float | None) -> None:
@@ -239,7 +240,7 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
 def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
     archive, round, manner = context.archive, state["round"], manner_of(context.archive)
     profiled = archive.profile(state["best"]) if state["best"] else None
-    standings = archive.standings()
+    standings, told = archive.standings(), _told(context)
     return CriticInput(
         round=round,
         standings=standings,
@@ -253,7 +254,8 @@ def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
         baseline_ms=context.best_baseline_ms or None,
         ideas=archive.ideas(),
         ledger=archive.ledger(),
-        explained=_explained(context),
+        explained=tuple((item.candidate, item.explanation) for item in told if item.explanation),
+        profiled=tuple((item.candidate, item.evidence) for item in told) if manner.readings else (),
         steering=context.steering_for(f"critic:{round}"),
         manner=manner,
         last=not manner.after_the_last and round >= context.rounds_allowed(round),
@@ -261,17 +263,17 @@ def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
 
 
 class _Told(BaseModel):
-    """Of a `Profiled` event what the critic hears: its readings are in the archive anyway."""
+    """Of a `Profiled` event what the critic hears."""
 
     candidate: str
+    evidence: tuple[Evidence, ...]
     explanation: str = ""
 
 
-def _explained(context: SearchContext) -> tuple[tuple[str, str], ...]:
-    """What the profiler said of candidates in words, by their id."""
+def _told(context: SearchContext) -> tuple[_Told, ...]:
+    """What the profiler read and said of candidates, in order."""
     stored = context.archive.events(kind="profiled")
-    told = (_Told.model_validate_json(item.payload) for item in stored)
-    return tuple((event.candidate, event.explanation) for event in told if event.explanation)
+    return tuple(_Told.model_validate_json(item.payload) for item in stored)
 
 
 def _counts(best_ms: float | None, mark_ms: float | None, minimum_gain: float) -> bool:

@@ -16,7 +16,8 @@ from kernelwright.graphs.run_view.events import (
     Noted,
     RunFinished,
 )
-from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.graphs.search.judging import (
     Best,
     judge,
@@ -26,6 +27,7 @@ from kernelwright.graphs.search.judging import (
     screened_ms,
     settle,
 )
+from kernelwright.graphs.search.pace import Took, remember
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
 from kernelwright.graphs.search.state import (
     SearchState,
@@ -39,6 +41,7 @@ from kernelwright.graphs.search.summary import summarise
 from kernelwright.tools.archive import Archive, Standing, ranked
 from kernelwright.tools.archive.elites import YARDSTICK
 from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.recorded import SEARCHED_BY
 from kernelwright.tools.evaluate.finalists import rivals, settles
 from kernelwright.tools.types import Baselines, Candidate, Evaluation, Refusal, Verdict
 
@@ -47,7 +50,24 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Say what tracing found worth a warning."""
     for number, words in enumerate(runtime.context.task.warnings):
         runtime.context.emit(Noted(words=words), key=f"warning:{number}")
+    if runtime.context.executor.capabilities.metered:
+        for number, words in enumerate(_promised(runtime.context)):
+            runtime.context.emit(Noted(words=words), key=f"promise:{number}")
     return {"round": 0}
+
+
+def _promised(context: SearchContext) -> list[str]:
+    """What the whole will take, and whether that can be kept."""
+    profile, pace = context.profile, context.pace
+    told = pace.promise(profile).words
+    words = [f"a {profile.name} search: {told} to the end, certification included"]
+    certifying_s = pace.certifying_s()
+    if profile.seconds_hold == "everything" and pace.reserve_s(profile) < certifying_s:
+        words.append(
+            f"certifying takes about {duration(certifying_s)} here, so the limit of "
+            f"{duration(profile.seconds)} may not hold; nothing is left out for it"
+        )
+    return words
 
 
 async def baseline(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -82,6 +102,14 @@ async def complete(context: SearchContext) -> None:
         _learn(context, measured, before_s, "baselines")
 
 
+async def baselines_again(context: SearchContext) -> Baselines | Refusal:
+    """PyTorch's own ways timed anew, after the search; those that it went by are kept beside."""
+    if context.archive.term(SEARCHED_BY) is None:
+        context.archive.record_term(SEARCHED_BY, context.baselines.model_dump_json())
+    context.executor.remember(context.task, Baselines(items=()))
+    return await context.executor.baselines(context.task)
+
+
 def _learn(context: SearchContext, measured: Baselines, before_s: float, key: str) -> None:
     """Keep what was measured, and what of the run's time that took."""
     seconds = context.archive.spent_s() - before_s
@@ -106,7 +134,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     judged: list[Evaluation] = []
     sure, opening = 0, not best.id
     if opening:
-        _foresee(context, state["written"])
+        context.foresee(in_order(context, state["written"]))
         best, judged = await _first(context, state["written"], best, round)
         sure = _SURE if context.width > 1 else 0
     left = in_order(context, state["written"], [item.candidate for item in judged])
@@ -114,6 +142,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     if opening:
         # A screening needs eager alone; torch.compile may still be at work beside it.
         await complete(context)
+    await context.look_at_the_floor(f"{round}:{state['attempt']}", round)
     best = await promote(context, judged, best, round)
     failed = without_success(context, state, judged)
     return {
@@ -147,12 +176,6 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     return {"best": best.id, "best_ms": best.ms}
 
 
-def _foresee(context: SearchContext, ids: list[str]) -> None:
-    """Let those behind the first be compiled with it, where several may be in flight."""
-    if context.executor.capabilities.foresees and context.width > 1:
-        context.executor.foresee(in_order(context, ids)[: context.width])
-
-
 async def _first(
     context: SearchContext, ids: list[str], best: Best, round: int
 ) -> tuple[Best, list[Evaluation]]:
@@ -180,9 +203,9 @@ def _is_too_late(context: SearchContext, candidate: Candidate) -> bool:
 def _settings_to_try(
     context: SearchContext, tuning: Tuning, until_s: float, tried: int
 ) -> list[Candidate]:
-    """As many as may be in flight; what an earlier session measured costs no time of this one."""
+    """As many as are compiled side by side; what an earlier session measured costs no time."""
     batch: list[Candidate] = []
-    for _ in range(min(context.width, context.profile.tuning_trials - tried)):
+    for _ in range(min(AHEAD, context.profile.tuning_trials - tried)):
         candidate = tuning.ask()
         if candidate is None:
             break
@@ -218,11 +241,18 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     many = _rivals(context, chosen)
     if context.executor.capabilities.remote:
         await certify_afar(context, context.executor, [item.candidate for item in chosen], many)
-    decided = False
+    decided = stands = False
     for number, finalist in enumerate(chosen):
         if decided and number >= many:
             break
+        if stands and not context.has_time_to_certify(finalist.candidate.id):
+            words = "the time is over: the finalists behind the certified one are not certified"
+            context.emit(Noted(round=round, words=words), key=f"late:{round}:{context.laps}")
+            break
+        before_s = context.archive.spent_s()
         evaluation = await judge(context, finalist.candidate, "certify", round)
+        context.certifying_s += context.archive.spent_s() - before_s
+        context.certified += 1
         if evaluation.verdict is not Verdict.CORRECT:
             words = (
                 f"{finalist.candidate.id} did not hold in the certification "
@@ -230,7 +260,9 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             )
             context.emit(Noted(round=round, words=words), key=f"fell:{finalist.candidate.id}")
         else:
+            stands = True
             decided = decided or settles(evaluation, screened_ms(context, finalist.candidate))
+    await context.look_at_the_floor(f"certified:{round}:{context.laps}", round)
     return {}
 
 
@@ -239,9 +271,28 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     context = runtime.context
     summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
     context.archive.record_summary(summary)
+    _remember(context)
     event = RunFinished(round=state["round"], summary=summary)
     context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
     return {}
+
+
+def _remember(context: SearchContext) -> None:
+    """Keep how long this search took here, for what is promised of the next one."""
+    if not context.executor.capabilities.metered or context.laps or not context.certifying_s:
+        return
+    profiling_s, whole_s = context.archive.profiling_s(), context.archive.spent_s()
+    comparing_s = whole_s - profiling_s - context.searched_s
+    took = Took(
+        depth=context.profile.name,
+        comparing_s=max(0.0, comparing_s),
+        searching_s=max(0.0, context.searched_s - context.certifying_s),
+        profiling_s=profiling_s,
+        certifying_s=context.certifying_s,
+        finalists=context.certified,
+    )
+    if context.profile.seconds_hold == "certification":
+        remember(context.home, context.hardware, took)
 
 
 def keep_rule(archive: Archive, judge: Executor) -> None:

@@ -11,7 +11,7 @@ from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.role import RoundView, StepRole
 from kernelwright.agents.shared.candidate_priority import doubted, seen
-from kernelwright.agents.strategist.evolution import current, moves
+from kernelwright.agents.strategist.strategist import current, moves
 from kernelwright.graphs.run_view.events import (
     CandidateWritten,
     IdeasProposed,
@@ -22,7 +22,14 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.state import SearchState, Update, Work
 from kernelwright.tools.archive import Author, Standing, island
-from kernelwright.tools.types import Candidate, EvolvingRole, Idea, StrategyVersion, Symptom
+from kernelwright.tools.types import (
+    Candidate,
+    Evidence,
+    EvolvingRole,
+    Idea,
+    StrategyVersion,
+    Symptom,
+)
 
 
 class Step(Protocol):
@@ -210,6 +217,7 @@ def _planner_input(state: SearchState, context: SearchContext, round: int) -> Pl
         analysis=analyses[-1] if analyses else None,
         symptoms=_symptoms(context, state["best"]),
         explanation=_explanation(context, state["best"]),
+        readings=_readings(context, state["best"]),
         steering=context.steering_for(f"planner:{round}"),
         standings=judged,
         strategy=_strategy(context, "planner"),
@@ -222,6 +230,12 @@ def _planner_input(state: SearchState, context: SearchContext, round: int) -> Pl
 def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
     profiled = context.archive.profile(candidate) if candidate else None
     return profiled[1] if profiled else ()
+
+
+def _readings(context: SearchContext, candidate: str) -> tuple[Evidence, ...]:
+    """What the profiler read of a candidate, measured readings included."""
+    profiled = context.archive.profile(candidate) if candidate else None
+    return profiled[0] if profiled else ()
 
 
 def _moves(context: SearchContext) -> tuple[str, ...]:

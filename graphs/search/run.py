@@ -1,4 +1,4 @@
-"""The search as a person's tools see it: start one, resume one."""
+"""The search as a person's tools see it: start one, resume one, measure its result again."""
 
 import asyncio
 from math import inf
@@ -6,6 +6,13 @@ from pathlib import Path
 
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.shared.facts import Start
+from kernelwright.graphs.run_view.events import (
+    BaselinesMeasured,
+    CandidateJudged,
+    Noted,
+    RunFinished,
+)
+from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.run_view.story import keep_rules
 from kernelwright.graphs.search.agent_set import agents_for, keep_models, models_of
 from kernelwright.graphs.search.context import (
@@ -15,7 +22,7 @@ from kernelwright.graphs.search.context import (
     SearchContext,
     keep_roles,
 )
-from kernelwright.graphs.search.measure import keep_rule
+from kernelwright.graphs.search.measure import baselines_again, keep_rule
 from kernelwright.graphs.search.run_terms import (
     attach,
     choice_of,
@@ -24,9 +31,17 @@ from kernelwright.graphs.search.run_terms import (
     opened,
     refusal,
 )
-from kernelwright.graphs.search.session import WENT_ON, run_session
+from kernelwright.graphs.search.session import WENT_ON, run_session, started
+from kernelwright.graphs.search.summary import summarise
 from kernelwright.profiles.load import Hardware, Models, SearchProfile
-from kernelwright.tools.archive import Archive, RunError, RunRecord, Target, default_home, warm_up
+from kernelwright.tools.archive import (
+    Archive,
+    RunError,
+    RunRecord,
+    Standing,
+    Target,
+    default_home,
+)
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.types import Refusal, Task, TracePolicy
@@ -81,7 +96,7 @@ async def start_search(
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
     async with opened(executor, target, choice, seed) as judge:
-        read, _ = await asyncio.gather(_read(judge, path, policy, task), asyncio.to_thread(warm_up))
+        read = await _read(judge, path, policy, task)
         if isinstance(read, Refusal):
             return read
         hardware = await judge.hardware()
@@ -141,9 +156,10 @@ async def resume_search(
     archive = Archive.open(run, home)
     try:
         record = archive.record()
-        limits = {"rounds": rounds, "seconds": seconds, "tokens": tokens, "usd": usd}
-        more = _extended(record.profile, limits)
-        if record.status == "finished" and record.summary and more == record.profile:
+        kept = record.profile
+        more = kept.limited(rounds=rounds, seconds=seconds, tokens=tokens, usd=usd)
+        same = more.model_copy(update={"seconds_hold": kept.seconds_hold}) == kept
+        if record.status == "finished" and record.summary and same:
             return record.summary
         if record.status == "finished" and record.summary is None:
             raise RunError(f"run {record.id} cannot go on: its module does not run")
@@ -152,7 +168,7 @@ async def resume_search(
         choice = choice_of(archive, record)
         async with opened(executor, record.target, choice, record.seed) as judge:
             attach(judge, archive, choice)
-            hardware, _ = await asyncio.gather(judge.hardware(), asyncio.to_thread(warm_up))
+            hardware = await judge.hardware()
             _check_device(record, hardware)
             keep_models(archive, models)
             agents = make_agents or agents_for(models or models_of(archive))
@@ -160,6 +176,85 @@ async def resume_search(
             return await run_session(context, resumed=True)
     finally:
         archive.close()
+
+
+async def measure_again(
+    run: str | Path,
+    *,
+    home: Path | None = None,
+    listener: Listener | None = None,
+    control: Control | None = None,
+    executor: Executor | None = None,
+) -> Summary | Refusal:
+    """Certify a finished run's result anew; the new figures are the run's from then on.
+
+    For a result that settled nothing, as on a busy machine. PyTorch's own ways are timed anew as
+    well, and so is the noise: those of a busy hour would keep a quiet one from settling anything.
+    Where somebody ends it, the result stands as it was.
+
+    Raises:
+        RunError: When the run is unknown, corrupt, busy, has no result, or was measured on another
+            device.
+        EnvironmentLacksError: When this machine lacks what the target needs.
+    """
+    archive = Archive.open(run, home)
+    try:
+        record = archive.record()
+        winner = choose(archive.standings())
+        if record.summary is None or record.baselines is None or winner is None:
+            raise RunError(f"run {record.id} has no result to measure again; resume it first")
+        archive.claim()
+        choice = choice_of(archive, record)
+        async with opened(executor, record.target, choice, record.seed) as judge:
+            if judge.capabilities.remote:
+                raise RunError(
+                    f"run {record.id} was measured on another host; its export's verify.py "
+                    "measures it again there"
+                )
+            attach(judge, archive, choice)
+            _check_device(record, await judge.hardware())
+            context = _context(archive, judge, agents_for(None), listener, control, inf, None)
+            context.emit(started(context, resumed=True))
+            context.emit(Noted(words=f"PyTorch's own ways and v{winner.number} are measured again"))
+            return await _until_ended(context, record.summary, winner)
+    finally:
+        archive.close()
+
+
+async def _until_ended(
+    context: SearchContext, known: Summary, winner: Standing
+) -> Summary | Refusal:
+    """What came of measuring again; what was known where somebody ended it."""
+    measuring = asyncio.create_task(_measured_again(context, known, winner))
+    context.control.watch(measuring)
+    try:
+        return await measuring
+    except asyncio.CancelledError:
+        if not context.control.stopped_because:
+            raise
+    context.emit(Noted(words="that was ended: the result stands as it was"))
+    context.emit(RunFinished(round=known.rounds, summary=known))
+    return known
+
+
+async def _measured_again(
+    context: SearchContext, known: Summary, winner: Standing
+) -> Summary | Refusal:
+    archive, rounds = context.archive, known.rounds
+    before_s = archive.spent_s()
+    baselines = await baselines_again(context)
+    if isinstance(baselines, Refusal):
+        return baselines
+    comparing_s = archive.spent_s() - before_s
+    found = await context.executor.evaluate(context.task, winner.candidate, "certify")
+    context.learn(baselines)
+    context.emit(BaselinesMeasured(baselines=baselines, seconds=comparing_s))
+    archive.replace_evaluation(found, "certify", rounds)
+    context.emit(CandidateJudged(evaluation=found, effort="certify", round=rounds))
+    summary = summarise(context, rounds=rounds, stopped_because=known.stopped_because)
+    archive.record_summary(summary)
+    context.emit(RunFinished(round=rounds, summary=summary))
+    return summary
 
 
 async def _read(
@@ -177,7 +272,7 @@ def _context(
     patience_s: float,
     overhear: OnPiece | None,
 ) -> SearchContext:
-    from kernelwright.tools.tasks import floor_ms
+    from kernelwright.tools.hardware import floor_ms
 
     record = archive.record()
     task, hardware = record.task, record.hardware
@@ -196,11 +291,6 @@ def _context(
         laps=sum(key == WENT_ON for key, _ in archive.decisions()),
         overhear=overhear,
     )
-
-
-def _extended(profile: SearchProfile, limits: dict[str, int | float | None]) -> SearchProfile:
-    update = {name: limit for name, limit in limits.items() if limit is not None}
-    return SearchProfile.model_validate(profile.model_dump() | update)
 
 
 def _check_device(record: RunRecord, hardware: Hardware) -> None:

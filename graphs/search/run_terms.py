@@ -1,8 +1,8 @@
 """What holds for a whole run, kept in its archive so that a resume or a replay knows it.
 
 - The person's own kernel.
-- How the critic is asked. Runs from before this was kept were asked after their last round too, and
-  were shown exemplars by speed alone.
+- How the critic is asked. Runs from before this was kept were asked after their last round too,
+  were shown exemplars by speed alone, without measured readings, and explained noise as well.
 - Where it is evaluated: by which executor, chosen by name, here or elsewhere.
 - What the search decided by the clock or by a person's steering: once, and kept for a replay.
   Everything else follows from what the archive holds. A step that is taken again after a crash
@@ -18,7 +18,7 @@ from typing import Protocol
 from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.critic.critic import Manner
 from kernelwright.agents.planner.model import PLANNER
-from kernelwright.agents.roles.registry import AgentSet, StartingCoder, StartingPlanner
+from kernelwright.agents.roles import AgentSet, StartingCoder, StartingPlanner
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord, Target
@@ -75,9 +75,8 @@ _CRITIC_TERM = "critic"
 
 def keep_manner(archive: Archive) -> None:
     """Let the critic of a new run be asked as is done now."""
-    archive.record_term(
-        _CRITIC_TERM, Manner(relatives=True, after_the_last=False).model_dump_json()
-    )
+    manner = Manner(relatives=True, after_the_last=False, noise=True, readings=True)
+    archive.record_term(_CRITIC_TERM, manner.model_dump_json())
 
 
 def manner_of(archive: Archive) -> Manner:

@@ -40,8 +40,9 @@ from kernelwright.graphs.search.plan_and_write import plan, step_of, write
 from kernelwright.graphs.search.state import START_STATE, SearchState, Work
 from kernelwright.graphs.search.summary import summarise
 from kernelwright.profiles.load import Models
-from kernelwright.tools.archive import Target, warm_up
+from kernelwright.tools.archive import Target
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
+from kernelwright.tools.hardware import floor_words
 from kernelwright.tools.types import Refusal
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.value import AwaitingError
@@ -151,7 +152,6 @@ def _send(state: SearchState, idea: str, failed: str) -> Send:
 
 def import_beforehand(target: Target, models: Models | None = None) -> None:
     """Import what the first searches need; takes seconds the first time, and no time after."""
-    warm_up()
     for name in needed(target, models):
         import_module(name)
 
@@ -174,6 +174,8 @@ CHECKPOINTS = "checkpoints.db"
 WENT_ON = "went on"
 # Steps of one round with repairs, generously; a routing error ends here and not after hours.
 STEPS_PER_ROUND = 32
+# A person may allow more rounds while a session runs.
+SPARE_ROUNDS = 100
 
 
 async def run_session(context: SearchContext, *, resumed: bool) -> Summary | Refusal:
@@ -189,7 +191,7 @@ async def run_session(context: SearchContext, *, resumed: bool) -> Summary | Ref
     if known := context.archive.record().baselines:
         context.learn(known)
         context.executor.remember(context.task, known)
-    context.emit(_started(context, resumed=resumed))
+    context.emit(started(context, resumed=resumed))
     checkpoints = context.archive.folder / CHECKPOINTS
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         graph = build_search(saver, context.steps)
@@ -285,12 +287,14 @@ async def _so_far(
     return summary
 
 
-def _started(context: SearchContext, *, resumed: bool) -> RunStarted:
+def started(context: SearchContext, *, resumed: bool) -> RunStarted:
+    """What is told at the begin of a session."""
     return RunStarted(
         run=context.archive.id,
         task=context.task.name,
         hardware=context.hardware.name,
         floor_ms=context.floor_ms,
+        floor_how=floor_words(context.hardware),
         bytes_moved=context.task.bytes_moved,
         flops=context.task.flops,
         warnings=context.task.warnings,
@@ -302,5 +306,5 @@ def _started(context: SearchContext, *, resumed: bool) -> RunStarted:
 def _config(context: SearchContext) -> RunnableConfig:
     return {
         "configurable": {"thread_id": context.archive.id},
-        "recursion_limit": STEPS_PER_ROUND * (context.profile.rounds + 1),
+        "recursion_limit": STEPS_PER_ROUND * (context.profile.rounds + SPARE_ROUNDS),
     }

@@ -3,16 +3,18 @@
 What an export is made of is gathered from the archive here as well.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kernelwright.agents.llm.client import spent_by
-from kernelwright.graphs.run_view import counts_of, hardest_comparison
+from kernelwright.graphs.run_view import RunView, counts_of
+from kernelwright.graphs.run_view.figures import best_baseline, choose, figure_of
+from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.tools.archive import Archive, RunError, Standing, apart, ranked
+from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material
-from kernelwright.tools.types import Comparison, Evaluation, Phase
-from kernelwright.tools.types.measurement import Outcome
+from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
+from kernelwright.tools.types.measurement import Clock
 from kernelwright.tools.types.run import (
     BaselineSummary,
     BestSummary,
@@ -34,13 +36,17 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
     record = archive.record()
     if record.baselines is None:
         raise RunError(f"run {record.id} has not measured its baselines yet; resume it first")
-    found = archive.candidate(candidate or _best(archive))
-    evaluation = archive.evaluation(found.id)
+    view = view_of(archive)
+    found = archive.candidate(
+        _named(record.id, view, candidate) if candidate else _best(record.id, view)
+    )
+    evaluation, name = archive.evaluation(found.id), view.name_of(found.id)
     if evaluation is None:
-        raise RunError(f"candidate {found.id} of run {record.id} was never judged")
+        raise RunError(f"{name} of run {record.id} was never judged")
     return Material(
         task=record.task,
         candidate=found,
+        name=name,
         evaluation=evaluation,
         baselines=record.baselines,
         hardware=record.hardware,
@@ -49,22 +55,28 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
     )
 
 
-def _best(archive: Archive) -> str:
+def _named(run: str, view: RunView, name: str) -> str:
+    """The id of a candidate that is called by its number, as `v7`; any other name as it is."""
+    if not re.fullmatch(r"v\d+", name.strip().lower()):
+        return name
+    for item in view.candidates.values():
+        if item.name == name.strip().lower():
+            return item.id
+    raise RunError(f"run {run} has no {name}; it has v1 to v{len(view.candidates)}")
+
+
+def _best(run: str, view: RunView) -> str:
     """What the summary stands for, else the fastest that is correct so far."""
-    summary = archive.record().summary
-    if summary is not None and summary.best is not None:
-        return summary.best.candidate
-    standing = archive.best()
-    if standing is None and (others := apart(archive.standings())):
-        first = others[0]
+    if view.best is not None:
+        return view.best.id
+    if view.apart:
+        first = view.apart[0]
+        why = first.evaluation.verification.apart if first.evaluation else ""
         raise ExportRefusedError(
-            f"run {archive.id} has no correct candidate in an allowed precision; "
-            f"{first.candidate.id} {first.evaluation.verification.apart} (name it with --candidate "
-            "and --force exports it)"
+            f"run {run} has no correct candidate in an allowed precision; {first.name} "
+            f"{why} (name it with --candidate and --force exports it)"
         )
-    if standing is None:
-        raise ExportRefusedError(f"run {archive.id} has no correct candidate to export")
-    return standing.candidate.id
+    raise ExportRefusedError(f"run {run} has no correct candidate to export")
 
 
 def summarise(
@@ -82,6 +94,7 @@ def summarise(
         baselines={
             item.name: BaselineSummary(
                 median_ms=item.measurement.median_ms if item.measurement else None,
+                latency_ms=item.latency_ms,
                 failure=item.failure,
             )
             for item in (record.baselines.items if record.baselines else ())
@@ -105,24 +118,19 @@ def _phases(context: SearchContext) -> tuple[Phase, ...]:
     return judge.spent(context.task.path) if judge.capabilities.metered else ()
 
 
-def choose(standings: Sequence[Standing]) -> Standing | None:
-    """The candidate that the run stands for: certified before anything else, then the fastest."""
-    fastest = ranked(standings)
-    certified = [item for item in fastest if item.effort == "certify"]
-    return next(iter(certified or fastest), None)
-
-
 def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     """What may be claimed of the winner."""
     if winner is None:
         return "nothing_correct" if standings else "no_improvement"
-    hardest = hardest_comparison(winner.evaluation)
-    if winner.effort != "certify" or hardest is None:
+    claim = winner.evaluation.claim
+    if winner.effort != "certify" or claim is None:
         return "no_improvement"
-    if hardest.outcome == "faster":
+    if claim.outcome == "faster":
         return "improved"
+    if claim.outcome == "not settled":
+        return "not_settled"
     eager = _against(winner.evaluation, "eager")
-    faster = eager is not None and eager.outcome == "faster"
+    faster = eager is not None and eager.outcome == "faster" and not eager.unsettled
     return "faster_than_eager" if faster else "no_improvement"
 
 
@@ -131,55 +139,40 @@ def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
 
 
 def _best_summary(winner: Standing, context: SearchContext) -> BestSummary | None:
-    evaluation = winner.evaluation
-    median_ms, odds = evaluation.median_ms, _odds(evaluation, context)
-    if median_ms is None or odds is None:
+    clock: Clock = "device" if context.hardware.kind == "cuda" else "wall"
+    return best_summary(winner, context.baselines, context.floor_ms, clock)
+
+
+def best_summary(
+    winner: Standing, baselines: Baselines | None, floor_ms: float, clock: Clock = "wall"
+) -> BestSummary | None:
+    """The winner's figures for machines; None where there is nothing to compare them with.
+
+    `clock` is what times are of that were not taken in turns.
+    """
+    figure = figure_of(winner.evaluation, winner.effort, baselines)
+    if figure is None or figure.over_best is None or figure.interval is None:
         return None
-    found = evaluation.verification
+    found = winner.evaluation.verification
     return BestSummary(
         candidate=winner.candidate.id,
-        median_ms=median_ms,
-        speedup_vs_eager=odds.against_eager,
-        speedup_vs_best_baseline=odds.ratio,
-        ci95=odds.interval,
-        floor_fraction=context.floor_ms / median_ms,
+        median_ms=figure.ms,
+        speedup_vs_eager=figure.over_eager,
+        speedup_vs_best_baseline=figure.over_best,
+        ci95=figure.interval,
+        floor_fraction=floor_ms / figure.ms,
         error_ratio=found.error_ratio,
         coverage=found.coverage,
         method=found.method,
         precision=found.precision,
         verdict=found.verdict.value,
-        outcome=odds.outcome,
-    )
-
-
-@dataclass(frozen=True)
-class _Odds:
-    """Ratios of baseline over candidate."""
-
-    against_eager: float | None
-    ratio: float
-    interval: tuple[float, float]
-    outcome: Outcome
-
-
-def _odds(evaluation: Evaluation, context: SearchContext) -> _Odds | None:
-    """Pair by pair where the candidate was compared, else what both spreads allow."""
-    hardest = hardest_comparison(evaluation)
-    if hardest is not None:
-        eager = _against(evaluation, "eager")
-        interval = (hardest.ci95_low, hardest.ci95_high)
-        return _Odds(eager.ratio if eager else None, hardest.ratio, interval, hardest.outcome)
-    # A search that was stopped early has only screened: the widest interval is the honest one.
-    base, screen = context.baselines.best.measurement, evaluation.screen
-    eager_alone = context.baselines.named("eager")
-    if base is None or screen is None:
-        return None
-    known = eager_alone.measurement if eager_alone else None
-    return _Odds(
-        known.median_ms / screen.median_ms if known else None,
-        base.median_ms / screen.median_ms,
-        (base.p10_ms / screen.p90_ms, base.p90_ms / screen.p10_ms),
-        "not distinguishable",
+        outcome=figure.outcome,
+        claim=figure.claim,
+        clock=figure.clock or clock,
+        baseline=figure.baseline or best_baseline(baselines),
+        latency=figure.latency,
+        host_share=winner.evaluation.host_share,
+        timed=figure.label,
     )
 
 

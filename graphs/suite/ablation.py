@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import get_args
 
-from kernelwright.agents.roles.registry import ROLES
+from kernelwright.agents.roles import ROLES
 from kernelwright.profiles.load import Part, SearchPart, SearchProfile
 from kernelwright.tools.types import Refusal, Value
 from kernelwright.tools.types.run import Summary

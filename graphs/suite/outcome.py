@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from kernelwright.tools.evaluate.rules import Depth
 from kernelwright.tools.types import Badge, Phase, Value
-from kernelwright.tools.types.measurement import Comparison, Conditions
-from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.measurement import Clock, Comparison, Conditions, Paired
+from kernelwright.tools.types.run import Status, Summary
 
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -87,7 +87,8 @@ class Terms(Value):
 class Against(Value):
     """The best candidate against one baseline, interleaved in one process.
 
-    `ratio` is baseline over candidate, with its 95 % interval over `pairs`.
+    `ratio` is baseline over candidate by `clock`, with its 95 % interval over `pairs`; `latency` is
+    of single calls on an idle device, None where those were not taken.
     """
 
     baseline: str
@@ -97,6 +98,8 @@ class Against(Value):
     candidate_ms: float
     baseline_ms: float
     conditions: Conditions
+    clock: Clock = "call"
+    latency: Paired | None = None
 
     @classmethod
     def of(cls, found: Comparison) -> "Against":
@@ -109,6 +112,8 @@ class Against(Value):
             candidate_ms=found.candidate_ms,
             baseline_ms=found.baseline_ms,
             conditions=found.conditions,
+            clock=found.clock,
+            latency=found.latency,
         )
 
 
@@ -166,6 +171,17 @@ class Outcome(Value):
     def hardest(self) -> Against | None:
         """The comparison with that baseline."""
         return min(self.against, key=lambda item: item.ratio, default=None)
+
+    @property
+    def over_best_alone(self) -> float | None:
+        """The same by single calls on an idle device, beside that baseline."""
+        hardest = self.hardest
+        return hardest.latency.ratio if hardest and hardest.latency else None
+
+    @property
+    def status(self) -> Status | None:
+        """What may be claimed; None where there was no search."""
+        return self.summary.status if self.summary else None
 
     @property
     def floor_fraction(self) -> float | None:

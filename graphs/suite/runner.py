@@ -59,6 +59,7 @@ class Ground:
         rules: The judge's figures where the executor is of our own; the defaults if None.
         ahead: Whether the next file is read, and processes start, beside the present search; by
             default where that disturbs no times, which is on a GPU.
+        load_seconds: After how long a file is given up that neither computes nor reads.
     """
 
     target: Target
@@ -69,6 +70,7 @@ class Ground:
     besides_s: float = BESIDES_S
     rules: Rules | None = None
     ahead: bool | None = None
+    load_seconds: float = 60.0
 
 
 class OneFile:
@@ -122,7 +124,7 @@ class OneFile:
             return self._measured(await self._judge.baselines(read))
         summary = await start_search(
             self._path,
-            TracePolicy(),
+            TracePolicy(load_seconds=self._ground.load_seconds),
             self._ground.target,
             profile,
             seed=self._terms.seed,
@@ -332,7 +334,7 @@ async def run_suite(
     async with opened(executor, target, seed=terms.seed, rules=rules) as judge:
         ahead = await _ahead(judge, len(files), ground.ahead)
         turns: Turns = InOrder(files) if marks is None else Shared(files, marks)
-        readings = _Readings(judge)
+        readings = _Readings(judge, TracePolicy(load_seconds=ground.load_seconds))
         if judge.capabilities.reads_apart:
             judge.warm()
         importing = asyncio.create_task(_import(ground, wanted=profile is not None))
@@ -376,14 +378,14 @@ async def _ahead(judge: Executor, files: int, wanted: bool | None) -> bool:
 class _Readings:
     """Readings of files, each begun when it is first asked for."""
 
-    def __init__(self, judge: Executor) -> None:
-        self._judge = judge
+    def __init__(self, judge: Executor, policy: TracePolicy) -> None:
+        self._judge, self._policy = judge, policy
         self._tasks: dict[Path, asyncio.Task[Task | Refusal]] = {}
 
     def of(self, path: Path) -> "asyncio.Task[Task | Refusal]":
         """The reading of a file."""
         if path not in self._tasks:
-            self._tasks[path] = asyncio.create_task(_read(self._judge, path))
+            self._tasks[path] = asyncio.create_task(_read(self._judge, path, self._policy))
         return self._tasks[path]
 
     async def aclose(self) -> None:
@@ -393,7 +395,7 @@ class _Readings:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-async def _read(judge: Executor, path: Path) -> Task | Refusal:
+async def _read(judge: Executor, path: Path, policy: TracePolicy) -> Task | Refusal:
     if judge.capabilities.reads_apart:
-        return await judge.read(path, TracePolicy())
-    return await judge.trace(path, TracePolicy())
+        return await judge.read(path, policy)
+    return await judge.trace(path, policy)

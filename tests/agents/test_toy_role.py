@@ -14,8 +14,8 @@ from rich.console import Console
 import kernelwright.graphs.search.agent_set
 from kernelwright.agents.prompting.templates import PromptError
 from kernelwright.agents.role import Place, Role, StepRole
-from kernelwright.agents.roles.registry import ROLES
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.agents.roles import ROLES
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Event, ModelCalled, RoleAnswered
 from kernelwright.graphs.run_view.story import Story, load
 from kernelwright.graphs.search.run import resume_search, start_search
@@ -71,7 +71,9 @@ def toy() -> ModuleType:
 @pytest.fixture
 def models() -> Iterator[Models]:
     """A server that plans as a planner and remarks as an editor."""
-    misbehaving = _load("misbehaving", REPOSITORY / "benchmarks" / "misbehaving_server.py")
+    misbehaving = _load(
+        "misbehaving", REPOSITORY / "benchmarks" / "models" / "misbehaving_server.py"
+    )
 
     def reply(messages: list[dict[str, str]]) -> str:
         told = REMARK if "the editor" in messages[0]["content"] else PLAN

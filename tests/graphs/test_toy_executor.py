@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.graphs.search.run_terms import kept_choice, opened

@@ -15,7 +15,7 @@ from kernelwright.agents.coder.coder import PlaybookCoder
 from kernelwright.agents.critic.critic import PlaybookCritic
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.codegen.ir import Strategy

@@ -13,7 +13,16 @@ from kernelwright.agents.assistant.parsing.commands import command_in
 from kernelwright.agents.assistant.parsing.questions import name_in, question_in
 from kernelwright.agents.assistant.parsing.steering import steering_in
 from kernelwright.agents.assistant.parsing.text import bare, is_question, plain, translated
-from kernelwright.agents.assistant.types import ChangeTask, Command, RenameRun, Steer, Turn
+from kernelwright.agents.assistant.parsing.topics import topic_in
+from kernelwright.agents.assistant.types import (
+    ChangeTask,
+    Command,
+    RenameRun,
+    SetBudget,
+    StartSearch,
+    Steer,
+    Turn,
+)
 
 # What is longer says more than rules can know.
 LONGEST_CLAUSE = 240
@@ -37,6 +46,8 @@ def clause_in(part: str, turn: Turn, *, alone: bool) -> tuple[Command, ...]:
         turn: What they may be about.
         alone: Whether the clause is its whole sentence; only then may a name lack a verb.
     """
+    if asked_about := topic_in(plain(part[:LONGEST_CLAUSE]), turn):
+        return (asked_about,)
     said = translated(plain(part[:LONGEST_CLAUSE]))
     words = bare(said)
     if resized := resizing_in(words, turn):  # `what about 4096 columns?` is no hint
@@ -208,6 +219,13 @@ def _as_one(last: Command | None, command: Command) -> Command | None:
             bans=(*last.bans, *command.bans),
             forget=(*last.forget, *command.forget),
         )
+    if isinstance(command, StartSearch) and isinstance(last, StartSearch | SetBudget):
+        said = last.model_dump(include=_LIMITS) | _said(command)
+        return StartSearch.model_validate(said)
+    if isinstance(command, SetBudget) and isinstance(last, StartSearch):
+        return last.model_copy(update=_said(command))
+    if isinstance(command, SetBudget) and isinstance(last, SetBudget):
+        return last.model_copy(update=_said(command))
     if isinstance(command, ChangeTask) and isinstance(last, ChangeTask):
         return ChangeTask(
             inputs=(*last.inputs, *command.inputs),
@@ -217,3 +235,11 @@ def _as_one(last: Command | None, command: Command) -> Command | None:
             gpu=command.gpu or last.gpu,
         )
     return None
+
+
+# What a beginning takes over from a budget that was named with it.
+_LIMITS = {"search", "rounds", "seconds", "tokens", "usd"}
+
+
+def _said(command: StartSearch | SetBudget) -> dict[str, object]:
+    return command.model_dump(include=_LIMITS, exclude_none=True)

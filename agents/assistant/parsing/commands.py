@@ -6,23 +6,22 @@ A clause has to be an order as a whole: `stop trying shared memory` is none of t
 import re
 from collections.abc import Callable
 
-from kernelwright.agents.assistant.parsing.names import (
-    candidate_in,
-    limits_in,
-    run_in,
-    without_limits,
-)
+from kernelwright.agents.assistant.parsing.budgets import Limits, limits_in, without_limits
+from kernelwright.agents.assistant.parsing.names import candidate_in, run_in
 from kernelwright.agents.assistant.types import (
     AuditTask,
+    BudgetName,
     CancelTask,
     Command,
     ContinueSearch,
     DeleteRun,
     ExportResult,
     GetReport,
+    MeasureAgain,
     PauseSearch,
     RenameRun,
     ReopenRun,
+    SetBudget,
     ShowProgress,
     StartSearch,
     StopSearch,
@@ -140,10 +139,20 @@ _DELETE = re.compile(
     rf"(?:delete|remove|erase|throw away|get rid of|trash|wipe) (?:run )?"
     rf"(?:{_RUN_SAID}|[\w.]+-\d{{4}}-\w+)(?: (?:for good|forever|permanently|completely))?"
 )
+# What stands around an amount that a search may spend, and means nothing else.
 _AROUND_LIMITS = re.compile(
-    r"\b(?:give (?:it|me|yourself|the search)|take|spend|add|use|another|let it run|more|at most|"
-    r"up to|max(?:imum)?|run|do|a|the|one|search|for|with|i have|you have|budget|limit|of|is|to|"
-    r"set|only|in total|make it|go|quick|fast|short|deep|thorough|standard|normal|default)\b"
+    r"\b(?:give|it|me|yourself|the|this|search(?:ing)?|suchen?|take|spend|add|use|another|let|run|"
+    r"more|further|additional|extra|longer|at|most|up|max(?:imum|imal)?|do|does|a|an|one|for|with|"
+    r"i|you|we|have|has|budgets?|limits?|limited|cap(?:ped)?|of|is|to|set|only|in|total|make|go|"
+    r"quick|fast|short|deep|thorough|standard|normal|default|stop|end|finish|quit|wrap|after|until|"
+    r"then|not?|should|must|may|can|will|than|under|below|within|over|keep|stay|cost|costs|on|and|"
+    r"models?|llms?|language|tokens?|money|time|overall|altogether|all|less|fewer|no|never|exceed|"
+    r"be|done|runden?|rounds?|just|left|by|halt|money|consume|everything|whole|from|now|that|there|"
+    r"höchstens|hoechstens|maximal|bis|zu|nimm|dir|gib|geben|aus|ausgeben|verbrauche?n?|nach|hör|"
+    r"höre|auf|aufhören|stoppe?n?|beenden?|noch|mehr|weitere[nr]?|länger|als|für|du|hast|ich|"
+    r"möchte|will|nur|such|suche|lang|insgesamt|ist|schluss|dann|darf|soll|kosten|die|der|das|"
+    r"modelle|geld|zeit|brauchen?|benutzen?|verwenden?|dauern|eine?[nrm]?|bitte|mache?|"
+    r"gründlich|ausführlich|intensiv|tief|thoroughly|deeply)\b|\b(?:token|time).?(?=budget)"
 )
 _NEGATED = re.compile(r"(?:do not|never|you must not|no need to|not yet|please do not)\b")
 
@@ -154,6 +163,10 @@ def command_in(words: str, turn: Turn) -> tuple[Command, ...]:
     """The orders that a clause is; none when it is something else."""
     if words.count(" ") > _LONGEST_ORDER:
         return ()
+    if (turn.task or turn.run) and (caps := _lifted(words)):
+        return (SetBudget(lift=caps),)
+    if spending := _only_limits(words, turn):
+        return spending
     if _NEGATED.match(words):
         return _negated(words, turn)
     if kept := _kept(words, turn):
@@ -164,7 +177,7 @@ def command_in(words: str, turn: Turn) -> tuple[Command, ...]:
     for pattern, act in _ACTS:
         if re.fullmatch(pattern, words) or (core and re.fullmatch(pattern, core)):
             return act(words, turn)
-    return _only_limits(words, core, turn)
+    return ()
 
 
 def _negated(words: str, turn: Turn) -> tuple[Command, ...]:
@@ -219,10 +232,22 @@ def _continue(words: str, turn: Turn) -> tuple[Command, ...]:
 def _start(words: str, turn: Turn) -> tuple[Command, ...]:
     """With a search going on there is nothing to start; without a task, nothing to search."""
     if turn.running:
-        return (ShowProgress(),)
+        limits = limits_in(words)
+        return (_capped(limits),) if limits.amounts else (ShowProgress(),)
     if turn.run and not re.match(r"(?:start|begin|launch)", words):
         return _continue(words, turn)
     return (_started(words),) if turn.task or turn.run else ()
+
+
+_MEASURE = (
+    r"(?:re-?measure|measure|certify|time|miss|vermiss|zertifiziere)"
+    r"(?: it| that| this| the (?:best|result|winner)| es| das(?: ergebnis)?)?"
+    r" (?:again|once more|anew|noch ?mal|noch einmal|erneut)|re-?measure(?: it)?"
+)
+
+
+def _measure(words: str, turn: Turn) -> tuple[Command, ...]:
+    return (MeasureAgain(),) if turn.run and not turn.running else ()
 
 
 def _restart(words: str, turn: Turn) -> tuple[Command, ...]:
@@ -255,25 +280,65 @@ def _audit(words: str, turn: Turn) -> tuple[Command, ...]:
     return (AuditTask(),)
 
 
-def _only_limits(words: str, core: str, turn: Turn) -> tuple[Command, ...]:
-    """`5 more rounds`, `10 minutes`, `quick`: more of what there is, or how to begin."""
-    limits = limits_in(words)
-    if not limits.any or re.search(r"\w", _AROUND_LIMITS.sub(" ", core)):
+_LIFT = re.compile(
+    r"(?:(?:please )?(?:remove|lift|drop|clear|cancel|take back|undo|forget|reset|no|without|kein|"
+    r"ohne)(?: more| the| my| any| all| a)* )(?P<before>token|time|round|money|dollar|cost|usd|"
+    r"spending)?s?[ -]?(?:limit|cap|budget)s?(?: (?:on|of|for|to) (?:the )?"
+    r"(?P<behind>token|time|second|round|money|dollar|cost|spending|model)s?)?"
+)
+_CAPS: tuple[tuple[str, tuple[BudgetName, ...]], ...] = (
+    ("token", ("tokens",)),
+    ("time second", ("seconds",)),
+    ("round", ("rounds",)),
+    ("money dollar cost usd spending", ("usd",)),
+    ("model", ("tokens", "usd")),
+)
+
+
+def _lifted(words: str) -> tuple[BudgetName, ...]:
+    """`no limit on tokens`, `remove the time limit`, `lift all limits`."""
+    match = _LIFT.fullmatch(words)
+    if match is None:
         return ()
+    named = match["before"] or match["behind"]
+    every: tuple[BudgetName, ...] = ("rounds", "seconds", "tokens", "usd")
+    return next((caps for names, caps in _CAPS if named in names.split()), every)
+
+
+def _only_limits(words: str, turn: Turn) -> tuple[Command, ...]:
+    """`5 more rounds`, `at most $2`, `quick`: what a search may spend, and nothing else."""
+    limits = limits_in(words)
+    rest = _AROUND_LIMITS.sub(" ", without_limits(words))
+    if not limits.any or re.search(r"\w", rest) or re.search(r"\bat least\b", words):
+        return ()
+    paid = (limits.tokens, limits.usd) != (None, None)
+    if turn.running or ((turn.task or turn.run) and (paid or _ENDS_AT.match(words))):
+        return (_capped(limits),) if limits.amounts else ()
     if turn.run:
         return (ContinueSearch(more_rounds=limits.rounds or 0, more_seconds=limits.seconds or 0.0),)
     return (_started(words),) if turn.task else ()
 
 
+_ENDS_AT = re.compile(r"(?:stop|end|finish|quit|halt|stoppe?|beende|hör)\b")
+
+
+def _capped(limits: Limits) -> Command:
+    """More rounds or time prolong a search; other amounts are what it may spend in all."""
+    paid = (limits.tokens, limits.usd) != (None, None)
+    if limits.more and not paid and not limits.from_now:
+        return ContinueSearch(more_rounds=limits.rounds or 0, more_seconds=limits.seconds or 0.0)
+    return SetBudget.model_validate(limits.model_dump(exclude={"search"}))
+
+
 def _started(words: str) -> StartSearch:
-    limits = limits_in(words)
-    return StartSearch(search=limits.search, rounds=limits.rounds, seconds=limits.seconds)
+    return StartSearch.model_validate(limits_in(words).model_dump(exclude={"more", "from_now"}))
 
 
 _ACTS: tuple[tuple[str, Act], ...] = (
     (_REPORT, _report),
     (_PAUSE, _pause),
     (_STOP, _stop),
+    (_MEASURE, _measure),
     (_AGAIN, _restart),
     (_CONTINUE, _continue),
     (_CANCEL, _cancel),

@@ -14,6 +14,7 @@ from kernelwright.agents.assistant.types import (
     ExplainCandidate,
     ExportResult,
     ListRuns,
+    MeasureAgain,
     Offer,
     PauseSearch,
     ShowCode,
@@ -109,6 +110,7 @@ MOST = 4
 _HINTS: tuple[tuple[str, Command], ...] = (
     (r"stop|end|halt|enough|done", StopSearch()),
     (r"paus|wait|hold|break", PauseSearch()),
+    (r"measure|certif", MeasureAgain()),
     (r"contin|resum|go|more|again|further", ContinueSearch()),
     (r"export|down|take|home|result|file|zip|save", ExportResult()),
     (r"code|source|kernel|cuda|show|see", ShowCode()),
@@ -124,6 +126,7 @@ _HINTS: tuple[tuple[str, Command], ...] = (
 _LIVE = (StopSearch, PauseSearch)
 _OF_RUN = (
     ContinueSearch,
+    MeasureAgain,
     ExportResult,
     ShowCode,
     ExplainCandidate,

@@ -1,7 +1,8 @@
 """Understands what a person wants to see or know: code, reasons, profiles, progress, runs, help.
 
 The first kind that fits is taken; the order is from what can only mean one thing to what could
-mean several. What people call the things they ask about is kept as patterns over plain words.
+mean several. What people call the things they ask about is kept as patterns over plain words. The
+usual questions about a result (`will it still train?`) stand in `topics`.
 """
 
 import re
@@ -52,6 +53,7 @@ HELP = (
     r"\bwhat now\b|\bwhat next\b|"
     r"^(?:hi|hello|hey|hallo|moin|servus|good (?:morning|evening|afternoon|day)|"
     r"greetings|yo)(?: there| all| everyone)?$|\bexamples?\b.*\b(?:ask|say|do)\b|"
+    r"\b(?:close|leave|shut) (?:the|this|my) (?:page|tab|browser|window|chat|laptop)\b|"
     r"\bneed help\b|\bi am (?:lost|new)\b|\bget(?:ting)? started\b"
 )
 DOCTOR = (
@@ -81,7 +83,7 @@ STEERING = (
     r"pin)\b|"
     r"\bwhat (?:is|are) (?:you )?(?:forbidden|allowed|ruled out|focus(?:ing|"
     r"ed)? on)\b|\b(?:my|current|active) (?:wishes|rules|instructions)\b|"
-    r"\bwhich rules\b"
+    r"\bwhich rules\b|\bwish(?:es)?\b"
 )
 AUDIT = (
     r"\b(?:audit|floor|roofline limit|speed of light|theoretical (?:speed.?up|limit|minimum|"
@@ -89,7 +91,9 @@ AUDIT = (
     r"can) (?:it|this|that) (?:possibly |ever )?(?:be|get|go|run)|"
     r"how much (?:faster (?:can|could|might)|room|headroom|potential|can be gained|"
     r"is there to gain)|"
-    r"headroom|worth (?:it|optimi[sz]ing|trusting|the effort)|fair(?: comparison|"
+    r"can (?:it|this|that) (?:possibly |even )?(?:get|go|be|become|run) (?:any |even |much )?"
+    r"(?:faster|quicker)|headroom|worth (?:it|optimi[sz]ing|trusting|the effort)"
+    r"|fair(?: comparison|"
     r" benchmark)?|prove anything|trustworthy|baselines?|"
     r"(?:what|which) (?:kernels? )?does (?:pytorch|torch|eager|it) (?:do|run|call|use|"
     r"dispatch)|dispatch(?:es|ed)?|what is the task|describe the task|"
@@ -179,7 +183,8 @@ _BASELINE = re.compile(
 )
 
 _TELLS = re.compile(
-    r"\b(?:explain|show|tell|summar\w+|describe|about|recap|see|details?|critic|planner|analysis|give)\b"
+    r"\b(?:explain|show|tell|summar\w+|describe|about|recap|see|details?|critic|planner|analysis"
+    r"|give)\b"
     r"|^(?:the )?(?:\w+ )?round(?: \w+)?$"
 )
 

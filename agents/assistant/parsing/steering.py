@@ -8,6 +8,7 @@ synonyms translate one into the other. Language models read the person's words a
 import re
 from collections.abc import Callable
 
+from kernelwright.agents.assistant.parsing.changes import PRECISION, precisions_in
 from kernelwright.agents.assistant.parsing.names import ideas_in
 from kernelwright.agents.assistant.types import ShowSteering, Steer
 from kernelwright.agents.shared.facts import Steering
@@ -41,6 +42,20 @@ def in_playbook_words(command: str) -> tuple[str, ...]:
         if re.fullmatch(_AROUND % pattern, said):
             return tuple(dict.fromkeys((command, *words)))
     return (command,)
+
+
+def topic(text: str) -> str:
+    """What a wish is about: the same for words that mean the same, such as fp16 and half."""
+    said = text.strip().lower()
+    lower, rest = precisions_in(said), PRECISION.sub(" ", said)
+    if lower and not re.search(
+        r"\w", re.sub(r"\b(?:in|use|using|anything|kernels?|any)\b", "", rest)
+    ):
+        return f"precision {' '.join(lower)}"
+    for pattern, words in _TOPICS:
+        if re.fullmatch(_AROUND % pattern, said):
+            return words[0]
+    return re.sub(r"^(?:any|the|a|an|use of|using) ", "", said)
 
 
 def widened(steering: Steering) -> Steering:

@@ -113,7 +113,10 @@ _MARKS = re.compile(
     r"pausier\w*|anhalten|weiter\w*|beende\w*|"
     r"starte\w*|los|vergleich\w*|erklär\w*|erklaer\w*|hilfe|exportier\w*|kein\w*|ohne|"
     r"nicht|auf|meine\w*|welche\w*|wie|was|"
-    r"konzentrier\w*|versuch\w*|stopp\w*|halt|lauf|läufe|bericht|abbrechen|abbruch)\b"
+    r"konzentrier\w*|versuch\w*|stopp\w*|halt|lauf|läufe|bericht|abbrechen|abbruch|"
+    r"wünsche?|nur|vergiss|vermeide\w*|benutze\w*|verwende\w*|nutze\w*|nimm|erlaube\w*|verbiete\w*|"
+    r"brich|lösche\w*|lade|kostet|dauert|korrekt|wer|bist|geht|lohnt|halbe[nr]?|lass|fertig|kann|"
+    r"höchstens|gibt)\b"
 )
 _PHRASES = (
     (r"\bmach(?:e|en)? (.+?) schneller\b", r"make \1 faster"),
@@ -131,6 +134,36 @@ _PHRASES = (
      r"ausprobiert)\b", "what have you tried"),
     (r"\bwas kannst du\b|\bwas kann ich (?:tun|fragen|machen)\b", "what can i do"),
     (r"\bkein(?:e|en|er)? halbe(?:n|r)? genauigkeit\b", "no half precision"),
+    (r"\bhalbe(?:n|r)? genauigkeit\b", "half precision"),
+    (r"\b(?:zeig\w*|nenn\w*|liste?)(?: mir)?(?: bitte)? (?:alle |meine |die )*wünsche\b|"
+     r"\bwelche wünsche\b.*|\bwas (?:sind|waren) meine wünsche\b", "show all wishes"),
+    (r"\bwas (?:habe|hab) ich (?:dir |alles |bisher |bis jetzt )*(?:gesagt|verlangt|gewünscht|"
+     r"gefordert|verboten|vorgegeben|gebeten)\b", "what did i ask"),
+    (r"\bnimm (?:bitte )?(?:alles|alle wünsche) zurück\b", "forget everything"),
+    (r"\bnimm (?:bitte )?(?:das|es) zurück\b", "take that back"),
+    (r"\bnimm (.{1,60}?) zurück\b", r"forget \1"),
+    (r"\bvergiss\b", "forget"),
+    (r"\blass(?:e)? (.{1,60}?) weg\b|\bverzichte auf (.{1,60})", r"avoid \1\2"),
+    (r"\b(?:vermeide|verbiete)n?\b", "avoid"),
+    (r"\b(?:benutz|nutz|verwend)en? kein(?:e|en)?\b", "do not use"),
+    (r"\b(?:benutz|nutz|verwend)e\b", "use"),
+    (r"\berlaube? (.{1,60}?) wieder\b", r"allow \1"),
+    (r"\berlaube\b", "allow"),
+    (r" zu (?:benutzen|nutzen|verwenden)\b", ""),
+    (r"\blade (.{1,60}?) herunter\b", r"download \1"),
+    (r"\blösche (?:den |diesen )?lauf\b", "delete this run"),
+    (r"\bwie lange (?:dauert|braucht|geht) (?:es|das|die suche|sie)\b", "how long does it take"),
+    (r"\bwie (?:schnell|viel schneller) ist (?:es|das)\b", "how fast is it"),
+    (r"\bwas kostet (?:das|es|die suche)\b", "what does it cost"),
+    (r"\bwie genau ist (?:es|das)\b", "how accurate is it"),
+    (r"\bist (?:es|das)(?: ergebnis)? (?:korrekt|richtig)\b|\bstimmt (?:es|das)(?: ergebnis)?\b",
+     "is it correct"),
+    (r"\bgeht (?:es|das)(?: auch)?(?: noch)? schneller\b", "can it get faster"),
+    (r"\blohnt (?:es|das|sich) (?:das|es|sich)\b", "is it worth it"),
+    (r"\bwer bist du\b", "who are you"),
+    (r"\b(?:bist du|ist (?:es|das|die suche)) (?:schon |bald )?fertig\b", "are you done"),
+    (r"\b(?:kann|darf) ich (?:die seite|den tab|den browser|das fenster) (?:schließen|zumachen)\b",
+     "can i close the page"),
     (r"\bgemeinsame(?:n|r|s)? speicher\b", "shared memory"),
     (r"\bvektorisierte(?:n|r)? (?:ladezugriffe|zugriffe|loads)\b", "vectorized loads"),
     (r"\blauf(?:e)? los\b|\bleg(?:e)? los\b|\bfang(?:e)? an\b|\blos geht'?s\b", "start"),
@@ -149,7 +182,7 @@ _GERMAN = """
     abbruch=cancel auf=on meiner=my meinem=my stand=status fortschritt=progress wie=how
     was=what welche=which bitte=please minuten=minutes sekunden=seconds stunde=hour
     stunden=hours runden=rounds mehr=more noch=more für=for jetzt=now es=it dieses=this
-    diese=this dies=this ein=a eine=a einen=a
+    diese=this dies=this ein=a eine=a einen=a nur=only weniger=fewer alle=all wünsche=wishes
 """
 _WORDS = dict(pair.replace("_", " ").split("=") for pair in _GERMAN.split())
 

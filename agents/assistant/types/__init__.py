@@ -1,11 +1,8 @@
 """The assistant's types: a message and its context, commands, replies, and its Protocol.
 
-Commands are what a person may want in a conversation. The same commands come from the rules, from a
-model's tool calls (where a class's docstring is what the model reads of it) and from buttons. How
-they are carried out stands in `graphs.conversation`. Candidates are named by id, by the beginning
-of one, as `v17` for the seventeenth that was written, as `best`, or as `best 2` for the second
-best.
-
+The same commands come from the rules, from a model's tool calls (where a class's docstring is what
+the model reads of it) and from buttons; they are carried out in `graphs.conversation`. Candidates
+are named by id, by its beginning, as `v17` for the seventeenth that was written, or as `best 2`.
 A reply is made of pieces (words, code, tables, pictures, downloads) and offers, which become
 buttons; how they look is the UI's business.
 """
@@ -18,13 +15,28 @@ from pydantic import Field, TypeAdapter
 from kernelwright.tools.types import Value
 
 
+class StartSearch(Value):
+    """Begin the search over the loaded task."""
+
+    kind: Literal["start_search"] = "start_search"
+    search: Literal["quick", "standard", "deep"] | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    usd: float | None = None
+
+
 class LoadTask(Value):
-    """Read a PyTorch file (a module and its inputs) and say what the task is."""
+    """Read a PyTorch file (a module and its inputs) and say what the task is.
+
+    `begin` is what was said of the search to come, which keeps to it.
+    """
 
     kind: Literal["load_task"] = "load_task"
     source: str
     name: str = "pasted.py"
     gpu: str = ""
+    begin: StartSearch = StartSearch()
 
 
 class ChangeTask(Value):
@@ -50,13 +62,11 @@ class AuditTask(Value):
     kind: Literal["audit_task"] = "audit_task"
 
 
-class StartSearch(Value):
-    """Begin the search over the loaded task."""
+class PrepareBundle(Value):
+    """Make a bundle of files by which the loaded task is searched for on a GPU elsewhere."""
 
-    kind: Literal["start_search"] = "start_search"
-    search: Literal["quick", "standard", "deep"] | None = None
-    rounds: int | None = None
-    seconds: float | None = None
+    kind: Literal["prepare_bundle"] = "prepare_bundle"
+    gpu: str = ""
 
 
 class CancelTask(Value):
@@ -77,6 +87,12 @@ class ContinueSearch(Value):
     kind: Literal["continue_search"] = "continue_search"
     more_rounds: int = 0
     more_seconds: float = 0.0
+
+
+class MeasureAgain(Value):
+    """Certify the result of a search that is over again."""
+
+    kind: Literal["measure_again"] = "measure_again"
 
 
 class StopSearch(Value):
@@ -100,8 +116,29 @@ class Steer(Value):
     forget: tuple[str, ...] = ()
 
 
+BudgetName = Literal["rounds", "seconds", "tokens", "usd"]
+
+
+class SetBudget(Value):
+    """Cap what the search may spend: rounds, seconds, tokens of language models, US dollars.
+
+    Caps are of the whole search; `more` says that they come on top of what it has, `from_now` that
+    they are counted from now (0 rounds: the present round is the last). `lift` takes caps back, by
+    their names.
+    """
+
+    kind: Literal["set_budget"] = "set_budget"
+    rounds: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    more: bool = False
+    from_now: bool = False
+    lift: tuple[BudgetName, ...] = ()
+
+
 class ShowSteering(Value):
-    """Show the hints, pins and bans that hold."""
+    """Show the wishes in force: hints, pins, bans, allowed precisions and budgets."""
 
     kind: Literal["show_steering"] = "show_steering"
 
@@ -169,6 +206,32 @@ class GetReport(Value):
     kind: Literal["get_report"] = "get_report"
 
 
+Topic = Literal[
+    "how_it_works",
+    "gradients",
+    "use",
+    "baselines",
+    "safety",
+    "verified_on",
+    "not_faster",
+    "privacy",
+]
+
+
+class AskAbout(Value):
+    """Answer a usual question from this run's facts.
+
+    Topics: `how_it_works`; `gradients` (does it still train); `use` (how the result is imported
+    and used in a project); `baselines` (compared with torch.compile and PyTorch); `safety` (is it
+    safe in production: what was verified, what was not, the fallback); `verified_on` (which
+    device, precision and shapes); `not_faster` (why it is not faster); `privacy` (where the
+    person's code goes).
+    """
+
+    kind: Literal["ask_about"] = "ask_about"
+    topic: Topic = "how_it_works"
+
+
 class AskDoctor(Value):
     """Say what works on this machine: device, compilers, profilers."""
 
@@ -223,11 +286,14 @@ Command = Annotated[
     | ChangeTask
     | AuditTask
     | StartSearch
+    | PrepareBundle
     | CancelTask
     | PauseSearch
     | ContinueSearch
+    | MeasureAgain
     | StopSearch
     | Steer
+    | SetBudget
     | ShowSteering
     | ExplainCandidate
     | ExplainRound
@@ -238,6 +304,7 @@ Command = Annotated[
     | ShowProgress
     | ExportResult
     | GetReport
+    | AskAbout
     | AskDoctor
     | ListRuns
     | ReopenRun
@@ -306,11 +373,15 @@ class Offer(Value):
 
 
 class ChatReply(Value):
-    """One answer. A `question` waits for one of its offers, or for words instead."""
+    """One answer. A `question` waits for one of its offers, or for words instead.
+
+    A later answer of the same `place` is the same said anew: it is shown where that one stands.
+    """
 
     pieces: tuple[Piece, ...]
     offers: tuple[Offer, ...] = ()
     question: bool = False
+    place: str = ""
 
     @classmethod
     def of(cls, text: str, *offers: Offer) -> "ChatReply":
@@ -335,7 +406,8 @@ class Turn(Value):
 
     `candidates` are ids in the order of writing (so `v3` is the third), `ideas` titles in the
     order of proposal; `earlier` are the last exchanges, the person's words first. `offers` are the
-    buttons of a question that is open: the person may answer it in words.
+    buttons of a question that is open: the person may answer it in words. `facts` are sentences
+    about the run for whoever reads them.
     """
 
     text: str
@@ -347,6 +419,7 @@ class Turn(Value):
     ideas: tuple[str, ...] = ()
     earlier: tuple[tuple[str, str], ...] = ()
     offers: tuple[Offer, ...] = ()
+    facts: tuple[str, ...] = ()
 
 
 class Understanding(Value):

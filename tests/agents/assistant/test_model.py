@@ -20,9 +20,9 @@ from kernelwright.agents.assistant.model import (
     sanitize_markdown,
     situation,
 )
-from kernelwright.agents.assistant.rules import NEEDS_A_FILE
 from kernelwright.agents.assistant.types import (
     COMMAND,
+    AskAbout,
     Attachment,
     ChatReply,
     Code,
@@ -32,6 +32,7 @@ from kernelwright.agents.assistant.types import (
     ExportResult,
     ListRuns,
     Offer,
+    SetBudget,
     ShowCode,
     ShowLedger,
     ShowProgress,
@@ -143,8 +144,8 @@ async def test_what_spends_time_is_only_proposed(situations: dict[str, Turn]) ->
     assert found.commands[-1] == Unclear(guesses=(StartSearch(rounds=50),))
 
 
-@pytest.mark.parametrize("text", ["pause", "no half precision, focus on vectorised loads", "stop"])
-async def test_orders_that_rules_are_sure_of_are_not_asked_about(live: Turn, text: str) -> None:
+@pytest.mark.parametrize("text", ["pause", "stop", "halte die Suche an", "that's enough"])
+async def test_what_holds_or_ends_a_search_does_not_wait_for_a_model(live: Turn, text: str) -> None:
     parrot = Parrot()
     turn = live.model_copy(update={"text": text})
     found = await ModelAssistant(parrot).understand(turn)
@@ -164,9 +165,46 @@ async def test_files_and_open_questions_are_not_asked_about(situations: dict[str
     go = Offer(label="Go", wish=StartSearch())
     turn = situations["task"].model_copy(update={"text": "yes", "offers": (go,)})
     assert (await ModelAssistant(parrot).understand(turn)).commands == (StartSearch(),)
-    turn = situations["nothing"].model_copy(update={"text": "make my softmax faster"})
-    assert (await ModelAssistant(parrot).understand(turn)).words == NEEDS_A_FILE
     assert parrot.asked == []
+
+
+@pytest.mark.parametrize(
+    "text", ["no half precision", "will it still train?", "use at most 10000 tokens", "danke"]
+)
+async def test_a_model_hears_every_other_message_first(live: Turn, text: str) -> None:
+    parrot = Parrot(calls(("steer", {"bans": ["fp16"]}), text="Verstanden."))
+    turn = live.model_copy(update={"text": text, "facts": ("Device: H200.",)})
+    found = await ModelAssistant(parrot).understand(turn)
+    assert (found.commands, found.words) == ((Steer(bans=("fp16",)),), "Verstanden.")
+    assert "Device: H200." in parrot.asked[0].messages[0].text
+
+
+@pytest.mark.parametrize("reply", ["On it!", '{"mood": "eager"}', "```json\n{broken", "[]"])
+async def test_an_order_that_a_model_only_talks_about_is_carried_out(
+    live: Turn, reply: str
+) -> None:
+    turn = live.model_copy(update={"text": "use at most 10000 tokens"})
+    found = await ModelAssistant(Parrot(reply)).understand(turn)
+    assert (found.commands, found.words) == ((SetBudget(tokens=10000),), "")
+
+
+@pytest.mark.parametrize("reply", ['{"mood": "eager"}', "```json\n{broken"])
+async def test_an_answer_outside_its_format_leaves_it_to_the_rules(live: Turn, reply: str) -> None:
+    turn = live.model_copy(update={"text": "trainiert es noch?"})
+    found = await ModelAssistant(Parrot(reply)).understand(turn)
+    assert found.commands == (AskAbout(topic="gradients"),)
+
+
+async def test_a_search_that_both_understood_is_begun_without_another_button(
+    situations: dict[str, Turn],
+) -> None:
+    turn = situations["task"].model_copy(update={"text": "go, at most 2 rounds"})
+    both = calls(("start_search", {"rounds": 2}))
+    found = await ModelAssistant(Parrot(both)).understand(turn)
+    assert found.commands == (StartSearch(rounds=2),)
+    more = calls(("start_search", {"rounds": 50}))
+    found = await ModelAssistant(Parrot(more)).understand(turn)
+    assert found.commands == (Unclear(guesses=(StartSearch(rounds=50),)),)
 
 
 async def test_a_model_sees_what_was_done_and_does_not_do_it_twice(live: Turn) -> None:
@@ -310,7 +348,9 @@ async def test_a_server_without_tools_is_asked_in_words(
 
 
 async def test_every_kind_of_fault_leaves_an_understanding(live: Turn) -> None:
-    module = _load("misbehaving_server_too", ROOT / "benchmarks" / "misbehaving_server.py")
+    module = _load(
+        "misbehaving_server_too", ROOT / "benchmarks" / "models" / "misbehaving_server.py"
+    )
     answer = '{"words": "Fine.", "calls": [{"tool": "show_ledger"}]}'
     turn = live.model_copy(update={"text": "explain v3, and all of the others while you are at it"})
     for fault in module.Fault:

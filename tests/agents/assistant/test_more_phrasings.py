@@ -4,6 +4,7 @@ import pytest
 
 from kernelwright.agents.assistant.rules import read
 from kernelwright.agents.assistant.types import (
+    AskAbout,
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -116,7 +117,7 @@ TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
         ),
     ),
     ("ended", "nice! can I have the file?", (ExportResult(),)),
-    ("ended", "how do I use this in my code?", (AskForHelp(),)),
+    ("ended", "how do I use this in my code?", (AskAbout(topic="use"),)),
     ("ended", "give me something I can drop in", (ExportResult(),)),
     ("ended", "download", (ExportResult(),)),
     (
@@ -134,8 +135,8 @@ TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
         ),
     ),
     ("ended", "start a new search", (StartSearch(),)),
-    ("ended", "compare to torch.compile", (ShowProgress(),)),
-    ("ended", "is the result trustworthy?", (AuditTask(),)),
+    ("ended", "compare to torch.compile", (AskAbout(topic="baselines"),)),
+    ("ended", "is the result trustworthy?", (AskAbout(topic="safety"),)),
     ("ended", "what was not verified?", (ExplainCandidate(),)),
     ("ended", "what precision does it have", (ExplainCandidate(),)),
     ("ended", "can you explain this in simple terms?", (ExplainCandidate(),)),
@@ -189,7 +190,7 @@ TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
     ("running", "continue", (ContinueSearch(),)),
     ("running", "make it faster", (ShowProgress(),)),
     ("ended", "is it better than triton?", (CompareCandidates(),)),
-    ("ended", "how does it compare with torch.compile?", (ShowProgress(),)),
+    ("ended", "how does it compare with torch.compile?", (AskAbout(topic="baselines"),)),
     ("ended", "what is the speedup over eager", (ShowProgress(),)),
     ("ended", "show me the winning kernel", (ShowCode(),)),
     ("ended", "run it on an A100", (ChangeTask(gpu="A100"),)),

@@ -54,7 +54,7 @@ TABLE: tuple[tuple[str, str, tuple[Command, ...]], ...] = (
     ("task", "standard search please", (StartSearch(search="standard"),)),
     ("task", "go for 3 rounds", (StartSearch(rounds=3),)),
     ("task", "search for 10 minutes", (StartSearch(seconds=600),)),
-    ("task", "start, two rounds", (StartSearch(), StartSearch(rounds=2))),
+    ("task", "start, two rounds", (StartSearch(rounds=2),)),
     ("task", "run it for half an hour", (StartSearch(seconds=1800),)),
     ("task", "5 rounds", (StartSearch(rounds=5),)),
     ("task", "strat the serach", (StartSearch(),)),

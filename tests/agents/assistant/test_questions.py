@@ -4,6 +4,7 @@ import pytest
 
 from kernelwright.agents.assistant.rules import read
 from kernelwright.agents.assistant.types import (
+    AskAbout,
     AskDoctor,
     AskForHelp,
     AuditTask,
@@ -159,7 +160,7 @@ TABLE: tuple[tuple[str, str, Command], ...] = (
     ("nothing", "hey there", AskForHelp()),
     ("nothing", "what can you do?", AskForHelp()),
     ("nothing", "what can I ask?", AskForHelp()),
-    ("nothing", "how does this work?", AskForHelp()),
+    ("nothing", "how does this work?", AskAbout(topic="how_it_works")),
     ("nothing", "how do I use this", AskForHelp()),
     ("nothing", "Hilfe", AskForHelp()),
     ("running", "how do I stop it?", AskForHelp()),

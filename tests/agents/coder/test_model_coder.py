@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.agents.coder.coder import CoderRequest, Failure
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.roles.registry import StartingCoder
+from kernelwright.agents.roles import StartingCoder
 from kernelwright.agents.shared.facts import Start, Steering
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import Candidate, Evaluation, StrategyVersion, Verdict, Verification

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.agents.critic.contrast import Sample
-from kernelwright.agents.critic.critic import answers, score
+from kernelwright.agents.critic.scoring import answers, score
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, CompileReport, Prediction
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.profiles.load import ModelProfile
 
-SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "models" / "misbehaving_server.py"
 
 
 @pytest.fixture(scope="session")

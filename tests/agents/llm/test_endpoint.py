@@ -197,7 +197,7 @@ async def test_what_a_broken_stream_cost_is_not_forgotten(
 
 
 class Picky:
-    """A server that refuses parameters, as `benchmarks/misbehaving_server.py` does not."""
+    """A server that refuses parameters, as `benchmarks/models/misbehaving_server.py` does not."""
 
     def __init__(self, *refused: str, status: str = "400 Bad Request") -> None:
         self.refused = refused

@@ -2,7 +2,7 @@ import pytest
 
 from kernelwright.agents.llm.client import LLMError, TokenBudget
 from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
-from kernelwright.agents.roles.registry import ROLES
+from kernelwright.agents.roles import ROLES
 from kernelwright.profiles.load import ModelProfile, Models
 from kernelwright.tools.types import Call, Message, Prompt, Reply
 from kernelwright.tools.types.run import TokenCounts

@@ -6,7 +6,7 @@ from kernelwright.agents.llm.client import BudgetSpentError, LLMError
 from kernelwright.agents.planner.model import ModelPlanner
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.shared.facts import Steering
-from kernelwright.tools.types import Idea, LedgerEntry, StrategyVersion
+from kernelwright.tools.types import Evidence, Idea, LedgerEntry, Rank, StrategyVersion
 from kernelwright.tools.types.value import AwaitingError
 
 TILES = {
@@ -180,6 +180,32 @@ async def test_what_the_profiler_said_stands_before_the_symptoms(
     await planner_of(client).plan(planner_input.model_copy(update=update))
     text = client.asked[0].messages[1].text
     assert "of the best candidate\n\nIt waits for memory.\n\nNothing telling" in text
+
+
+async def test_what_was_measured_of_the_best_stands_with_its_rank(
+    planner_of, scripted, planner_input, standing
+) -> None:
+    best = standing(("rows=once",), 0.04)
+    readings = (
+        Evidence(
+            name="occupancy", rank=Rank.STATIC, value=0.5, unit="", source="limited by registers"
+        ),
+        Evidence(
+            name="rows.dram_read", rank=Rank.MEASURED, value=6.8e7, unit="bytes", source="ncu"
+        ),
+        Evidence(name="counters", rank=Rank.UNAVAILABLE, value=None, unit="", source="no right"),
+    )
+    client = scripted(said(TILES))
+    update = {"best": best, "readings": readings}
+    await planner_of(client).plan(planner_input.model_copy(update=update))
+    text = client.asked[0].messages[1].text
+    id = best.candidate.id
+    measured, static = (
+        f"| {id} | rows.dram_read | 6.8e+07 | bytes | measured |",
+        f"| {id} | occupancy | 0.5 |  | static |",
+    )
+    assert text.index(measured) < text.index(static)
+    assert "| counters |" not in text
 
 
 async def test_a_candidate_that_does_not_exist_is_noted_and_left_out(

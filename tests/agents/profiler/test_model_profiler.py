@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -7,7 +8,19 @@ from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.profiler.profiler import ModelProfiler, PlaybookProfiler
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.types import DType, Graph, InputSpec, Prompt, Reply, Task, TensorSpec
+from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.profile.ncu_report import read_counters
+from kernelwright.tools.types import (
+    DType,
+    Graph,
+    HostCounters,
+    InputSpec,
+    Profile,
+    Prompt,
+    Reply,
+    Task,
+    TensorSpec,
+)
 
 SPEC = TensorSpec(shape=(1024, 1024), dtype=DType.FLOAT32)
 TASK = Task(
@@ -72,3 +85,35 @@ async def test_readings_are_the_playbooks_whoever_answers(judged: Standing, clos
     reading = await ModelProfiler(client, PlaybookProfiler()).profile(*subject, closely=closely)
     assert reading.model_copy(update={"notes": ()}) == plain
     assert len(client.asked) == len(reading.notes) == closely
+
+
+RECORDED = Path(__file__).parents[2] / "tools" / "profile" / "recorded" / "ncu_raw.csv"
+
+
+async def test_a_counter_that_was_measured_may_be_cited(judged: Standing) -> None:
+    counters = read_counters(RECORDED.read_text(), ("row_sums",))
+    measured = measured_evidence(Profile(candidate="c", counters=counters, launches=len(counters)))
+    numbers = ["K1.row_sums.stall_long_scoreboard=0.944", "K1.dram_traffic=3.017e+08"]
+    client = Said(words="K1 waits for local memory.", numbers=numbers)
+    reading = await ModelProfiler(client, PlaybookProfiler()).profile(
+        judged.candidate, judged.evaluation, TASK, HARDWARE, measured=measured, closely=True
+    )
+    assert reading.notes == ()
+    assert "row_sums.stall_long_scoreboard 0.94" in reading.explanation
+    assert "dram_traffic 3.01" in reading.explanation
+    text = client.asked[0].messages[-1].text
+    assert "| K1.row_sums.local_read | 5.36" in text
+    assert "| bytes | measured: Nsight Compute" in text
+
+
+async def test_a_busy_machine_is_the_headline_whatever_bounds_the_kernel(judged: Standing) -> None:
+    host = HostCounters(calls=9, time_ms=1.0, cpu_ns=1e6, faults=3000, fault_us=0.25, preemptions=4)
+    measured = measured_evidence(Profile(candidate="c", host=host))
+    reading = await PlaybookProfiler().profile(
+        judged.candidate, judged.evaluation, TASK, HARDWARE, measured=measured
+    )
+    assert len(reading.symptoms) > 1
+    assert reading.headline == (
+        "4 times a call a thread lost its core to another process: the machine is busy, and "
+        "times say little."
+    )

@@ -16,10 +16,10 @@ from kernelwright.tools.languages import (
     INCLUDE,
     Built,
     compile_candidate,
+    load_candidate,
     new_candidate,
     parse_kernel,
 )
-from kernelwright.tools.languages.loading import load_candidate
 from kernelwright.tools.types import Candidate, LanguageName
 
 WEIGHTS = {"weight": (8,), "linear.weight": (8, 16), "linear.bias": (8,), "scale": (8,)}

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from kernelwright.agents.strategist.evolution import moves
+from kernelwright.agents.strategist.strategist import moves
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import (
     Candidate,

@@ -3,12 +3,13 @@ import json
 import pytest
 
 from kernelwright.agents.llm.client import LLMError
-from kernelwright.agents.strategist.evolution import first, fittest
 from kernelwright.agents.strategist.strategist import (
     LONGEST,
     ModelStrategist,
     StrategistInput,
     Trial,
+    first,
+    fittest,
 )
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types import (

@@ -7,8 +7,16 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.agents.assistant.types import CancelTask, ChatReply, LoadTask, StartSearch, Table
+from kernelwright.agents.assistant.types import (
+    CancelTask,
+    ChatReply,
+    LoadTask,
+    SetBudget,
+    StartSearch,
+    Table,
+)
 from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
+from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 
@@ -93,6 +101,29 @@ async def test_a_busy_devices_time_comes_later_onto_the_card(
     assert [offer.label for offer in late.offers] == [offer.label for offer in card.offers]
     assert around.controller.task is not None
     assert around.controller.task.eager_ms == 2.5
+
+
+async def test_what_was_said_of_the_search_outlives_the_card_it_came_with(
+    busy: Callable[..., Around],
+    until: Callable[..., Awaitable[None]],
+    rest: Callable[..., Awaitable[None]],
+) -> None:
+    """The card that comes late says it too, and so does the search, whatever button began it."""
+    around = busy()
+    said = StartSearch(search="deep", rounds=3, seconds=600)
+    card = await around.controller.do(LoadTask(source="x = 1", name="toy.py", begin=said))
+    words = "As you said: a deep search, at most 10 min 0 s, certification included"
+    assert words in card.text
+    await around.controller.do(SetBudget(rounds=1))  # the later word holds
+    around.free.set()
+    await until(lambda: bool(around.late))
+    assert words in around.late[0].text
+    assert "1 round," in (await around.controller.do(StartSearch())).text
+    archive = Archive.open(around.controller.home / "runs" / around.controller.run)
+    profile = archive.record().profile
+    archive.close()
+    assert (profile.name, profile.rounds, profile.seconds) == ("deep", 1, 600)
+    await rest(around.controller)
 
 
 async def test_a_refusal_that_comes_late_takes_the_card_away(

@@ -119,6 +119,27 @@ async def test_a_task_can_be_put_away(controller: ChatController) -> None:
     assert "no task" in (await controller.do(StartSearch())).text
 
 
+async def test_a_new_file_leaves_the_finished_search_reachable(
+    controller: ChatController, begin: Begin, rest: Begin
+) -> None:
+    await begin(controller)
+    await rest(controller)
+    first = controller.run
+    before = texts(await controller.do(ShowProgress()))
+    await controller.do(LoadTask(source="y = 2", name="second.py"))
+    assert controller.run == first
+    assert controller.task is not None
+    assert texts(await controller.do(ShowProgress())) == before
+    assert (await controller.do(ExportResult())).question
+    await controller.do(CancelTask())
+    assert controller.run == first
+    await controller.do(LoadTask(source="y = 3", name="third.py"))
+    await controller.do(StartSearch())
+    assert controller.run != first
+    await rest(controller)
+    assert first in texts(await controller.do(ListRuns()))
+
+
 async def test_a_second_search_waits_until_the_first_is_stopped(held: Held, rest: Begin) -> None:
     search_manager, controller, free = await held()
     first = controller.run
@@ -209,7 +230,7 @@ async def test_numbers_of_candidates_are_those_of_writing(
     await begin(controller)
     await rest(controller)
     third = controller.turn("").candidates[2]
-    assert third in (await controller.do(ExplainCandidate(candidate="v3"))).text
+    assert "v3, written" in (await controller.do(ExplainCandidate(candidate=third))).text
     assert "v3" in (await controller.do(ShowCode(candidate=third[:8]))).text
 
 

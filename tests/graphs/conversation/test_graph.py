@@ -26,7 +26,12 @@ from kernelwright.agents.assistant.types import (
     Unclear,
     Understanding,
 )
-from kernelwright.graphs.conversation.graph import LOOKS, TOO_MUCH, Conversation, MessageContext
+from kernelwright.graphs.conversation.graph import (
+    LOOKS,
+    TOO_MUCH,
+    Conversation,
+    MessageContext,
+)
 
 MODULE = Attachment(name="softmax.py", text="import torch\n\ndef softmax(x):\n    return x\n")
 OFFERS = (
@@ -112,6 +117,31 @@ async def test_yes_takes_the_first_offer_of_the_open_question(hear: Hear) -> Non
     assert controller.commands[-1] == StartSearch()
 
 
+@pytest.mark.parametrize(
+    ("text", "search", "seconds"),
+    [
+        ("a deep search, take up to 6 minutes", "deep", 360.0),
+        ("give it 10 minutes", None, 600.0),
+        ("make this faster, a deep search", "deep", None),
+        ("make this faster and take up to 6 minutes", None, 360.0),
+        ("mach das schneller, gründlich bitte", "deep", None),
+        ("mach das schneller, höchstens 2 Minuten", None, 120.0),
+        ("Bitte schneller, eine gründliche Suche, höchstens 2 Minuten.", "deep", 120.0),
+        ("speed this up, quick please", "quick", None),
+        ("it takes 2 seconds per call, make it fast", None, None),
+        ("make this big deep network faster", None, None),
+    ],
+)
+async def test_a_depth_or_a_time_in_the_first_message_goes_with_the_file(
+    hear: Hear, text: str, search: str | None, seconds: float | None
+) -> None:
+    controller = NotingController()
+    await hear(controller, text, files=(MODULE,))
+    (load,) = controller.commands
+    assert isinstance(load, LoadTask)
+    assert load.begin == StartSearch.model_validate({"search": search, "seconds": seconds})
+
+
 async def test_no_takes_the_offer_that_declines(hear: Hear) -> None:
     controller = NotingController()
     await hear(controller, "", files=(MODULE,))
@@ -146,9 +176,8 @@ async def test_a_search_waits_until_its_card_was_seen(hear: Hear) -> None:
             return Understanding(commands=(LoadTask(source="x"), StartSearch(rounds=2)))
 
     await hear(controller, "do it all", assistant=Hasty())
-    assert [command.kind for command in controller.commands] == ["load_task"]
-    await hear(controller, "go")
-    assert controller.commands[-1] == StartSearch(rounds=2)  # as was said beforehand
+    (load,) = controller.commands
+    assert load == LoadTask(source="x", begin=StartSearch(rounds=2))
 
 
 async def test_several_commands_are_done_in_their_order(hear: Hear) -> None:

@@ -11,11 +11,11 @@ import pytest
 from kernelwright.agents.assistant.model import assistant_for
 from kernelwright.agents.assistant.rules import RulesAssistant
 from kernelwright.agents.assistant.types import Attachment, ChatReply, Download
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
+from kernelwright.graphs.conversation.background.search_manager import SearchManager
 from kernelwright.graphs.conversation.context import Settings
 from kernelwright.graphs.conversation.controller import ChatController
 from kernelwright.graphs.conversation.graph import Conversation, MessageContext
-from kernelwright.graphs.conversation.search_manager import SearchManager
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.profiles.load import ModelProfile
 

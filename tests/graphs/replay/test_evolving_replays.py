@@ -10,14 +10,14 @@ from types import ModuleType
 import pytest
 
 import kernelwright.graphs.search.agent_set
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary
 
-SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "models" / "misbehaving_server.py"
 WAYS = (
     ("Warp shuffles", "Lanes hold a row in registers and reduce by shuffles."),
     ("Shared tiles", "Blocks copy squares of 64 columns through memory, double buffered."),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 
 RUNS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "model_runs"
 

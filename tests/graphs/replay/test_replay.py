@@ -11,8 +11,8 @@ import pytest
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.coder.model import CODER
-from kernelwright.agents.roles.registry import AgentSet
-from kernelwright.graphs.replay.replay import Replay, replay
+from kernelwright.agents.roles import AgentSet
+from kernelwright.graphs.replay import Replay, replay
 from kernelwright.graphs.run_view.events import Event
 from kernelwright.graphs.search.context import Circumstances, Control
 from kernelwright.graphs.search.run import start_search
@@ -206,7 +206,7 @@ async def test_a_decision_of_ours_that_would_be_another_now_is_the_first_differe
     summary = await search()
     change(
         tmp_path, summary.run,
-        """update analyses set json = replace(json, '"prefer":[', '"prefer":["rows=other",') """
+        """update analyses set json = json_insert(json, '$.prefer[#]', 'rows=other') """
         "where round = 1",
     )  # fmt: skip
     told = await replayed(summary.run)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.graphs.run_view.wording import (
+from kernelwright.graphs.run_view.events import (
     amount,
     count,
     milliseconds,
@@ -13,11 +13,14 @@ from kernelwright.graphs.run_view.wording import (
     seconds,
     shape,
 )
+from kernelwright.graphs.run_view.figures import device_words, in_words, settings_words
+from kernelwright.tools.types import Setting
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(None, "-"), (0.0042, "4.2 µs"), (0.5, "500 µs"), (5.0584, "5.058 ms"), (71.358, "71.36 ms"),
+    [(None, "-"), (0.99999, "1.000 ms"),
+     (0.0042, "4.2 µs"), (0.5, "500 µs"), (5.0584, "5.058 ms"), (71.358, "71.36 ms"),
      (2500.0, "2.5 s")],
 )  # fmt: skip
 def test_times_come_in_the_unit_a_person_would_choose(value, said):
@@ -48,3 +51,19 @@ def test_one_line_is_one_line_of_at_most_its_limit(text, limit):
     line = one_line(text, limit)
     assert "\n" not in line
     assert len(line) <= limit
+
+
+def test_settings_of_generated_kernels_are_plain_words_with_their_loop():
+    chosen = [("L0_LANES", 4), ("L0_THREADS", 256), ("L1_ROWS", 2), ("TILE", 8)]
+    settings = tuple(Setting(name=name, value=value) for name, value in chosen)
+    assert settings_words(settings) == "lanes 4, threads 256 (loop 1); rows 2 (loop 2); TILE 8"
+    assert in_words("L0_LANES is 4, in the L2 cache") == "lanes (loop 1) is 4, in the L2 cache"
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [("NVIDIA H200", "H200"), ("AMD EPYC", "EPYC"), ("Test CPU", "Test"), ("CPU", "CPU"),
+     ("Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz", "Xeon Platinum 8480C")],
+)  # fmt: skip
+def test_a_device_has_the_name_that_people_use(device, said):
+    assert device_words(device) == said

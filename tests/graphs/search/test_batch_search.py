@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive

@@ -10,9 +10,8 @@ import pytest
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.roles.registry import AgentSet
-from kernelwright.agents.strategist.evolution import current, trials, versions
-from kernelwright.agents.strategist.strategist import ModelStrategist
+from kernelwright.agents.roles import AgentSet
+from kernelwright.agents.strategist.strategist import ModelStrategist, current, trials, versions
 from kernelwright.graphs.run_view.events import Event, Noted, StrategyEvolved
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.graphs.search.learn import turn

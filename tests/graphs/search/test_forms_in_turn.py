@@ -11,7 +11,7 @@ from kernelwright.agents.critic.critic import PlaybookCritic
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.shared.candidate_priority import form_of
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import hardware_profile

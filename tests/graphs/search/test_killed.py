@@ -15,9 +15,7 @@ from kernelwright.tools.archive import Archive, run_folders
 TOY = Path(__file__).parents[1] / "toy.py"
 # Forked from a server that has imported what takes long, so that a process starts in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["kernelwright.graphs.search.run", "optuna.samplers", "ribs.archives"]
-)
+CONTEXT.set_forkserver_preload(["kernelwright.graphs.search.run", "optuna.samplers"])
 
 
 def start(home: Path, log: Path, run: str | None = None) -> BaseProcess:

@@ -10,9 +10,9 @@ from kernelwright.agents.coder.coder import PlaybookCoder
 from kernelwright.agents.coder.model import CODER, ModelCoder
 from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.shared.facts import Start
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.graphs.search.run_terms import start_of

@@ -5,7 +5,7 @@ from types import ModuleType
 
 from kernelwright.agents.critic.model import CRITIC, ModelCritic
 from kernelwright.agents.profiler.profiler import PROFILER, ModelProfiler
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.run_view.events import Critiqued, Event, Noted, Profiled
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive
@@ -38,7 +38,8 @@ class Reader:
             for words, fast in (("It wins.", times["K1"]), ("It is magic.", "0.0001"))
         ]
         tried = {
-            "words": "More of it.", "attribute": "VECTOR", "value": "4", "below_ms": 100.0,
+            "words": "More of it.", "attribute": "VECTOR", "value": "2",
+            "below_ms": 0.99 * float(times[slowest]),
         }  # fmt: skip
         return Reply(text=json.dumps({"explains": claims, "implies": "So.", "next": [tried]}))
 

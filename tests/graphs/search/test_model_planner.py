@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.planner.model import ModelPlanner
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.graphs.search.run import start_search

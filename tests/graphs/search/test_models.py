@@ -18,7 +18,7 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import TracePolicy
 from kernelwright.tools.types.run import Summary
 
-SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "models" / "misbehaving_server.py"
 # The first idea that the playbook would have had, taken over: its coder writes it.
 PLAN = json.dumps(
     {

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 
-from kernelwright.graphs.replay.replay import replay
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Profiled
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.run import Summary

@@ -61,6 +61,7 @@ def wait_for(home: Path, kind: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_real_search_that_is_killed_still_ends_with_a_certified_kernel(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(MODULE)

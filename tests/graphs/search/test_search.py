@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import (
     EVENT,
     BaselinesMeasured,
@@ -16,10 +17,11 @@ from kernelwright.graphs.run_view.events import (
     IdeasProposed,
 )
 from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.run import measure_again
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.archive import Archive, elites, list_runs
+from kernelwright.tools.archive import Archive, RunError, elites, list_runs
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
-from kernelwright.tools.types import Candidate, Verdict
+from kernelwright.tools.types import Candidate, Effort, Evaluation, Task, Verdict
 from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
@@ -330,15 +332,110 @@ async def test_where_several_may_be_in_flight_all_are_known_before_the_first_is_
             return found.model_copy(update={"kind": device})
 
         def foresee(self, candidates: Sequence[Candidate]) -> None:
-            assert [what for what, _ in self.asked] == ["eager"]
+            if not self.foreseen:
+                assert [what for what, _ in self.asked] == ["eager"]
             self.foreseen += [candidate.id for candidate in candidates]
 
     executor = Foreseeing()
     await search(executor=executor, rounds=1)
     _, *screened = [what for what, effort in executor.asked if effort == "screen"]
-    if device == "cpu":
-        assert executor.foreseen == []
-    else:
-        assert executor.foreseen[0] == screened[0]
-        assert 2 <= len(executor.foreseen) <= 4
-        assert set(executor.foreseen) <= set(screened)
+    assert executor.foreseen[0] == screened[0]
+    assert len(executor.foreseen) >= 2
+    assert set(executor.foreseen) <= set(screened)
+
+
+async def test_a_result_that_settled_nothing_is_measured_again(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    class Noisy(toy.ToyExecutor):
+        """A machine that was busy at first."""
+
+        quiet = False
+
+        async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+            found = await super().evaluate(task, candidate, effort)
+            if self.quiet:
+                return found
+            wide = {"ci95_low": 1.06, "ci95_high": 2.93}
+            noisy = tuple(item.model_copy(update=wide) for item in found.comparisons)
+            return found.model_copy(update={"comparisons": noisy})
+
+    executor = Noisy()
+    summary = await search(executor=executor)
+    assert summary.status == "not_settled"
+    assert summary.best is not None
+    assert summary.best.outcome == "not settled"
+    assert "% of the ratio wide" in summary.best.claim
+    executor.quiet, executor.eager_ms = True, 3.0
+    events: list[Event] = []
+    again = await measure_again(
+        summary.run, home=tmp_path, executor=executor, listener=events.append
+    )
+    assert isinstance(again, Summary)
+    assert again.status == "improved"
+    kinds = [event.kind for event in events]
+    told = ["run_started", "noted", "baselines_measured", "candidate_judged", "run_finished"]
+    assert kinds == told
+    # What PyTorch takes, and how noisy it is, is of the same hour as the result.
+    assert again.baselines["eager"].median_ms == 3.0
+    assert summary.baselines["eager"].median_ms == 2.5
+    archive = Archive.open(summary.run, tmp_path)
+    assert archive.record().summary == again
+    kept = archive.evaluation(summary.best.candidate, "certify")
+    assert kept is not None
+    assert kept.claim is not None
+    assert kept.claim.outcome == "faster"
+    # A third time is no conflict with what was kept of the first, and the search went by the first.
+    executor.eager_ms = 4.0
+    await measure_again(summary.run, home=tmp_path, executor=executor)
+    replayed = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert replayed.difference is None
+
+
+async def test_measuring_again_can_be_ended_and_changes_nothing_then(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    control = Control()
+
+    class Interrupted(toy.ToyExecutor):
+        """Somebody ends it while the result is judged."""
+
+        async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
+            control.stop()
+            await asyncio.sleep(60)
+            raise AssertionError("nobody ended it")
+
+    summary = await search()
+    before = Archive.open(summary.run, tmp_path).record()
+    events: list[Event] = []
+    again = await measure_again(
+        summary.run,
+        home=tmp_path,
+        executor=Interrupted(eager_ms=9.0),
+        control=control,
+        listener=events.append,
+    )
+    assert again == summary
+    assert Archive.open(summary.run, tmp_path).record() == before
+    assert [event.kind for event in events] == ["run_started", "noted", "noted", "run_finished"]
+
+
+async def test_what_came_from_another_host_is_not_called_measured_again(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    summary = await search()
+    far = toy.ToyExecutor()
+    far.capabilities = Capabilities(remote=True)
+    with pytest.raises(RunError, match="on another host"):
+        await measure_again(summary.run, home=tmp_path, executor=far)
+
+
+async def test_a_run_without_a_result_cannot_be_measured_again(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = toy.ToyExecutor(wrong=lambda candidate, effort: Verdict.WRONG_RESULT)
+    summary = await search(executor=executor)
+    with pytest.raises(RunError, match="no result to measure again"):
+        await measure_again(summary.run, home=tmp_path, executor=executor)

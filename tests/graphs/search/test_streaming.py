@@ -17,7 +17,7 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Message, Prompt, TracePolicy
 from kernelwright.tools.types.run import Summary
 
-SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "models" / "misbehaving_server.py"
 ANSWER = json.dumps({"reasoning": "the row is read once " * 20, "ideas": []})
 PROMPT = Prompt(key="planner:1", role="planner", messages=(), round=1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
 from kernelwright.graphs.run_view.events import Event, Noted

@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.llm.manual import ManualClient
-from kernelwright.agents.roles.registry import AgentSet
+from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.run_view.events import EVENT, Awaited, Event
 from kernelwright.graphs.search.context import Circumstances
 from kernelwright.graphs.search.judging import first_of

@@ -50,13 +50,13 @@ def outcome() -> Callable[..., Outcome]:
             file=file, sha256=sha256, ended="searched" if ratios else "refused", terms=terms,
             words="" if ratios else "it has no module", warnings=warnings, badges=badges,
             against=against,
-            summary=_summary(file, min(ratios)) if ratios else None, seconds=1.0,
+            summary=_summary(file, min(ratios), half_width) if ratios else None, seconds=1.0,
         )  # fmt: skip
 
     return make
 
 
-def _summary(name: str, ratio: float) -> Summary:
+def _summary(name: str, ratio: float, half_width: float) -> Summary:
     best = BestSummary(
         candidate="c1", median_ms=1.0, speedup_vs_eager=ratio, speedup_vs_best_baseline=ratio,
         ci95=(ratio, ratio), floor_fraction=0.5, error_ratio=1.0, coverage=1.0,
@@ -64,7 +64,8 @@ def _summary(name: str, ratio: float) -> Summary:
     )  # fmt: skip
     return Summary(
         run="r", task=TaskSummary(name=name, inputs=(), bytes=1, flops=1, floor_ms=0.5),
-        hardware=HardwareSummary(name="Toy", kind="cpu"), status="improved",
+        hardware=HardwareSummary(name="Toy", kind="cpu"),
+        status="improved" if ratio - half_width > 1.0 else "no_improvement",
         baselines={"eager": BaselineSummary(median_ms=2.0)}, best=best, rounds=1, seconds=1.0,
         candidates=CandidateCounts(written=1, compiled=1, correct=1, timed=1),
     )  # fmt: skip

@@ -38,7 +38,7 @@ def test_a_match_is_a_number_a_range_a_pattern_or_a_part(
 def test_fast_p_counts_all_tasks_and_means_those_with_a_candidate(outcome: Make) -> None:
     found = figures([outcome("a", (4.0, 2.0)), outcome("b", (1.0, 0.5)), outcome("c")])
     assert (found.tasks, found.searched, found.correct, found.improved) == (3, 2, 2, 1)
-    eager, compiled, better = found.columns
+    eager, compiled, better, _ = found.columns
     assert eager.geometric_mean == pytest.approx(2.0)
     assert compiled.geometric_mean == better.geometric_mean == pytest.approx(1.0)
     assert dict(eager.fast_p)[1.0] == pytest.approx(1 / 3)

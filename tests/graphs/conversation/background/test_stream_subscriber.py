@@ -15,16 +15,16 @@ import pytest
 
 import kernelwright.graphs.search.agent_set
 from kernelwright.agents.assistant.types import LoadTask, StartSearch
+from kernelwright.graphs.conversation.background.search_manager import SearchManager
+from kernelwright.graphs.conversation.background.subscribers import StreamSubscriber
 from kernelwright.graphs.conversation.context import Settings
 from kernelwright.graphs.conversation.controller import ChatController
-from kernelwright.graphs.conversation.search_manager import SearchManager
-from kernelwright.graphs.conversation.subscribers import StreamSubscriber
 from kernelwright.graphs.run_view.events import Speech, Speeches
 from kernelwright.profiles.load import ModelProfile, Models
 from kernelwright.tools.types import Prompt
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
-SERVER = Path(__file__).parents[3] / "benchmarks" / "misbehaving_server.py"
+SERVER = Path(__file__).parents[4] / "benchmarks" / "models" / "misbehaving_server.py"
 ANSWER = json.dumps({"reasoning": "the row is read once " * 20, "ideas": []})
 # So many characters are said at a time: each answer has several parts.
 PART = 120

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kernelwright.tools.archive import Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease, Line, Seat
+from kernelwright.tools.types import Refusal, Task
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluate.sandbox.keeper import Spares
@@ -193,3 +194,10 @@ class Judges:
         task = asyncio.get_running_loop().create_task(judge.executor.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def audited_by(judge: Executor, task: Task | None) -> Task | Refusal | None:
+    """The task with the judge's audit; None where the search has to read the file itself."""
+    if task is None or not judge.capabilities.reads_apart:
+        return None
+    return await judge.audit(task)

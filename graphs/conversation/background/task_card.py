@@ -10,21 +10,23 @@ from kernelwright.agents.assistant.types import (
     Table,
     Words,
 )
-from kernelwright.graphs.run_view.wording import (
+from kernelwright.graphs.run_view.events import (
     amount,
+    count,
+    floor_words,
     milliseconds,
     one_line,
     plain,
     seconds,
     shape,
 )
-from kernelwright.profiles.load import Hardware, Models, SearchProfile
-from kernelwright.tools.tasks import floor_ms
+from kernelwright.graphs.search.pace import DEPTHS, Pace
+from kernelwright.profiles.load import Hardware, Models, SearchProfile, search_profile
+from kernelwright.tools.hardware import floor_ms
+from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Task, Value
 
 NO_OPERATORS = ("input", "weight", "constant", "getitem")
-# torch.compile's own compiling, which a search waits for and does not count.
-COMPILING_S = 20.0
 
 
 class TaskCard(Value):
@@ -46,6 +48,7 @@ class TaskCard(Value):
     device: str
     eager_ms: float | None
     floor_ms: float
+    floor_how: str = ""
     operators: tuple[str, ...]
     warnings: tuple[str, ...]
     search: str
@@ -56,6 +59,7 @@ class TaskCard(Value):
     break_even_calls: int | None = None
     gpu: str = ""
     precisions: tuple[str, ...] = ()
+    depths: tuple[tuple[str, str], ...] = ()
 
 
 def card_of(
@@ -66,8 +70,11 @@ def card_of(
     models: Models | None,
     gpu: str = "",
     precisions: tuple[str, ...] = (),
+    pace: Pace | None = None,
 ) -> TaskCard:
-    """The card of a task on a device."""
+    """The card of a task on a device; `pace` is what searches took there."""
+    pace = pace or Pace(device=hardware.name, kind=hardware.kind)
+    whole_s = pace.promise(profile).seconds
     floor = floor_ms(task.bytes_moved, task.flops, hardware)
     return TaskCard(
         name=task.name,
@@ -80,14 +87,16 @@ def card_of(
         device=hardware.name,
         eager_ms=eager_ms,
         floor_ms=floor,
+        floor_how=floor_source(hardware),
         operators=operators(task),
         warnings=task.warnings,
         search=profile.name,
         rounds=profile.rounds,
-        seconds=profile.seconds,
+        seconds=whole_s,
         models=_names(models),
         token_limit=profile.tokens,
-        break_even_calls=break_even(eager_ms, floor, profile.seconds),
+        depths=tuple((name, pace.promise(search_profile(name)).words) for name in DEPTHS),
+        break_even_calls=break_even(eager_ms, floor, whole_s),
         gpu=gpu,
         precisions=precisions,
     )
@@ -111,7 +120,7 @@ def break_even(eager_ms: float | None, floor: float, search_s: float) -> int | N
     """After how many calls a search has paid for its own time, if it reached the floor."""
     if eager_ms is None or eager_ms <= floor:
         return None
-    return round((search_s + COMPILING_S) * 1000.0 / (eager_ms - floor)) or 1
+    return round(search_s * 1000.0 / (eager_ms - floor)) or 1
 
 
 def table_of(card: TaskCard) -> Table:
@@ -123,7 +132,7 @@ def table_of(card: TaskCard) -> Table:
         ("moves", f"{amount(card.bytes_moved, 'B')}, {amount(card.flops, 'FLOP')}"),
         ("device", plain(card.device)),
         ("PyTorch takes", eager_words(card)),
-        ("floor", f"{milliseconds(card.floor_ms)}; nothing can be faster on this device"),
+        ("floor", floor_words(card.floor_ms, card.floor_how)),
         ("PyTorch runs", one_line(", ".join(map(short, card.operators)), 300)),
         ("a search costs", cost_words(card)),
         ("pays off", pays_words(card)),
@@ -148,11 +157,13 @@ def eager_words(card: TaskCard) -> str:
 
 def cost_words(card: TaskCard) -> str:
     """Time and tokens of a search."""
-    time = f"{seconds(card.seconds)} and torch.compile's compiling ({card.search} search)"
+    depths = ", ".join(f"{name} {words}" for name, words in card.depths)
+    time = depths or f"about {seconds(card.seconds)}"  # cards of earlier versions know one depth
+    time = f"{time}, certification included ({card.search} unless you say otherwise)"
     if not card.models:
-        return f"up to {time}, no tokens: the playbook thinks"
+        return f"{time}; no tokens: built-in rules think (the playbook)"
     limit = f"at most {card.token_limit} tokens" if card.token_limit else "no limit on tokens"
-    return f"up to {time}, {limit} of {', '.join(card.models)}"
+    return f"{time}, beside the answers of models; {limit} of {', '.join(card.models)}"
 
 
 def precision_words(card: TaskCard) -> str:
@@ -175,17 +186,38 @@ def reply_of(card: TaskCard, *before: str) -> ChatReply:
     """The card, and the one question."""
     words = [Words(text=text) for text in before]
     ask = Words(text="Shall I search for something faster?")
-    return ChatReply(pieces=(*words, table_of(card), ask), offers=offers(), question=True)
+    return ChatReply(pieces=(*words, table_of(card), ask), offers=offers(card), question=True)
 
 
-def offers() -> tuple[Offer, ...]:
-    """What can be answered to a card."""
+def offers(card: TaskCard) -> tuple[Offer, ...]:
+    """What can be answered to a card; a button for each depth says what it takes to the end."""
     return (
-        Offer(label="Go", wish=StartSearch(), hint="Begin the search"),
+        Offer(label="Go", wish=StartSearch(), hint=f"Begin the {card.search} search"),
+        *(
+            Offer(
+                label=f"{name.capitalize()}: {words}",
+                wish=StartSearch.model_validate({"search": name}),
+                hint=f"Begin a {name} search; its time holds the certification",
+            )
+            for name, words in card.depths
+        ),
         Offer(label="Change shapes or precision", wish=ChangeTask(), hint="Other inputs, types"),
         Offer(label="Is this worth it?", wish=AuditTask(), hint="Floor and doubts, in detail"),
         Offer(label="Cancel", wish=CancelTask(), hint="Put the task away"),
     )
+
+
+def with_limits(reply: ChatReply, begin: StartSearch) -> ChatReply:
+    """The card with the limits that were named beforehand, which any search over it keeps to."""
+    if begin == StartSearch():
+        return reply
+    named = [f"a {begin.search} search"] if begin.search else []
+    named += [f"at most {seconds(begin.seconds)}, certification included"] if begin.seconds else []
+    named += [f"at most {count(begin.rounds, 'round')}"] if begin.rounds else []
+    named += [f"at most {count(begin.tokens, 'token')}"] if begin.tokens else []
+    named += [f"at most ${begin.usd:.2f}"] if begin.usd else []
+    words = Words(text=f"As you said: {', '.join(named)}. Go begins it.")
+    return reply.model_copy(update={"pieces": (*reply.pieces, words)})
 
 
 def _weights(task: Task) -> str:

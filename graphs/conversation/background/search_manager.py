@@ -2,8 +2,7 @@
 
 A search goes on when its page is closed and is found again by its run's id. What was going on when
 the server ended, however it ended, is taken up by `revive`. A `SearchSession` is one session of one
-search as its server sees it; a `Notifier` calls a person's pages whenever there may be something
-new for them.
+search as its server sees it.
 """
 
 import asyncio
@@ -19,51 +18,33 @@ from weakref import WeakValueDictionary
 
 from kernelwright.agents.assistant.parsing.steering import widened
 from kernelwright.agents.shared.facts import Steering
-from kernelwright.graphs.conversation.judges import Engine, Judges, MakeExecutor
-from kernelwright.graphs.conversation.store import (
+from kernelwright.graphs.conversation.background.judges import (
+    Engine,
+    Judges,
+    MakeExecutor,
+    audited_by,
+)
+from kernelwright.graphs.conversation.background.store import (
     ConversationStore,
     every_folder,
     is_going,
     keep_end,
     keep_going,
+    keep_profile,
     keep_steering,
+    kept_spent,
     kept_steering,
 )
+from kernelwright.graphs.conversation.background.subscribers import Notifier
 from kernelwright.graphs.run_view.events import Event, ModelCalled, RunStarted, Speeches
-from kernelwright.graphs.search.context import Control, Listener, MakeAgents
-from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.context import Control, Listener, MakeAgents, Spent
+from kernelwright.graphs.search.run import measure_again, resume_search, start_search
 from kernelwright.graphs.search.session import import_beforehand
 from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import RunError, Target, default_home, run_folders
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import EnvironmentLacksError, Prompt, Refusal, Task, TracePolicy
 from kernelwright.tools.types.run import Summary
-
-Wake = Callable[[], None]
-
-
-class Notifier:
-    """The listeners of every person, known by the person's folder.
-
-    They are called from whatever thread the news comes from, and say nothing of what it is.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[Path, set[Wake]] = {}
-
-    def subscribe(self, home: Path, wake: Wake) -> None:
-        """Have something called whenever there may be something new for this person."""
-        self._of.setdefault(home, set()).add(wake)
-
-    def unsubscribe(self, home: Path, wake: Wake) -> None:
-        """The opposite of `subscribe`; nothing happens where it is subscribed no longer."""
-        self._of.get(home, set()).discard(wake)
-
-    def notify(self, home: Path) -> None:
-        """Call every subscriber of this person's."""
-        for wake in tuple(self._of.get(home, ())):
-            wake()
-
 
 State = Literal["starting", "running", "pausing", "stopping", "ended"]
 
@@ -198,7 +179,7 @@ class SearchManager:
         async def session(
             judge: Executor, hear: Listener, search_session: SearchSession
         ) -> Summary | Refusal:
-            known = task if audited else await _audited(judge, task)
+            known = task if audited else await audited_by(judge, task)
             if isinstance(known, Refusal):
                 return known
             return await start_search(
@@ -258,6 +239,20 @@ class SearchManager:
 
         return await self._live(home, session, folder, steering)
 
+    async def measure_again(self, folder: Path) -> SearchSession:
+        """Certify a finished run's result anew."""
+        home = folder.parent.parent
+
+        async def session(
+            judge: Executor, hear: Listener, search_session: SearchSession
+        ) -> Summary | Refusal:
+            control = search_session.control
+            return await measure_again(
+                folder, home=home, listener=hear, control=control, executor=judge
+            )
+
+        return await self._live(home, session, folder)
+
     def pause(self, search_session: SearchSession) -> None:
         """End a search at its present step's end."""
         search_session.state = "pausing"
@@ -273,6 +268,31 @@ class SearchManager:
         await asyncio.to_thread(keep_steering, folder, steering)
         if search_session := self.find(folder):
             self.engine.tell(lambda: search_session.control.steer(widened(steering)))
+
+    async def allow(self, folder: Path, profile: SearchProfile) -> None:
+        """Let a run spend that from now on, in rounds, time, tokens and money."""
+        search_session = self.find(folder)
+        if search_session is None:
+            await asyncio.to_thread(keep_profile, folder, profile)
+            return
+        control = search_session.control
+
+        async def tell() -> None:
+            control.allow(profile)
+
+        await self.engine.call(tell())
+
+    async def spent(self, folder: Path) -> Spent:
+        """The time that a run has spent."""
+        search_session = self.find(folder)
+        if search_session is None:
+            return await asyncio.to_thread(kept_spent, folder)
+        control = search_session.control
+
+        async def asked() -> Spent:
+            return control.spent
+
+        return await self.engine.call(asked())
 
     async def revive(self) -> tuple[SearchSession, ...]:
         """Take up every search that was going on when the server ended, as it begins."""
@@ -402,13 +422,6 @@ class SearchManager:
         self.news.notify(home)
         search_session.name(search_session.run)
         search_session.done.set_result(None)
-
-
-async def _audited(judge: Executor, task: Task | None) -> Task | Refusal | None:
-    """The task with the judge's audit; None where the search has to read the file itself."""
-    if task is None or not judge.capabilities.reads_apart:
-        return None
-    return await judge.audit(task)
 
 
 def _aftermath(search_session: SearchSession, folder: Path, *, leaving: bool) -> None:

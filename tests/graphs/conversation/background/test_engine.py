@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.graphs.conversation.judges import Engine
+from kernelwright.graphs.conversation.background.judges import Engine
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper, Spares
 

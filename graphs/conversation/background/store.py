@@ -17,10 +17,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kernelwright.agents.assistant.types import ChatReply
+from kernelwright.agents.assistant.types import ChatReply, SetBudget, StartSearch
 from kernelwright.agents.shared.facts import Steering
-from kernelwright.graphs.conversation.task_card import TaskCard
+from kernelwright.graphs.conversation.background.task_card import TaskCard
 from kernelwright.graphs.run_view.events import Noted
+from kernelwright.graphs.search.context import Spent, spent_of
+from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import Task, TracePolicy, Value
 
@@ -96,6 +98,24 @@ def keep_steering(folder: Path, steering: Steering) -> None:
         archive.close()
 
 
+def keep_profile(folder: Path, profile: SearchProfile) -> None:
+    """Keep what a run may spend when it goes on."""
+    archive = Archive(folder)
+    try:
+        archive.set_profile(profile)
+    finally:
+        archive.close()
+
+
+def kept_spent(folder: Path) -> Spent:
+    """The time that a run's ended sessions spent."""
+    archive = Archive.open(folder)
+    try:
+        return spent_of(archive)
+    finally:
+        archive.close()
+
+
 def kept_steering(folder: Path) -> Steering:
     """The person's steering for a run."""
     archive = Archive(folder)
@@ -133,8 +153,8 @@ class ConversationState(Value):
 
     `file` is where the person's file was put, "" while there is none; `gpu` the device they
     named. `task` and `card` are what was read of it, `audited` once the judge ran it, `waiting`
-    while the question on the card is open. `steering` is for the search to come; `run` is the run
-    that is talked about.
+    while the question on the card is open. `begin` is what was said of the search when the task was
+    brought, `steering` and `budget` since; `run` is the run that is talked about.
     """
 
     file: str = ""
@@ -146,10 +166,13 @@ class ConversationState(Value):
     audited: bool = False
     waiting: bool = False
     card: TaskCard | None = None
+    begin: StartSearch = StartSearch()
     steering: Steering = Steering()
+    budget: SetBudget = SetBudget()
     run: str = ""
 
 
+Remark = Callable[[str], Awaitable[None]]
 Amend = Callable[[ChatReply], Awaitable[None]]
 
 
@@ -157,13 +180,15 @@ Amend = Callable[[ChatReply], Awaitable[None]]
 class ConversationStore:
     """The state of one conversation, kept as a file; those who change it take turns by `turn`.
 
-    `amended` is told when what was said of the task is to be said anew: a figure came late.
+    `amended` is told when what was said of the task is to be said anew: a figure came late;
+    `remarked` that a file is still being read, and no answer comes yet.
     """
 
     path: Path
     now: ConversationState = field(default_factory=ConversationState)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     amended: Amend | None = None
+    remarked: Remark | None = None
     _following: set[asyncio.Task[None]] = field(default_factory=set)
 
     @classmethod
@@ -188,6 +213,15 @@ class ConversationStore:
                 await self.amended(reply)
         except Exception:  # the search asks again, and tells what is wrong
             log.exception("the rest of an answer did not come")
+
+    def remark(self, loop: asyncio.AbstractEventLoop, words: str) -> None:
+        """Have a plain line told, in the conversation's own loop; called from any thread."""
+        loop.call_soon_threadsafe(lambda: self.follow(self._remarked(words)))
+
+    async def _remarked(self, words: str) -> ChatReply | None:
+        if self.remarked is not None:
+            await self.remarked(words)
+        return None
 
     async def put(self, now: ConversationState) -> None:
         """Change what lies there, and keep it."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.graphs.conversation.store import (
+from kernelwright.graphs.conversation.background.store import (
     ConversationState,
     ConversationStore,
     file_name,
@@ -13,7 +13,7 @@ from kernelwright.graphs.conversation.store import (
     slug,
     thread_name,
 )
-from kernelwright.graphs.run_view.wording import quiet
+from kernelwright.graphs.run_view.events import quiet
 
 NAMES = st.text(max_size=60)
 

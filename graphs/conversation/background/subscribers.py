@@ -7,6 +7,8 @@ only says that there is something new. A subscriber that fails, or that is slow,
 What models are writing is shown meanwhile and never kept. A subscriber is told what changed at most
 a few times a second, however fast a model is. Whoever comes late gets the whole of what has been
 written of the current answer; whoever comes after it finds the event.
+
+A `Notifier` calls a person's pages whenever there may be something new for them.
 """
 
 import asyncio
@@ -19,6 +21,31 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Value
 
 log = logging.getLogger(__name__)
+
+Wake = Callable[[], None]
+
+
+class Notifier:
+    """The listeners of every person, known by the person's folder.
+
+    They are called from whatever thread the news comes from, and say nothing of what it is.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Path, set[Wake]] = {}
+
+    def subscribe(self, home: Path, wake: Wake) -> None:
+        """Have something called whenever there may be something new for this person."""
+        self._of.setdefault(home, set()).add(wake)
+
+    def unsubscribe(self, home: Path, wake: Wake) -> None:
+        """The opposite of `subscribe`; nothing happens where it is subscribed no longer."""
+        self._of.get(home, set()).discard(wake)
+
+    def notify(self, home: Path) -> None:
+        """Call every subscriber of this person's."""
+        for wake in tuple(self._of.get(home, ())):
+            wake()
 
 
 class Told(Value):

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.graphs.conversation.judges import Judges
+from kernelwright.graphs.conversation.background.judges import Judges
 from kernelwright.tools.archive import Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
@@ -30,9 +30,13 @@ async def test_a_search_that_waits_for_anothers_measuring_says_so(
         async with ann:
             measuring = asyncio.create_task(_once(bob))
             await asyncio.sleep(0)
-            monkeypatch.setattr("kernelwright.graphs.conversation.judges.WORTH_SAYING_S", 3600.0)
+            monkeypatch.setattr(
+                "kernelwright.graphs.conversation.background.judges.WORTH_SAYING_S", 3600.0
+            )
             assert judges.ahead("bob") == 0, "a short wait is over before anybody has read of it"
-            monkeypatch.setattr("kernelwright.graphs.conversation.judges.WORTH_SAYING_S", 1e-6)
+            monkeypatch.setattr(
+                "kernelwright.graphs.conversation.background.judges.WORTH_SAYING_S", 1e-6
+            )
             await asyncio.sleep(0.01)
             assert (judges.ahead("bob"), judges.ahead("ann")) == (1, 0)
         await measuring

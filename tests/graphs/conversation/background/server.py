@@ -8,7 +8,7 @@ from pathlib import Path
 from kernelwright.agents.assistant.types import LoadTask, StartSearch
 from kernelwright.graphs.conversation import ChatController, SearchManager
 
-TOY = Path(__file__).parents[1] / "toy.py"
+TOY = Path(__file__).parents[2] / "toy.py"
 
 
 async def main(home: Path) -> None:

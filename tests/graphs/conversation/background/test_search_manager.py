@@ -14,13 +14,14 @@ import pytest
 from kernelwright.agents.assistant.types import (
     ContinueSearch,
     LoadTask,
+    MeasureAgain,
     PauseSearch,
     ShowProgress,
     StartSearch,
     StopSearch,
 )
 from kernelwright.graphs.conversation import ChatController, SearchManager, Told
-from kernelwright.graphs.conversation.store import is_going
+from kernelwright.graphs.conversation.background.store import is_going
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.run import Summary
 
@@ -128,6 +129,33 @@ async def test_a_pause_loses_nothing_and_nothing_is_measured_twice(
     assert summary_of(controller).status == "improved"
     asked = log.read_text().splitlines()
     assert len(asked) == len(set(asked))
+    await search_manager.aclose()
+
+
+async def test_a_result_is_measured_again_and_the_page_hears_of_it(
+    make_search_manager: Callable[..., SearchManager],
+    subscriber: Ear,
+    begin: Begin,
+    rest: Begin,
+    all_told: Begin,
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    search_manager = make_search_manager(log=log)
+    controller = ChatController(search_manager.home, search_manager, "ann", "one")
+    assert "no search yet" in (await controller.do(MeasureAgain())).text
+    await begin(controller)
+    await rest(controller)
+    before = log.read_text().splitlines()
+    controller.watch(subscriber)
+    assert "again" in (await controller.do(MeasureAgain())).text
+    await rest(controller)
+    await all_told(subscriber, controller)
+    assert summary_of(controller).status == "improved"
+    eager, compiled, again = log.read_text().splitlines()[len(before) :]
+    assert (eager, compiled) == ("eager screen", "compile screen")  # PyTorch's own ways as well
+    assert again.endswith("certify")
+    assert again in before  # the same finalist, a second time
     await search_manager.aclose()
 
 

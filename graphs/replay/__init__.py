@@ -1,1 +1,0 @@
-"""Replays: a recorded search run again without model, compiler or device."""

@@ -1,0 +1,141 @@
+"""How long a search of each depth takes on a device, to the end: from searches that ended here.
+
+Every search that ends leaves its parts in a file of its device: what PyTorch's own ways took, what
+searching, profiling and certifying did. The next one says beforehand what it will take, and stops
+searching early enough for its certification. Where none has ended yet, the depth's own figures are
+a first guess, and called that. Not covered: reading and auditing a file, which comes before.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+
+from pydantic import Field, ValidationError
+
+from kernelwright.graphs.run_view.events import seconds
+from kernelwright.profiles.load import Hardware, SearchProfile, search_profile
+from kernelwright.tools.types.value import Value
+
+_KEPT = 12  # searches of one depth
+# First guesses, until a search has ended on the device.
+_COMPARING_S = {"cpu": 12.0, "cuda": 25.0}
+_CERTIFYING_S = {"cpu": 12.0, "cuda": 20.0}
+_PROFILING_SHARE = 0.25  # of what a depth allows
+# A certification gets at most this share of the time: what is never searched needs none.
+_MOST = 0.5
+
+
+class Took(Value):
+    """The seconds of one search's parts."""
+
+    depth: str
+    comparing_s: float
+    searching_s: float
+    profiling_s: float
+    certifying_s: float
+    finalists: int = Field(default=1, ge=1)
+
+    @property
+    def whole_s(self) -> float:
+        """From the beginning of the search to its end."""
+        return self.comparing_s + self.searching_s + self.profiling_s + self.certifying_s
+
+
+class Pace(Value):
+    """What searches took on one device, the latest last."""
+
+    device: str
+    kind: str
+    searches: tuple[Took, ...] = ()
+
+    def certifying_s(self) -> float:
+        """What certifying one finalist takes here."""
+        known = [took.certifying_s / took.finalists for took in self.searches]
+        return median(known[-_KEPT:]) if known else _CERTIFYING_S.get(self.kind, 20.0)
+
+    def reserve_s(self, profile: SearchProfile) -> float:
+        """What of a search's time stays for its certification."""
+        if profile.seconds_hold == "searching":
+            return 0.0
+        return min(self.certifying_s(), _MOST * profile.seconds)
+
+    def promise(self, profile: SearchProfile) -> "Promise":
+        """What a search takes to its end."""
+        like = [took for took in self.searches if took.depth == profile.name]
+        compared = [took.comparing_s for took in self.searches if took.comparing_s > 0]
+        comparing_s = median(compared) if compared else _COMPARING_S.get(self.kind, 25.0)
+        if profile.seconds_hold == "everything":
+            return Promise(seconds=profile.seconds, searches=len(like), limit=True)
+        if like:
+            return Promise(seconds=median(took.whole_s for took in like), searches=len(like))
+        profiling_s = _PROFILING_SHARE * profile.profiling_seconds
+        return Promise(seconds=profile.seconds + comparing_s + profiling_s)
+
+
+class Promise(Value):
+    """How long a search takes to its end, certification included.
+
+    Attributes:
+        seconds: So long.
+        searches: From so many that ended on this device; 0 where it is a first guess.
+        limit: Whether a person set it, so that it is the most.
+    """
+
+    seconds: float
+    searches: int = 0
+    limit: bool = False
+
+    @property
+    def words(self) -> str:
+        """`about 38 s`, `about 50 s at a first guess`, `at most 6 min`."""
+        if self.limit:
+            return f"at most {seconds(self.seconds)}"
+        guess = "" if self.searches else " at a first guess"
+        return f"about {seconds(self.seconds)}{guess}"
+
+
+DEPTHS = ("quick", "standard", "deep")
+
+
+def promised_words(pace: Pace) -> str:
+    """What each depth takes to its end: `quick about 38 s, standard about 4 min 20 s, ...`."""
+    found = (f"{name} {pace.promise(search_profile(name)).words}" for name in DEPTHS)
+    return f"{', '.join(found)}, certification included"
+
+
+def pace_of(home: Path, hardware: Hardware) -> Pace:
+    """What is known of a device."""
+    try:
+        return Pace.model_validate_json(_path(home, hardware).read_text(encoding="utf-8"))
+    except (OSError, ValidationError):
+        return Pace(device=hardware.name, kind=hardware.kind)
+
+
+def remember(home: Path, hardware: Hardware, took: Took) -> None:
+    """Keep what one more search took; a folder that cannot be written keeps nothing."""
+    known = pace_of(home, hardware)
+    others = [item for item in known.searches if item.depth != took.depth]
+    like = [item for item in known.searches if item.depth == took.depth]
+    kept = known.model_copy(update={"searches": (*others, *like[1 - _KEPT :], took)})
+    path = _path(home, hardware)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".new")
+        scratch.write_text(kept.model_dump_json(), encoding="utf-8")
+        scratch.replace(path)
+    except OSError:
+        return
+
+
+def latest(home: Path) -> Pace | None:
+    """Of the device that was searched on last; None where no search has ended yet."""
+    files = sorted((home / "pace").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    try:
+        return Pace.model_validate_json(files[-1].read_text(encoding="utf-8")) if files else None
+    except (OSError, ValidationError):
+        return None
+
+
+def _path(home: Path, hardware: Hardware) -> Path:
+    key = f"{hardware.name}|{hardware.cores}|{hardware.sm_count}"
+    return home / "pace" / f"{sha256(key.encode()).hexdigest()[:16]}.json"
