@@ -72,11 +72,15 @@ def usage_words(error: Exception) -> str:
 
 
 def existing_file(path: Path) -> Path:
-    """A path that is a file that can be read; Complaint if not."""
+    """A path that is a file that can be read, and may hold a module; Complaint if not."""
+    from kernelwright.tools.tasks.refusals import not_a_module
+
     if not path.exists():
         raise Complaint(f"there is no file {path}")
     if not path.is_file():
         raise Complaint(f"{path} is not a file")
+    if sentence := not_a_module(path.name):
+        raise Complaint(sentence)
     try:
         with path.open("rb"):
             return path

@@ -211,7 +211,7 @@ async def _kernels(before: list[Row]) -> list[Row]:
 
 
 async def _packages() -> Row:
-    names = ("torch", "langgraph", "chainlit", "cuda-core", "nvidia-cuda-nvrtc", "ribs", "optuna")
+    names = ("torch", "langgraph", "chainlit", "cuda-core", "nvidia-cuda-nvrtc", "optuna")
     found, lost = [], []
     for name in names:
         try:
@@ -231,7 +231,7 @@ async def _packages() -> Row:
 
 
 async def _gpu() -> Row:
-    from kernelwright.tools.hardware.gpu import detect_gpu
+    from kernelwright.tools.hardware.detect import detect_gpu
 
     gpu, why_not = detect_gpu()
     if gpu is None:
@@ -259,7 +259,7 @@ def _compiler(language: Language) -> tuple[str, Callable[[], Awaitable[Row]]]:
 
 async def _compile(subject: str, language: Language) -> Row:
     """Compile a small kernel for the device here, or for Hopper where there is none."""
-    from kernelwright.tools.hardware.gpu import detect_gpu
+    from kernelwright.tools.hardware.detect import detect_gpu
 
     architecture = None
     if language.spec.device == "cuda":
@@ -302,7 +302,7 @@ async def _isolation() -> Row:
     found = wall(detect("auto").kind).isolation
     if found.kind is WallKind.BUBBLEWRAP:
         return Row(subject="isolation", outcome="works", words=found.words)
-    remedy = "apt-get install bubblewrap"
+    remedy = "apt-get install bubblewrap, without which no chat for several people is started"
     return Row(subject="isolation", outcome="optional", words=found.words, remedy=remedy)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kernelwright.agents.roles.registry import ROLES
+from kernelwright.agents.roles import ROLES
 from kernelwright.profiles.load import (
     ModelProfile,
     Models,

@@ -83,8 +83,10 @@ PLAN = """def forward(x):
 class Recording:
     """Everything a run says, in order, and what its archive then holds."""
 
-    def __init__(self, name: str = "softmax", text: str = "keep the row in cache") -> None:
-        self.text = text
+    def __init__(
+        self, name: str = "softmax", text: str = "keep the row in cache", unsure: float = 0.08
+    ) -> None:
+        self.text, self.unsure = text, unsure
         self.task = Task(
             name=name,
             path=f"/somewhere/{name}.py",
@@ -131,7 +133,9 @@ class Recording:
             self._at(0.5, Critiqued(round=1, analysis=analysis(1, self.first, self.best))),
             self._at(0, RoundFinished(round=1, best_ms=8.1, elites=1, elapsed_s=7.3)),
             self._at(0.2, CandidateWritten(round=2, candidate=self.best, by="tuner")),
-            self._at(1, CandidateJudged(round=2, evaluation=judged(self.best.id, 6.2))),
+            self._at(
+                1, CandidateJudged(round=2, evaluation=judged(self.best.id, 6.2, self.unsure))
+            ),
             self._at(0, improved(self.best, 6.2)),
             self._at(0, Noted(round=2, words=f"a worker was replaced: {self.text}")),
             self._at(0.5, Critiqued(round=2, analysis=analysis(2, self.first, self.best))),
@@ -169,7 +173,7 @@ class Recording:
 
     def _finish(self, archive: Archive) -> None:
         archive.record_evaluation(wrong(self.wrong.id, self.text), "screen", 1)
-        archive.record_evaluation(judged(self.best.id, 6.2), "certify", 2)
+        archive.record_evaluation(judged(self.best.id, 6.2, self.unsure), "certify", 2)
         told = profiled(self.best.id)
         archive.record_profile(self.best.id, told.evidence, told.symptoms)
         for number, name, ms in ((1, "idea-1", 8.1), (2, "idea-2", 6.2)):
@@ -246,7 +250,7 @@ def started(run: str, task: Task) -> RunStarted:
     )
 
 
-def judged(name: str, ms: float) -> Evaluation:
+def judged(name: str, ms: float, unsure: float = 0.08) -> Evaluation:
     error = OutputError(
         output=0, distribution="heavy_tail", error=1.1e-7, reference_error=1e-7, error_ratio=1.13
     )
@@ -269,8 +273,8 @@ def judged(name: str, ms: float) -> Evaluation:
                 candidate_ms=ms,
                 baseline_ms=of,
                 ratio=of / ms,
-                ci95_low=of / ms - 0.08,
-                ci95_high=of / ms + 0.09,
+                ci95_low=of / ms - unsure,
+                ci95_high=of / ms + unsure + 0.01,
                 pairs=36,
                 candidate_samples_ms=(ms,),
                 baseline_samples_ms=(of,),
@@ -309,6 +313,23 @@ def profiled(name: str) -> Profiled:
     )
     symptom = Symptom(name="far from the roof", words="38 % of bandwidth", evidence=(reading,))
     return Profiled(round=1, candidate=name, evidence=(reading, missing), symptoms=(symptom,))
+
+
+def profiled_busy(name: str) -> Profiled:
+    """What bounds it, and before that the doubt about all of it; as older runs kept them."""
+    count = Evidence(
+        name="preemptions", rank=Rank.MEASURED, value=4.0, unit="a call", source="the kernel"
+    )
+    bound = Symptom(name="far from the roof", words="38 % of bandwidth", evidence=(count,))
+    words = "4 times a call a thread lost its core: the machine is busy, and times say little"
+    doubt = Symptom(name="preempted", words=words, evidence=(count,))
+    return Profiled(round=2, candidate=name, evidence=(count,), symptoms=(bound, doubt))
+
+
+@pytest.fixture
+def busy() -> Callable[[str], Profiled]:
+    """The profile of a candidate on a machine that others use."""
+    return profiled_busy
 
 
 def analysis(number: int, slower: Candidate, faster: Candidate) -> Analysis:

@@ -74,6 +74,7 @@ def test_help_says_every_argument(name):
     )
 
 
+@pytest.mark.exhaustive
 async def test_a_search_runs_beside_a_running_loop_and_prints_nothing(toy, tmp_path, capfd):
     assert asyncio.get_running_loop().is_running()
     found = kernelwright.optimize(toy, target="cpu", rounds=1, seconds=1, run_dir=tmp_path)
@@ -152,7 +153,7 @@ def recorded(monkeypatch, recording):
 
     async def start(file, policy, target, profile, *, home, listener, **others):
         asked.update(file=file, policy=policy, target=target, profile=profile, home=home, **others)
-        kept = recording()
+        kept = recording(unsure=0.05)  # a wider interval would not be exported
         run = kept.archive(home)
         events = kept.events(run)
         for event in events:
@@ -173,6 +174,7 @@ def test_arguments_reach_the_search(toy, tmp_path, recorded, capfd):
     assert recorded["policy"].allow == ("tf32", "fp16")
     profile = recorded["profile"]
     assert (profile.name, profile.rounds, profile.seconds) == ("deep", 3, 9)
+    assert profile.seconds_hold == "everything"
     assert (recorded["seed"], recorded["target"], recorded["patience_s"]) == (7, "cpu", 0)
     said = capfd.readouterr()
     assert said.out == ""

@@ -64,6 +64,7 @@ def optimize(
     export: str | os.PathLike[str] | None = None,
     force: bool = False,
     allow: Words | None = None,
+    load_seconds: float = 60.0,
     progress: bool = False,
 ) -> Summary:
     """Search for a faster implementation of a module, and prove that it is one.
@@ -84,6 +85,7 @@ def optimize(
         export: A folder, or a .zip file, to which the result is exported.
         force: Export although it is not faster.
         allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
+        load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
         progress: Say on stderr how it goes; else nothing is printed.
 
     Returns:
@@ -103,6 +105,7 @@ def optimize(
         seconds=_at_least_one("seconds", seconds),
         wait=False,
         allow=",".join(_listed(allow or ())),
+        load_seconds=_at_least_one("load_seconds", load_seconds),
     )
     control = Control()
     with _in_words():
@@ -126,6 +129,7 @@ def check(
     target: Target = "auto",
     allow: Words | None = None,
     record: str | None = None,
+    load_seconds: float = 60.0,
     progress: bool = False,
 ) -> CheckResult:
     """Verify and time one candidate against a task.
@@ -139,6 +143,7 @@ def check(
         target: The kind of device; "auto" is a GPU where there is one.
         allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
         record: Which record of a file of them: its line, or "level/task".
+        load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
         progress: Say on stderr how it goes; else nothing is printed.
 
     Returns:
@@ -158,6 +163,7 @@ def check(
             ",".join(_listed(allow or ())),
             record,
             quiet=not progress,
+            load_seconds=_at_least_one("load_seconds", load_seconds),
         )
         return checks.result_of(*_apart(judging))
 
@@ -168,6 +174,7 @@ def audit(
     entry: str | None = None,
     inputs: Words = (),
     target: Target = "auto",
+    load_seconds: float = 60.0,
 ) -> Audit:
     """Say what a task is, what its floor is here, and whether beating it would prove anything.
 
@@ -176,6 +183,7 @@ def audit(
         entry: The module or function in the file, where there are several.
         inputs: Inputs instead of `get_inputs()`, each as "64x128:float32".
         target: The kind of device; "auto" is a GPU where there is one.
+        load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
 
     Returns:
         The task, its floor in milliseconds, doubts as badges, and the kernels that PyTorch runs.
@@ -185,7 +193,11 @@ def audit(
         EnvironmentLacksError: This machine lacks what the target needs.
     """
     with _in_words():
-        _, found, _ = _apart(audits.audited(Path(file), entry, _listed(inputs), _known(target)))
+        limit_s = _at_least_one("load_seconds", load_seconds)
+        auditing = audits.audited(
+            Path(file), entry, _listed(inputs), _known(target), limit_s, quiet=True
+        )
+        _, found, _ = _apart(auditing)
         return found
 
 

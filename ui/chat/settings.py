@@ -16,7 +16,8 @@ class ChatSettings(Value):
     """Where the server listens, where it keeps things, and how its searches are made.
 
     `home` holds everything: the conversations in `chat`, people's runs in `people`. An empty
-    `database` means SQLite there. `ready` workers wait for files. `models` of None is the playbook.
+    `database` means SQLite there. `ready` workers wait for files. A file that does nothing for
+    `load_seconds` is given up. `models` of None is the playbook.
     """
 
     home: Path = Field(default_factory=default_home)
@@ -27,6 +28,7 @@ class ChatSettings(Value):
     target: Literal["auto", "cuda", "cpu"] = "auto"
     search: str = "quick"
     ready: int = Field(default=4, ge=0)
+    load_seconds: float = Field(default=60.0, ge=1)
     models: Models | None = None
 
     @property

@@ -21,7 +21,7 @@ from kernelwright.graphs.suite.ablation import (
     rows,
     trials,
 )
-from kernelwright.profiles.load import Models, Part, SearchProfile, search_profile
+from kernelwright.profiles.load import Models, Part, SearchProfile
 from kernelwright.tools.types import Refusal, TracePolicy
 from kernelwright.tools.types.run import Summary
 from kernelwright.ui.complaints import Complaint, existing_file, writable_file
@@ -69,15 +69,6 @@ def chosen_parts(without: Sequence[str], *, with_models: bool) -> tuple[Part, ..
         return chosen
     sys.stderr.write("prompts evolve only where a model thinks; that part is left out\n")
     return tuple(part for part in chosen if part != "prompts")
-
-
-def limited(name: str, limits: dict[str, int | float | None]) -> SearchProfile:
-    """The search profile of that name with a person's limits; Complaint when there is none."""
-    try:
-        profile = search_profile(name)
-    except ValueError as error:
-        raise Complaint(str(error)) from None
-    return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:

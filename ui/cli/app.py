@@ -27,6 +27,7 @@ from kernelwright.ui.cli.options import (
     Gpu,
     Inputs,
     Json,
+    LoadSeconds,
     MaxTokens,
     MaxUsd,
     Model,
@@ -39,9 +40,11 @@ from kernelwright.ui.cli.options import (
     StartFrom,
     Target,
     Wait,
+    depth_help,
 )
 from kernelwright.ui.complaints import complaint_of
 
+DEPTH_HELP = depth_help()
 # What a shell expects of a program that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -77,7 +80,7 @@ def optimize(
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
-    search: Annotated[str, typer.Option(help="quick, standard, deep or careful.")] = "standard",
+    search: Annotated[str, typer.Option(help=DEPTH_HELP)] = "standard",
     rounds: Rounds = None,
     seconds: Seconds = None,
     run_dir: RunDir = None,
@@ -91,6 +94,7 @@ def optimize(
     bundles: Bundles = None,
     gpu: Gpu = None,
     start_from: StartFrom = None,
+    load_seconds: LoadSeconds = 60.0,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -112,6 +116,7 @@ def optimize(
         executor=wished(executor, bundles, gpu, target.value),
         start_from=start_from,
         allow=allow,
+        load_seconds=load_seconds,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, options)
@@ -166,12 +171,23 @@ def check(
     record: Annotated[
         str | None, typer.Option(help="Which record of a file: its line, or level/task.")
     ] = None,
+    load_seconds: LoadSeconds = 60.0,
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
     from kernelwright.ui.cli.check import check
 
-    check(candidate, task, entry, tuple(inputs or ()), target.value, json, allow, record)
+    check(
+        candidate,
+        task,
+        entry,
+        tuple(inputs or ()),
+        target.value,
+        json,
+        allow,
+        record,
+        load_seconds=load_seconds,
+    )
 
 
 @app.command()
@@ -180,12 +196,13 @@ def audit(
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
+    load_seconds: LoadSeconds = 60.0,
     json: Json = None,
 ) -> None:
     """Say what a task is, what its floor is here, and whether beating it would prove anything."""
     from kernelwright.ui.cli.audit import audit
 
-    audit(file, entry, tuple(inputs or ()), target.value, json)
+    audit(file, entry, tuple(inputs or ()), target.value, json, load_seconds=load_seconds)
 
 
 @app.command()
@@ -243,15 +260,16 @@ def ablate(
         list[str] | None, typer.Option(help="Another model for one role, as ROLE=NAME.")
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of models, a search.")] = None,
-    max_usd: Annotated[float | None, typer.Option(min=0, help="Of models, a search.")] = None,
+    max_usd: Annotated[float | None, typer.Option(min=0.001, help="Of models, a search.")] = None,
 ) -> None:
     """Search the same files with parts of the search switched off, and say what each is worth."""
-    from kernelwright.ui.cli.ablate import compare, limited
+    from kernelwright.ui.cli.ablate import compare
+    from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
     from kernelwright.ui.model_choice import Choice, chosen_models
 
     choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
-    limits = {"rounds": rounds, "seconds": seconds, "tokens": max_tokens, "usd": max_usd}
-    models, profile = chosen_models(choice), limited(search, limits)
+    models = chosen_models(choice)
+    profile = chosen_profile(search, SearchOptions(rounds=rounds, seconds=seconds, models=choice))
     compare(files, without or (), profile, seeds, target.value, run_dir, out, models)
 
 
@@ -282,6 +300,7 @@ def chat(
         int,
         typer.Option(min=0, max=64, help="Workers that stand ready, of some 400 MB each."),
     ] = 4,
+    load_seconds: LoadSeconds = 60.0,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -291,7 +310,18 @@ def chat(
     from kernelwright.ui.model_choice import Choice
 
     choice = Choice(model, base_url, tuple(model_for or ()))
-    chat(host, port, headless, run_dir, database, target.value, search, ready, choice)
+    chat(
+        host,
+        port,
+        headless,
+        run_dir,
+        database,
+        target.value,
+        search,
+        ready,
+        choice,
+        load_seconds=load_seconds,
+    )
 
 
 people = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)

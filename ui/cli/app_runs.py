@@ -1,4 +1,4 @@
-"""Commands about runs that are there (list, show, tell, replay, take home), and about suites."""
+"""Commands about runs that are there (list, show, measure again, take home), and about suites."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,8 @@ from kernelwright.ui.cli.options import (
     Device,
     Force,
     Format,
+    Json,
+    LoadSeconds,
     MaxTokens,
     MaxUsd,
     Model,
@@ -32,11 +34,17 @@ def runs(run_dir: RunDir = None) -> None:
 
 
 @app.command()
-def show(run: Run, run_dir: RunDir = None) -> None:
+def show(
+    run: Run,
+    ids: Annotated[bool, typer.Option("--ids", help="Candidates' ids beside their numbers.")] = (
+        False
+    ),
+    run_dir: RunDir = None,
+) -> None:
     """Show a run: the task, the result, the leaderboard, the ideas."""
     from kernelwright.ui.cli.runs import show
 
-    show(run, run_dir)
+    show(run, run_dir, ids=ids)
 
 
 @app.command()
@@ -45,6 +53,14 @@ def trace(run: Run, run_dir: RunDir = None) -> None:
     from kernelwright.ui.cli.runs import trace
 
     trace(run, run_dir)
+
+
+@app.command()
+def measure(run: Run, run_dir: RunDir = None, json: Json = None) -> None:
+    """Certify a run's result again, where its figures settled nothing."""
+    from kernelwright.ui.cli.optimize import measure
+
+    measure(run, run_dir, json)
 
 
 @app.command()
@@ -99,7 +115,7 @@ def export(
         Format.MODULE
     ),
     candidate: Annotated[
-        str | None, typer.Option(help="Another candidate than the best, by its id.")
+        str | None, typer.Option(help="Another candidate than the best, such as v7.")
     ] = None,
     force: Force = False,
     run_dir: RunDir = None,
@@ -154,6 +170,7 @@ def bench(
     ] = "",
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
     run_dir: RunDir = None,
+    load_seconds: LoadSeconds = 60.0,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -175,6 +192,7 @@ def bench(
         evidence=evidence.value,
         home=run_dir,
         gpus=gpus,
+        load_seconds=load_seconds,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     bench(tuple(what), suite)

@@ -12,8 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.conversation.loading import kernel_words
-from kernelwright.graphs.run_view.wording import amount, milliseconds, one_line, plain
-from kernelwright.tools.tasks import floor_ms
+from kernelwright.graphs.run_view.events import (
+    amount,
+    floor_words,
+    one_line,
+    plain,
+)
+from kernelwright.tools.hardware import floor_ms
+from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from kernelwright.tools.types.run import InputSummary, TaskSummary
 from kernelwright.ui.cli.judge import judge, traced
@@ -36,6 +42,7 @@ class Audit(Value):
 
     task: TaskSummary
     floor_ms: float
+    floor_how: str = ""
     badges: tuple[Badge, ...]
     dispatch: tuple[Dispatched, ...]
     memory_bytes: int | None
@@ -44,11 +51,17 @@ class Audit(Value):
 
 
 def audit(
-    file: Path, entry: str | None, inputs: tuple[str, ...], target: str, json: str | None
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: str,
+    json: str | None,
+    *,
+    load_seconds: float = 60.0,
 ) -> None:
     """Trace a file and say what is found."""
     check_json(json)
-    task, found, device = asyncio.run(audited(file, entry, inputs, target))
+    task, found, device = asyncio.run(audited(file, entry, inputs, target, load_seconds))
     if json is not None:
         write_json(found, json)
     if json != STDOUT:
@@ -56,18 +69,26 @@ def audit(
 
 
 async def audited(
-    file: Path, entry: str | None, inputs: tuple[str, ...], target: str
+    file: Path,
+    entry: str | None,
+    inputs: tuple[str, ...],
+    target: str,
+    load_seconds: float = 60.0,
+    *,
+    quiet: bool = False,
 ) -> tuple[Task, Audit, str]:
     """The task, what is found, and the device; Complaint when the file cannot be a task."""
     file = existing_file(file).absolute()
     async with judge(target) as executor:
-        task = await traced(executor, file, TracePolicy(entry=entry, inputs=inputs))
+        policy = TracePolicy(entry=entry, inputs=inputs, load_seconds=load_seconds)
+        task = await traced(executor, file, policy, quiet=quiet)
         hardware = await executor.hardware()
         floor = floor_ms(task.bytes_moved, task.flops, hardware)
-        return task, audit_of(task, floor, await executor.dispatch(task)), hardware.name
+        found = audit_of(task, floor, await executor.dispatch(task), floor_source(hardware))
+        return task, found, hardware.name
 
 
-def audit_of(task: Task, floor: float, seen: "DispatchSeen") -> Audit:
+def audit_of(task: Task, floor: float, seen: "DispatchSeen", how: str = "") -> Audit:
     """The findings in the shape that machines read."""
     tensors = [spec.tensor for spec in task.inputs if spec.tensor is not None]
     return Audit(
@@ -79,6 +100,7 @@ def audit_of(task: Task, floor: float, seen: "DispatchSeen") -> Audit:
             floor_ms=floor,
         ),
         floor_ms=floor,
+        floor_how=how,
         badges=badges(task),
         dispatch=seen.kernels,
         memory_bytes=seen.needs.judge_bytes if seen.needs else None,
@@ -103,7 +125,7 @@ def tell(task: Task, found: Audit, device: str) -> None:
     grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
     if found.memory is not None:
         grid.add_row("memory", memory_words(found.memory))
-    grid.add_row("floor", Text(f"{milliseconds(found.floor_ms)} on {plain(device)}"))
+    grid.add_row("floor", Text(f"{floor_words(found.floor_ms, found.floor_how)}: {plain(device)}"))
     for item in found.dispatch[:SHOWN_KERNELS]:
         grid.add_row("PyTorch runs", Text(kernel_words(item)))
     if found.not_profiled:

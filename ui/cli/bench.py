@@ -10,18 +10,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from rich.text import Text
+
 from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
 from kernelwright.graphs.suite.outcome import ResultsError, begin
 from kernelwright.graphs.suite.runner import source_sha256
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import default_home
+from kernelwright.tools.evaluate.executors.base.executor import HEARER
 from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.model_choice import Choice, chosen_models
-from kernelwright.ui.suite.share import Share
-from kernelwright.ui.suite.spread import Gpu, chosen_gpus, spread
+from kernelwright.ui.suite import Gpu, Share, chosen_gpus, spread
 from kernelwright.ui.terminal.output import console, remarks
 from kernelwright.ui.terminal.suite_tables import Board, board, contrast_table, summary_of
 
@@ -43,6 +45,7 @@ class Suite:
     evidence: Depth = "full"
     home: Path | None = None
     gpus: str = ""
+    load_seconds: float = 60.0
     models: Choice = field(default_factory=Choice)
 
 
@@ -94,6 +97,7 @@ def run(folder: Path, suite: Suite) -> None:
         home=str((suite.home or default_home()).absolute()),
         models=chosen_models(suite.models),
         evidence=suite.evidence,
+        load_seconds=suite.load_seconds,
     )
     interrupted = asyncio.run(_see_through(share, gpus, known, suite.out, len(files)))
     if interrupted:
@@ -106,6 +110,7 @@ async def _see_through(
     """Run what is left; answers whether the person interrupted it."""
     found = list(known)
     with board(total, known) as live:
+        HEARER.set(lambda words: remarks().print(Text(words, style="dim")))
         working = asyncio.ensure_future(_work(share, gpus, found, out, live))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -146,8 +151,9 @@ def _profile(suite: Suite) -> SearchProfile | None:
     if not suite.search:
         return None
     found = chosen_profile(suite.search, SearchOptions(seconds=suite.seconds, models=suite.models))
-    without = {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
-    return found.model_copy(update=without)
+    changes: dict[str, object] = {"seconds_hold": "searching"} if suite.seconds is not None else {}
+    changes |= {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
+    return found.model_copy(update=changes)
 
 
 def _terms(suite: Suite, profile: SearchProfile | None) -> Terms:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from kernelwright.graphs.run_view import hardest_comparison
-from kernelwright.graphs.run_view.wording import VERDICT, one_line, plain
+from kernelwright.graphs.run_view.events import VERDICT, one_line, plain
 from kernelwright.tools.evaluate.findings import findings
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
-from kernelwright.tools.evaluate.messages.requests import Foreign
+from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.evaluate.timing.statistics import percentile
 from kernelwright.tools.tasks import read_source
 from kernelwright.tools.types import (
@@ -27,8 +26,9 @@ from kernelwright.tools.types import (
     Value,
     Verdict,
 )
-from kernelwright.tools.types.measurement import Mode, Outcome
+from kernelwright.tools.types.measurement import Clock, Mode, Outcome, Paired
 from kernelwright.tools.types.run import BaselineSummary
+from kernelwright.tools.types.verdict import SpeedOutcome
 from kernelwright.ui.cli.judge import baselines_of, judge, read_candidate, traced
 from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_file, refused
 from kernelwright.ui.terminal.cards import comparison_words
@@ -66,8 +66,9 @@ class ModeFigures(Value):
 class CheckResult(Value):
     """What `check --json` prints. Times in milliseconds, ratios as reference over candidate.
 
-    `outcome` is what may be said beside the hardest baseline, given `noise` and timed under
-    `conditions`; `apart` is "" for a candidate that is ranked with those of the task's own
+    `outcome` is what may be said of its speed, by the rule for all headlines, and `claim` why not
+    more; times are of `clock`, and `latency` is of single calls beside the same baseline, which is
+    the hardest to beat; `apart` is "" for a candidate that is ranked with those of the task's own
     precision; `modes` are without samples.
     """
 
@@ -86,7 +87,10 @@ class CheckResult(Value):
     speedup_vs_eager: float | None
     speedup_vs_best_baseline: float | None
     ci95: tuple[float, float] | None
-    outcome: Outcome | None
+    outcome: SpeedOutcome | None
+    claim: str
+    clock: Clock | None
+    latency: Paired | None
     noise: float | None
     conditions: Conditions | None
     modes: tuple[ModeFigures, ...]
@@ -107,10 +111,14 @@ def check(
     json: str | None,
     allow: str | None = None,
     record: str | None = None,
+    *,
+    load_seconds: float = 60.0,
 ) -> None:
     """Judge a candidate, ours or foreign, as finalists of a search are judged."""
     check_json(json)
-    evaluation, baselines = asyncio.run(judged(path, file, entry, inputs, target, allow, record))
+    evaluation, baselines = asyncio.run(
+        judged(path, file, entry, inputs, target, allow, record, load_seconds=load_seconds)
+    )
     result = result_of(evaluation, baselines)
     if json is not None:
         write_json(result, json)
@@ -141,16 +149,22 @@ async def judged(
     record: str | None = None,
     *,
     quiet: bool = False,
+    load_seconds: float = 60.0,
 ) -> tuple[Evaluation, Baselines]:
     """What the judge finds; Complaint where candidate or file cannot be used."""
     file = existing_file(file).absolute()
     candidate = read(path, file, record)
-    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(allow))
+    policy = TracePolicy(
+        entry=entry,
+        inputs=inputs,
+        allow=allowed_precisions(allow),
+        load_seconds=load_seconds,
+    )
     say = remarks()
     say.quiet = quiet
     async with judge(target) as executor:
         say.print(f"tracing {file}", style="dim", markup=False)
-        task = await traced(executor, file, policy)
+        task = await traced(executor, file, policy, quiet=quiet)
         if isinstance(candidate, Foreign):
             say.print(f"judging {candidate.name}", style="dim", markup=False)
             evaluation = await executor.check_foreign(task, candidate)
@@ -183,7 +197,7 @@ def compared(evaluation: Evaluation) -> Baselines:
 def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
     """The judge's findings in the shape that machines read."""
     found = evaluation.verification
-    hardest = hardest_comparison(evaluation)
+    hardest, claim = evaluation.hardest, evaluation.claim
     eager = next((item for item in evaluation.comparisons if item.baseline == "eager"), None)
     return CheckResult(
         verdict=found.verdict.value,
@@ -201,7 +215,10 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         speedup_vs_eager=eager.ratio if eager else None,
         speedup_vs_best_baseline=hardest.ratio if hardest else None,
         ci95=(hardest.ci95_low, hardest.ci95_high) if hardest else None,
-        outcome=hardest.outcome if hardest else None,
+        outcome=claim.outcome if claim else None,
+        claim=claim.words if claim else "",
+        clock=hardest.clock if hardest else None,
+        latency=hardest.latency if hardest else None,
         noise=hardest.noise if hardest else None,
         conditions=hardest.conditions if hardest else None,
         modes=tuple(map(ModeFigures.of, evaluation.modes)),
@@ -210,6 +227,7 @@ def result_of(evaluation: Evaluation, baselines: Baselines) -> CheckResult:
         baselines={
             item.name: BaselineSummary(
                 median_ms=item.measurement.median_ms if item.measurement else None,
+                latency_ms=item.latency_ms,
                 failure=item.failure,
             )
             for item in baselines.items

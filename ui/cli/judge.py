@@ -14,12 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from kernelwright.agents.shared.facts import Start
 from kernelwright.tools.candidates.plan import validate_plan
-from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
 from kernelwright.tools.languages import languages, new_candidate, parse_kernel
 from kernelwright.tools.types import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
 from kernelwright.ui.complaints import Complaint, refused
+from kernelwright.ui.terminal.output import remarks
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
@@ -42,8 +45,12 @@ async def judge(target: str) -> AsyncIterator["LocalExecutor"]:
             await executor.aclose()
 
 
-async def traced(executor: Executor, file: Path, policy: TracePolicy) -> Task:
-    """The file as a task; Complaint when it cannot be one."""
+async def traced(
+    executor: Executor, file: Path, policy: TracePolicy, *, quiet: bool = False
+) -> Task:
+    """The file as a task; Complaint when it cannot be one. What takes long says so on stderr."""
+    if not quiet:
+        HEARER.set(lambda words: remarks().print(Text(words, style="dim")))
     task = await executor.trace(file, policy)
     if isinstance(task, Refusal):
         raise refused(task)

@@ -14,10 +14,11 @@ from rich.text import Text
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
 from kernelwright.graphs.search.context import Control
-from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.run import measure_again, resume_search, start_search
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile, search_profile
 from kernelwright.tools.archive import Archive, default_home
+from kernelwright.tools.evaluate.executors.base.executor import HEARER
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.export import (
     ExportRefusedError,
@@ -60,6 +61,7 @@ class SearchOptions:
     executor: ExecutorChoice | None = None
     start_from: Path | None = None
     allow: str | None = None
+    load_seconds: float = 60.0
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -96,7 +98,12 @@ def prepared(
     """The search over a file, once all that was asked for is known to be possible; or Complaint."""
     file = existing_file(file).absolute()
     profile = chosen_profile(search, options)
-    policy = TracePolicy(entry=entry, inputs=inputs, allow=allowed_precisions(options.allow))
+    policy = TracePolicy(
+        entry=entry,
+        inputs=inputs,
+        allow=allowed_precisions(options.allow),
+        load_seconds=options.load_seconds,
+    )
     check_places(options, home)
     start = read_start(options.start_from) if options.start_from else None
     models = chosen_models(options.models)
@@ -142,6 +149,16 @@ def resume(run: str, home: Path | None, options: SearchOptions) -> None:
     see_through(go_on, home, options, told_before(run, home))
 
 
+def measure(run: str, home: Path | None, json: str | None) -> None:
+    """Certify a run's result again and see it through."""
+    check_json(json)
+
+    async def again(listener: Listener, control: Control) -> Summary | Refusal:
+        return await measure_again(run, home=home, listener=listener, control=control)
+
+    see_through(again, home, SearchOptions(json=json), told_before(run, home))
+
+
 def told_before(run: str, home: Path | None) -> tuple[Event, ...]:
     """What earlier sessions of a run told, so that its counts go on; RunError if it is unknown."""
     archive = Archive.open(run, home)
@@ -157,13 +174,12 @@ def chosen_profile(name: str, options: SearchOptions) -> SearchProfile:
         profile = search_profile(name)
     except ValueError as error:
         raise Complaint(str(error)) from None
-    limits = {
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "tokens": options.models.tokens,
-        "usd": options.models.usd,
-    }
-    return profile.model_copy(update={k: v for k, v in limits.items() if v is not None})
+    return profile.limited(
+        rounds=options.rounds,
+        seconds=options.seconds,
+        tokens=options.models.tokens,
+        usd=options.models.usd,
+    )
 
 
 def check_places(options: SearchOptions, home: Path | None) -> None:
@@ -200,6 +216,7 @@ async def watched(search: Search, earlier: tuple[Event, ...] = ()) -> Summary:
     loop = asyncio.get_running_loop()
     with watcher() as progress:
         progress.recall(earlier)
+        HEARER.set(progress.say)
         task = asyncio.ensure_future(search(progress.show, control))
 
         def interrupted() -> None:
@@ -264,6 +281,8 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
     if summary.status == "waiting":
         sys.stderr.write(f"{summary.stopped_because}\n")
         steps = {"then go on with": f"resume {summary.run}"}
+    if summary.status == "not_settled":
+        steps = {"measure again": f"measure {summary.run}", **steps}
     if summary.status == "improved" and summary.export is None:
         steps["take it home"] = f"export {summary.run} -o FOLDER"
     for words, step in steps.items():

@@ -1,5 +1,6 @@
 """The options and arguments of the command line, each said once for all commands that take it."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,18 @@ class Format(StrEnum):
     KERNELBENCH = "kernelbench"
 
 
+def depth_help() -> str:
+    """How deep a search can be; when help is asked for, with what each depth takes here."""
+    words = "quick, standard, deep or careful."
+    if "--help" not in sys.argv:
+        return words
+    from kernelwright.graphs.search.pace import Pace, latest, promised_words
+    from kernelwright.tools.runtime import home
+
+    pace = latest(home()) or Pace(device="", kind="cpu")
+    return f"{words} To the end: {promised_words(pace)}."
+
+
 File = Annotated[Path, typer.Argument(help="A Python file with a module and get_inputs().")]
 Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
 Entry = Annotated[str | None, typer.Option(help="The module or function in the file.")]
@@ -36,8 +49,14 @@ Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; -
 RunDir = Annotated[
     Path | None, typer.Option(help="Where runs live, instead of the user's data folder.")
 ]
+LoadSeconds = Annotated[
+    float,
+    typer.Option(min=1, help="Give a file up that neither computes nor reads for this long."),
+]
 Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
-Seconds = Annotated[float | None, typer.Option(min=1, help="At most this many seconds.")]
+Seconds = Annotated[
+    float | None, typer.Option(min=1, help="At most this many seconds, certification included.")
+]
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
 ]

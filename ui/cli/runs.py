@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,19 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.run_view import story as stories
-from kernelwright.graphs.run_view.wording import STATUS, count, one_line, plain, ratio
-from kernelwright.tools.archive import Archive
+from kernelwright.graphs.run_view.events import STATUS, count, one_line, plain
+from kernelwright.graphs.run_view.figures import device_words, summed_up
+from kernelwright.tools.archive import Archive, RunInfo
 from kernelwright.tools.types import Call
 from kernelwright.ui.complaints import Complaint, writable_file
-from kernelwright.ui.terminal.model_calls import answered_by, by_role, spending
-from kernelwright.ui.terminal.output import console
+from kernelwright.ui.terminal.output import answered_by, by_role, console, spending
 
 
-def show(run: str, home: Path | None) -> None:
+def show(run: str, home: Path | None, *, ids: bool = False) -> None:
     """Print a run's cards."""
     from kernelwright.ui.terminal.cards import show
 
-    show(stories.load(run, home), console())
+    show(stories.load(run, home), console(), ids=ids)
 
 
 def trace(run: str, home: Path | None) -> None:
@@ -49,24 +50,44 @@ def runs(home: Path | None) -> None:
     if not found:
         console().print("no runs yet; begin one with: kernelwright optimize FILE")
         return
+    list_of(found, console())
+
+
+# Narrower than this beside their ids, runs have a line of their own for everything else.
+BESIDE_ID = 60
+
+
+def list_of(found: Sequence[RunInfo], out: Console) -> None:
+    """A line for each run; its id is whole at any width, and the other columns give way."""
+    longest = max(len(info.id) for info in found)
+    if out.width < longest + BESIDE_ID:
+        for info in found:
+            out.print(Text(info.id), soft_wrap=True)
+            line = f"  {'  '.join(reversed(run_cells(info)))}"
+            out.print(Text(line), overflow="ellipsis", no_wrap=True)
+        return
     table = Table(box=None)
-    for name in ("run", "begun (UTC)", "task", "device", "state", "best"):
+    table.add_column("run", header_style="dim", no_wrap=True, min_width=longest)
+    for name in ("begun (UTC)", "task", "device", "state", "best"):
         table.add_column(name, header_style="dim")
     for info in found:
-        begun = info.created_at.strftime("%Y-%m-%d %H:%M") if info.created_at else "-"
-        best = info.summary.best if info.summary else None
-        state: str = "running" if info.live else info.status or "-"
-        if info.summary is not None and not info.live:
-            state = STATUS[info.summary.status]
-        table.add_row(
-            Text(info.id),
-            begun,
-            Text(one_line(info.task, 30)),
-            Text(one_line(info.hardware, 30)),
-            Text(one_line(info.problem, 60) if info.problem else plain(state)),
-            ratio(best.speedup_vs_best_baseline) if best else "-",
-        )
-    console().print(table)
+        table.add_row(Text(info.id), *(Text(cell) for cell in run_cells(info)))
+    out.print(table)
+
+
+def run_cells(info: RunInfo) -> tuple[str, ...]:
+    """When a run began, over what, where, how it stands, and what it came to."""
+    best = info.summary.best if info.summary else None
+    state: str = "running" if info.live else info.status or "-"
+    if info.summary is not None and not info.live:
+        state = STATUS[info.summary.status]
+    return (
+        info.created_at.strftime("%Y-%m-%d %H:%M") if info.created_at else "-",
+        one_line(info.task, 30),
+        one_line(device_words(info.hardware), 30),
+        one_line(info.problem, 60) if info.problem else plain(state),
+        summed_up(best),
+    )
 
 
 def prompts(run: str, key: str | None, home: Path | None) -> None:
@@ -151,7 +172,7 @@ AROUND = 60
 
 def replay(run: str, home: Path | None) -> int:
     """Replay a run and say what came of it; the exit status is 1 where a decision differs."""
-    from kernelwright.graphs.replay.replay import replay
+    from kernelwright.graphs.replay import replay
 
     told = asyncio.run(replay(run, home=home))
     if told.reworded:

@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.graphs.run_view.wording import one_line
+from kernelwright.graphs.run_view.events import one_line
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 

@@ -20,7 +20,7 @@ from kernelwright.graphs.run_view.charts import (
     Roofline,
     Trajectory,
 )
-from kernelwright.graphs.run_view.wording import amount, milliseconds
+from kernelwright.graphs.run_view.events import amount, milliseconds
 
 
 @dataclass(frozen=True)

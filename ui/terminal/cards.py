@@ -5,35 +5,45 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import (
-    STATUS,
+from kernelwright.graphs.run_view.events import (
     amount,
     count,
+    floor_words,
     milliseconds,
+    of_floor,
     one_line,
-    percent,
     plain,
     ratio,
     seconds,
     shape,
 )
+from kernelwright.graphs.run_view.figures import (
+    LABEL_OF,
+    Figure,
+    compared_words,
+    doubt,
+    figure_of,
+    interval_words,
+    legend,
+    settings_words,
+)
+from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.evaluate.findings import timed, verified
-from kernelwright.tools.types import Comparison, Effort, LedgerEntry, Rank, Task
+from kernelwright.tools.profile import casts_doubt
+from kernelwright.tools.types import Comparison, LedgerEntry, Rank, Task
 from kernelwright.tools.types.run import BestSummary, Summary
-from kernelwright.ui.terminal.model_calls import by_role, spending
+from kernelwright.ui.terminal.output import by_role, record_words, spending
 
 LEADERS = 10
-JUDGED: dict[Effort, str] = {"screen": "briefly", "precise": "precisely", "certify": "certified"}
 
 
-def show(story: Story, console: Console) -> None:
-    """Print all cards."""
+def show(story: Story, console: Console, *, ids: bool = False) -> None:
+    """Print all cards; with `ids` candidates have their ids beside their numbers."""
     console.print(task_card(story))
     console.print(result_card(story))
-    if story.leaders:
-        console.print(leaderboard(story))
+    if story.leaders or story.apart:
+        console.print(leaderboard(story, ids=ids))
     if story.ledger:
         console.print(ledger_table(story))
     if story.calls:
@@ -52,7 +62,7 @@ def task_card(story: Story) -> Panel:
         grid.add_row("weights", f"{len(task.weights)} tensors, {amount(size, 'B')}")
     grid.add_row("moves", f"{amount(task.bytes_moved, 'B')}, {amount(task.flops, 'FLOP')}")
     grid.add_row("device", Text(plain(story.record.hardware.name)))
-    grid.add_row("floor", f"{milliseconds(story.floor_ms)} (no implementation can be faster here)")
+    grid.add_row("floor", Text(floor_words(story.floor_ms, story.floor_how)))
     for badge in task.badges:
         style = "bold yellow" if badge.proves_little else "yellow"
         grid.add_row(badge.name.replace("_", " "), Text(one_line(badge.reason, 200), style=style))
@@ -78,22 +88,17 @@ def result_card(story: Story) -> Panel:
             f"not finished; the search goes on with: kernelwright resume {story.record.id}"
         )
     else:
-        words = Group(headline(summary), result_grid(story, summary))
+        words = Group(headline(story), result_grid(story, summary))
     return Panel(
         words, title=Text(f"run {story.record.id}"), title_align="left", border_style="dim"
     )
 
 
-def headline(summary: Summary) -> Text:
+def headline(story: Story) -> Text:
     """The result in one line."""
-    style = {"improved": "bold green", "faster_than_eager": "bold yellow"}.get(
-        summary.status, "bold"
-    )
-    best = summary.best
-    line = Text(STATUS[summary.status], style=style)
-    if best is not None and summary.status == "improved":
-        line = Text(f"{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline", style)
-    return line
+    styles = {"improved": "bold green", "faster_than_eager": "bold yellow"}
+    status = story.summary.status if story.summary else ""
+    return Text(story.view.headline, styles.get(status, "bold"))
 
 
 def result_grid(story: Story, summary: Summary) -> Table:
@@ -104,16 +109,17 @@ def result_grid(story: Story, summary: Summary) -> Table:
         grid.add_row(name, Text(words if baseline.median_ms else one_line(baseline.failure, 120)))
     best = summary.best
     if best is not None:
-        grid.add_row("best", f"{milliseconds(best.median_ms)} (candidate {best.candidate})")
+        grid.add_row("best", best_words(story, best))
         for name, words in comparison_rows(story, best):
             grid.add_row(name, words)
-        grid.add_row("", f"{percent(best.floor_fraction)} of the floor")
+        grid.add_row("", of_floor(best.floor_fraction))
         for name, said in finding_rows(story, best):
             grid.add_row(name, Text(plain(said), "bold yellow" if name == "ranked apart" else ""))
         for name, said in bound_rows(story):
             grid.add_row(name, Text(plain(said)))
         if story.best is not None:
-            grid.add_row("idea", Text(one_line(story.title(story.best.candidate.idea), 120)))
+            title = story.view.with_names(story.title(story.best.candidate.idea))
+            grid.add_row("idea", Text(one_line(title, 120)))
     made = summary.candidates
     grid.add_row(
         "tried",
@@ -124,10 +130,9 @@ def result_grid(story: Story, summary: Summary) -> Table:
         grid.add_row("models", Text(one_line(", ".join(summary.models), 120)))
     if story.calls:
         grid.add_row("asked", spending(story.calls).words)
-    checked = story.analyses[-1].predictions_checked if story.analyses else 0
-    if checked:
-        held = story.analyses[-1].predictions_held
-        grid.add_row("critic", f"{held} of {count(checked, 'checked prediction')} held")
+    last = story.analyses[-1] if story.analyses else None
+    if last is not None and (record := record_words(last, "checked prediction")):
+        grid.add_row("critic", record)
     if summary.stopped_because:
         grid.add_row("stopped", Text(one_line(summary.stopped_because, 600)))
     grid.add_row("isolation", Text(plain(summary.isolation.words)))
@@ -136,6 +141,13 @@ def result_grid(story: Story, summary: Summary) -> Table:
     if summary.export:
         grid.add_row("export", Text(plain(summary.export)))
     return grid
+
+
+def best_words(story: Story, best: BestSummary) -> str:
+    """The best's time, how that was taken, and its number."""
+    figure = story.view.best_figure
+    time = figure.time if figure else milliseconds(best.median_ms)
+    return f"{time}, {story.view.name_of(best.candidate)}"
 
 
 def finding_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
@@ -152,18 +164,20 @@ def finding_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
 
 
 def bound_rows(story: Story) -> list[tuple[str, str]]:
-    """What bounds the best as the profiler saw it, and what it could not read and why."""
+    """The profiler's most important sentence; what bounds the best; what was not read and why."""
     if story.best is None:
         return []
     readings, symptoms = story.profiles.get(story.best.candidate.id, ((), ()))
-    told = [f"{item.name}: {one_line(item.words, 200)}" for item in symptoms]
+    bounds = [item for item in symptoms if not casts_doubt(item)]
+    told = [f"{item.name}: {one_line(item.words, 200)}" for item in bounds]
     gaps = [
         f"{item.name}: {one_line(item.source, 200)}"
         for item in readings
         if item.rank is Rank.UNAVAILABLE
     ]
+    first = [("profiler", one_line(words, 240))] if (words := story.view.profiler_words) else []
     rows = [("bounded by" if number == 0 else "", words) for number, words in enumerate(told)]
-    return rows + [("not measured", words) for words in gaps]
+    return first + rows + [("not measured", words) for words in gaps]
 
 
 def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
@@ -178,74 +192,55 @@ def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
 def comparison_words(item: Comparison) -> str:
     """A comparison in a line."""
     times = f"{milliseconds(item.candidate_ms)} against {milliseconds(item.baseline_ms)}"
-    interval = interval_words(item.ci95_low, item.ci95_high, item.outcome)
-    return f"{ratio(item.ratio)}, {interval} ({times}, {item.pairs} pairs)"
+    return f"{compared_words(item)} ({times}, {item.pairs} pairs)"
 
 
-def interval_words(low: float, high: float, outcome: str = "") -> str:
-    """An interval, and whether it tells the two apart: by `outcome`, else by where 1 lies."""
-    unclear = outcome == "not distinguishable" if outcome else low <= 1 <= high
-    doubt = ", not distinguishable" if unclear else ""
-    return f"95 % interval {low:.2f} to {high:.2f}{doubt}"
+def leaderboard(story: Story, *, ids: bool = False) -> RenderableType:
+    """The one that the run stands for, then the fastest of the others, and what labels mean.
 
-
-def leaderboard(story: Story) -> Table:
-    """The one that the run stands for, then the fastest of the others.
-
-    It alone was certified, against more baselines and at another time than they, so that its ratio
-    may be lower than theirs. Those of lower precision stand behind, as they do not compete.
+    Those of lower precision stand behind, as they do not compete.
     """
     table = Table(title="leaderboard", title_justify="left", title_style="bold", box=None)
-    columns = (
-        "candidate",
-        "judged",
-        "time",
-        "vs baseline",
-        "95 %",
-        "error",
-        "idea",
-        "settings",
-    )
-    for name in columns:
-        table.add_column(name, header_style="dim")
-    others = [item for item in story.leaders if item != story.best]
-    for standing in ([story.best] if story.best else [])[:1] + others[: LEADERS - 1]:
-        table.add_row(*leader_row(story, standing))
-    for standing in story.apart[:LEADERS]:
-        table.add_row(*leader_row(story, standing))
-    return table
+    columns = ("candidate", "timed", "time", "vs baseline", "95 %", "error", "idea", "settings")
+    for name in ("candidate", *(("id",) if ids else ()), *columns[1:]):
+        table.add_column(name, header_style="dim", no_wrap=name in {"candidate", "id"})
+    shown = (*story.leaders[:LEADERS], *story.apart[:LEADERS])
+    for standing in shown:
+        name, *rest = leader_row(story, standing)
+        table.add_row(name, *([standing.candidate.id] if ids else []), *rest)
+    return Group(table, Text(legend(LABEL_OF[item.effort] for item in shown), style="dim"))
 
 
 def leader_row(story: Story, standing: Standing) -> tuple[Text | str, ...]:
-    """One line of the leaderboard; a ratio exists only after an interleaved comparison.
-
-    It is the lowest, over the best of those baselines that this candidate was timed beside.
-    """
+    """One line of the leaderboard; who was not timed in turns has a ratio by times alone."""
     evaluation = standing.evaluation
-    worst = min(evaluation.comparisons, key=lambda item: item.ratio, default=None)
+    figure = figure_of(evaluation, standing.effort, story.baselines)
     error = evaluation.verification.error_ratio
-    settings = " ".join(f"{s.name}={s.value}" for s in standing.candidate.settings)
+    beside = f" {figure.baseline}" if figure and figure.baseline else ""
     return (
-        standing.candidate.id,
+        f"v{standing.number}",
         judged_words(standing),
         milliseconds(evaluation.median_ms),
-        f"{ratio(worst.ratio)} {worst.baseline}" if worst else "screened only",
-        _interval(worst) if worst else "",
+        f"{ratio(figure.over_best)}{beside}" if figure else "-",
+        _interval(figure) if figure else "",
         f"{error:.2f}" if error is not None else "-",
-        Text(one_line(story.title(standing.candidate.idea), 48)),
-        Text(one_line(settings, 40), style="dim"),
+        Text(one_line(story.view.with_names(story.title(standing.candidate.idea)), 48)),
+        Text(settings_words(standing.candidate.settings), style="dim"),
     )
 
 
 def judged_words(standing: Standing) -> str:
     """How closely it was looked at, and whether it is ranked apart."""
     found = standing.evaluation.verification
-    return f"apart: {found.precision}" if found.apart else JUDGED[standing.effort]
+    return f"apart: {found.precision}" if found.apart else LABEL_OF[standing.effort]
 
 
-def _interval(item: Comparison) -> str:
-    doubt = "" if item.distinguishable else " not distinguishable"
-    return f"{item.ci95_low:.2f}-{item.ci95_high:.2f}{doubt}"
+def _interval(figure: Figure) -> str:
+    """The interval of what was timed in turns; a first impression has none worth a column."""
+    if figure.interval is None or not figure.baseline:
+        return ""
+    low, high = figure.interval
+    return f"{low:.2f}-{high:.2f} {doubt(figure.outcome)}".rstrip()
 
 
 def ledger_table(story: Story) -> Table:
@@ -256,7 +251,7 @@ def ledger_table(story: Story) -> Table:
     for entry in story.ledger:
         table.add_row(
             str(entry.round),
-            Text(one_line(story.title(entry.idea), 60)),
+            Text(one_line(story.view.with_names(story.title(entry.idea)), 60)),
             milliseconds(entry.predicted_ms),
             milliseconds(entry.measured_ms),
             gain_words(entry),

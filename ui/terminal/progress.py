@@ -20,33 +20,35 @@ from rich.text import Text
 
 from kernelwright.graphs.run_view import RunView, fold, folded
 from kernelwright.graphs.run_view.events import (
+    VERDICT,
     Awaited,
     BaselinesMeasured,
     BestImproved,
     Critiqued,
     Event,
+    FloorRevised,
     IdeasProposed,
     ModelCalled,
     Noted,
+    Profiled,
     RoleAnswered,
     RoundFinished,
     RunFinished,
     RunStarted,
     StrategyEvolved,
-)
-from kernelwright.graphs.run_view.wording import (
-    VERDICT,
     count,
     dollars,
+    floor_words,
     milliseconds,
+    of_floor,
     one_line,
-    percent,
     ratio,
     seconds,
     tokens,
 )
+from kernelwright.graphs.run_view.figures import in_words
 from kernelwright.tools.types import Verdict
-from kernelwright.ui.terminal.model_calls import asked_words, evolved_words
+from kernelwright.ui.terminal.output import asked_words, evolved_words
 
 
 class Watcher(Protocol):
@@ -75,6 +77,10 @@ class Watcher(Protocol):
         """Take in one event."""
         ...
 
+    def say(self, words: str) -> None:
+        """Say what no event tells: that a file is still being read."""
+        ...
+
 
 def watcher(stream: TextIO | None = None) -> Watcher:
     """Live on a terminal, lines elsewhere; on stderr by default, for results go to stdout."""
@@ -101,6 +107,11 @@ class PlainProgress:
         """Take in what earlier sessions told, without showing it."""
         self.view = folded(events).in_new_session()
 
+    def say(self, words: str) -> None:
+        """A line of its own."""
+        self._stream.write(f"{words}\n")
+        self._stream.flush()
+
     def show(self, event: Event) -> None:
         """Take in an event and say it, if it is worth a line."""
         self.view = fold(self.view, event)
@@ -117,8 +128,10 @@ def sentence(event: Event, view: RunView) -> str:
             verb = "goes on with" if event.resumed else "optimises"
             return (
                 f"run {event.run} {verb} {one_line(event.task)} on {one_line(event.hardware)}; "
-                f"floor {milliseconds(event.floor_ms)}; {event.isolation}"
+                f"floor {floor_words(event.floor_ms, event.floor_how)}; {event.isolation}"
             )
+        case FloorRevised():
+            return f"floor now {floor_words(event.floor_ms, event.floor_how)}"
         case BaselinesMeasured():
             return "baselines: " + ", ".join(
                 f"{item.name} {milliseconds(item.measurement.median_ms)}"
@@ -127,12 +140,14 @@ def sentence(event: Event, view: RunView) -> str:
                 for item in event.baselines.items
             )
         case IdeasProposed():
-            ideas = "; ".join(one_line(idea.title, 60) for idea in event.ideas)
+            ideas = "; ".join(one_line(in_words(idea.title), 60) for idea in event.ideas)
             return f"round {event.round}: {count(len(event.ideas), 'idea')}: {ideas}"
         case BestImproved():
             return _improved(event, view)
+        case Profiled() if event.headline and event.headline in view.profiler_words:
+            return f"profiler: {one_line(view.profiler_words, 240)}"
         case Critiqued():
-            return f"critic: {one_line(event.analysis.implies, 160)}"
+            return f"critic: {one_line(view.with_names(event.analysis.implies), 240)}"
         case RoundFinished():
             judged, correct = len(view.standings), view.counts.correct
             end = f"; stopping: {one_line(event.why_stop)}" if event.why_stop else ""
@@ -143,29 +158,40 @@ def sentence(event: Event, view: RunView) -> str:
             why = f": {one_line(event.failure, 200)}" if event.failure else ""
             return f"{event.role} {asked_words(event)}{why}"
         case RoleAnswered():
-            return f"{event.role}: {one_line(event.words, 160)}"
+            return f"{event.role}: {one_line(view.with_names(event.words), 160)}"
         case StrategyEvolved():
             return evolved_words(event)
         case Noted():
-            return f"note: {one_line(event.words, 200)}"
+            return f"note: {one_line(view.with_names(event.words), 200)}"
         case RunFinished():
-            return f"finished after {seconds(event.summary.seconds)}"
+            return f"finished after {seconds(event.summary.seconds)}{_ended(view)}"
         case _:
             return ""
 
 
 def _improved(event: BestImproved, view: RunView) -> str:
-    """The best so far; by the event's own figures where it is all that is known."""
-    best_ms = view.best_ms or event.median_ms
-    speedup = view.speedup or event.best_baseline_ms / best_ms
+    """The best; by the event's own figures where it is all that is known."""
+    if view.best is None or view.best_figure is None:
+        over = event.best_baseline_ms / event.median_ms
+        words, floor = f"{milliseconds(event.median_ms)}, {ratio(over)} the best baseline", ""
+    else:
+        words, floor = f"{view.best.name} {view.best_figure.words}", _of_floor(view)
     idea = view.best.candidate.idea if view.best else event.idea
-    return (
-        f"best so far {milliseconds(best_ms)}, {ratio(speedup)} the best baseline, "
-        f"{percent(event.floor_ms / best_ms)} of the floor: {one_line(view.title(idea))}"
-    )
+    return f"{view.best_name} {words}{floor}: {one_line(view.with_names(view.title(idea)))}"
 
 
-BAR = 28
+def _ended(view: RunView) -> str:
+    """What it stands for in the end."""
+    if view.best is None or view.best_figure is None:
+        return ""
+    return f": {view.best_name} {view.best.name} {view.best_figure.words}"
+
+
+def _of_floor(view: RunView) -> str:
+    return f", {of_floor(view.floor_fraction)}" if view.floor_fraction else ""
+
+
+BAR = 20
 
 
 class LiveProgress:
@@ -193,6 +219,10 @@ class LiveProgress:
         """Take in what earlier sessions told, without showing it."""
         self.view = folded(events).in_new_session()
 
+    def say(self, words: str) -> None:
+        """A line above the view."""
+        self._console.print(Text(words, style="dim"))
+
     def show(self, event: Event) -> None:
         """Take in an event; the next frame shows it."""
         self.view = fold(self.view, event)
@@ -205,7 +235,7 @@ class LiveProgress:
         since_s = time.monotonic() - self._shown_at
         self._spinner.update(text=stage_line(self.view, self.view.elapsed_s + since_s))
         return Panel(
-            Group(self._spinner, times(self.view), counts(self.view)),
+            Group(self._spinner, *headline(self.view), times(self.view), counts(self.view)),
             title=title(self.view),
             title_align="left",
             border_style="dim",
@@ -222,9 +252,14 @@ def stage_line(view: RunView, elapsed_s: float) -> Text:
     """Round, stage, idea and the time since the search began."""
     line = Text(f"round {view.round}  {view.stage}", style="cyan")
     if view.idea:
-        line.append(f"  {one_line(view.idea_title, 70)}", style="default")
+        line.append(f"  {one_line(view.with_names(view.idea_title), 70)}", style="default")
     line.append(f"  {seconds(elapsed_s)}", style="dim")
     return line
+
+
+def headline(view: RunView) -> tuple[Text, ...]:
+    """The profiler's most important sentence, where it looked at a candidate."""
+    return (Text(f"profiler: {one_line(view.profiler_words, 240)}"),) if view.profiler_words else ()
 
 
 def times(view: RunView) -> Table:
@@ -232,7 +267,7 @@ def times(view: RunView) -> Table:
     rows = [
         ("eager", view.eager_ms, "dim"),
         ("best baseline", view.best_baseline_ms, "default"),
-        ("best so far", view.best_ms, "green"),
+        (view.best_name, view.best_ms, "green"),
         ("floor", view.floor_ms, "dim"),
     ]
     longest = max((value for _, value, _ in rows if value), default=1.0)
@@ -251,11 +286,12 @@ def times(view: RunView) -> Table:
 def remark(name: str, value: float | None, view: RunView) -> str:
     """What to say beside a time."""
     if value is None:
-        return "not measured yet" if name != "best so far" else "nothing correct yet"
-    if name == "best so far":
-        of_floor = f", {percent(view.floor_fraction)} of the floor" if view.floor_ms else ""
-        return f"{ratio(view.speedup)} the best baseline{of_floor}"
-    return ""
+        return "not measured yet" if name != view.best_name else "nothing correct yet"
+    figure = view.best_figure
+    if name != view.best_name or figure is None:
+        return ""
+    over = f", {figure.over}" if figure.over else ""
+    return f"{figure.label}{over}{_of_floor(view)}"
 
 
 def counts(view: RunView) -> Text:

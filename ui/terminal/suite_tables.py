@@ -15,9 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.graphs.run_view.events import CandidateWritten, Event
-from kernelwright.graphs.run_view.wording import (
+from kernelwright.graphs.run_view.events import (
     STATUS,
+    CandidateWritten,
+    Event,
+    count,
     milliseconds,
     one_line,
     percent,
@@ -28,6 +30,7 @@ from kernelwright.graphs.run_view.wording import (
 from kernelwright.graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from kernelwright.graphs.suite.figures import sound
 from kernelwright.graphs.suite.outcome import BESIDE
+from kernelwright.tools.types.run import BestSummary
 from kernelwright.ui.terminal.output import remarks
 
 NOTHING = "-"
@@ -49,7 +52,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(_name(item)),
         Text(_ms(medians.get("eager"))),
         Text(_ms(medians.get("compile"))),
-        Text(_ms(best.median_ms if best else None)),
+        Text(_best(best)),
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
         Text(percent(best.floor_fraction) if best else NOTHING),
@@ -92,15 +95,16 @@ def contrast_table(found: Contrast, first: str, second: str) -> RenderableType:
 
 def _sums(prefix: str, found: Figures) -> list[RenderableType]:
     head = (
-        f"{prefix}{found.tasks} tasks, {found.searched} searched, {found.correct} with a correct "
-        f"candidate, {found.improved} ahead of every baseline with the interval above 1; "
+        f"{prefix}{count(found.tasks, 'task')}, {found.searched} searched, "
+        f"{found.correct} with a correct "
+        f"candidate, {found.improved} faster than every baseline, {found.not_settled} not settled; "
         f"{seconds(found.seconds)}"
     )
     lines = [head]
     if found.floor_fraction_median is not None:
         lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
     for name, counts in (
-        ("timed beside", found.beside), ("method", found.methods),
+        ("timed beside", found.beside), ("clock", found.clocks), ("method", found.methods),
         ("precision", found.precisions), ("not searched", found.ends),
     ):  # fmt: skip
         if counts:
@@ -111,7 +115,7 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
         "", ("against", "compared", "geometric mean", "median", "lowest",
              *(f"fast_{p:g}" for p, _ in found.columns[0].fast_p)),
     )  # fmt: skip
-    for column in found.columns:
+    for column in (one for one in found.columns if one.compared):
         table.add_row(
             column.baseline,
             str(column.compared),
@@ -168,6 +172,14 @@ def _name(item: Outcome) -> str:
 
 def _reason(item: Outcome) -> str:
     return "; ".join(one_line(b.words, 200) for b in item.badges if b.proves_little)
+
+
+def _best(best: BestSummary | None) -> str:
+    """The best's time; its label where it is not certified, as the other lines' are."""
+    if best is None:
+        return NOTHING
+    label = f" ({best.timed})" if best.timed not in ("", "certified") else ""
+    return f"{_ms(best.median_ms)}{label}"
 
 
 def _ms(value: float | None) -> str:
@@ -234,7 +246,7 @@ class Board:
         parts = [f"{len(self._done)} of {self._total} done"]
         for name, turn in self._present.items():
             took = seconds(time.monotonic() - turn.since_s)
-            written = f"{turn.written} candidates, " if turn.written else ""
+            written = f"{count(turn.written, 'candidate')}, " if turn.written else ""
             parts.append(f"{one_line(Path(name).stem, 60)}: {written}{took}")
         return "; ".join(parts)
 

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agents.roles.registry import ROLES
+from kernelwright.agents.roles import ROLES
 from kernelwright.graphs.run_view import RunView, fold
 from kernelwright.graphs.run_view.events import (
+    VERDICT,
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -16,6 +17,7 @@ from kernelwright.graphs.run_view.events import (
     CandidateWritten,
     Critiqued,
     Event,
+    FloorRevised,
     IdeasProposed,
     ModelCalled,
     Noted,
@@ -25,25 +27,25 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
-)
-from kernelwright.graphs.run_view.story import Story
-from kernelwright.graphs.run_view.wording import (
-    STATUS,
-    VERDICT,
     amount,
+    floor_words,
     milliseconds,
     one_line,
     plain,
     ratio,
     seconds,
 )
+from kernelwright.graphs.run_view.figures import LABEL_OF, compared_words, settings_words
+from kernelwright.graphs.run_view.story import Story
+from kernelwright.tools.profile import by_importance
 from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
-from kernelwright.ui.terminal.model_calls import (
+from kernelwright.ui.terminal.output import (
     asked_lines,
     asked_words,
     evolved_lines,
     evolved_words,
     prediction_words,
+    record_words,
 )
 
 # Who speaks, and what they say: a headline and the lines under it.
@@ -84,7 +86,16 @@ def _saying(at_s: float, who: str, words: str, lines: list[str]) -> Table:
 
 
 def sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
-    """What an event says, and who says it; `view` is the run as it stood then."""
+    """What an event says, and who says it; `view` is the run as it stood then.
+
+    Candidates are called by their numbers, whatever the event calls them.
+    """
+    named = story.view.with_names
+    for who, words, lines in _sayings(event, view, story):
+        yield who, named(words), [named(line) for line in lines]
+
+
+def _sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
     match event:
         case RunStarted():
             yield "search", _beginning(event), list(event.warnings)
@@ -98,11 +109,12 @@ def sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
             who = "tuner" if event.by == "tuner" else "coder"
             yield who, _written(event, view), _written_lines(event)
         case CandidateJudged():
-            yield "judge", _judged(event.evaluation), _judged_lines(event.evaluation)
+            yield "judge", _judged(event), _judged_lines(event.evaluation)
         case BestImproved():
             yield "search", _improved(event, view), []
         case Profiled():
-            yield "profiler", f"what bounds {event.candidate}", _profile_lines(event)
+            told = event.headline or "nothing telling"
+            yield "profiler", f"{event.candidate}: {one_line(told, 300)}", _profile_lines(event)
         case Critiqued():
             yield "critic", one_line(event.analysis.implies, 3000), _analysis_lines(event.analysis)
         case ModelCalled():
@@ -113,19 +125,18 @@ def sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
             yield "strategist", evolved_words(event), evolved_lines(event, story)
         case RoundFinished():
             why = f"; stopping because {event.why_stop}" if event.why_stop else ""
-            best = milliseconds(view.best_ms)
-            yield (
-                "search",
-                f"round {event.round} is over, best {best}, {event.elites} elites{why}",
-                [],
-            )
+            best = f"the best then {_best(view)}" if view.best else "nothing correct yet"
+            yield "search", f"round {event.round} is over, {best}{why}", []
+        case FloorRevised():
+            words = floor_words(event.floor_ms, event.floor_how)
+            yield "judge", f"measured the device again: the floor is {words}", []
         case Noted():
             yield "search", one_line(event.words, 400), []
         case Awaited():
             yield "search", one_line(event.words, 600), []
         case RunFinished():
-            summary = event.summary
-            yield "search", f"{STATUS[summary.status]}, after {seconds(summary.seconds)}", []
+            best = f"; {view.best_name} {_best(view)}" if view.best else ""
+            yield "search", f"{view.headline}, after {seconds(event.summary.seconds)}{best}", []
 
 
 def _beginning(event: RunStarted) -> str:
@@ -133,7 +144,7 @@ def _beginning(event: RunStarted) -> str:
     moves = f"{amount(event.bytes_moved, 'B')} and {amount(event.flops, 'FLOP')}"
     return (
         f"{verb}: {one_line(event.task)} on {one_line(event.hardware)}, {moves}, "
-        f"floor {milliseconds(event.floor_ms)} ({event.isolation})"
+        f"floor {floor_words(event.floor_ms, event.floor_how)} ({event.isolation})"
     )
 
 
@@ -187,39 +198,48 @@ def _written_lines(event: CandidateWritten) -> list[str]:
 
 
 def _named(candidate: Candidate) -> str:
-    settings = ", ".join(f"{item.name} {item.value}" for item in candidate.settings)
+    settings = settings_words(candidate.settings)
     return f"{candidate.id} ({settings})" if settings else candidate.id
 
 
-def _judged(evaluation: Evaluation) -> str:
+def _judged(event: CandidateJudged) -> str:
+    evaluation = event.evaluation
     verdict = VERDICT[evaluation.verdict]
     if evaluation.verdict is not Verdict.CORRECT:
         reason = one_line(evaluation.verification.reason, 240)
         return f"{evaluation.candidate}: {verdict}: {reason}"
     error = evaluation.verification.error_ratio
-    words = f"{evaluation.candidate}: {verdict}, {milliseconds(evaluation.median_ms)}"
+    label = f" ({LABEL_OF[event.effort]})" if event.effort else ""
+    words = f"{evaluation.candidate}: {verdict}, {milliseconds(evaluation.median_ms)}{label}"
     return words if error is None else f"{words}, error {error:.2f} times PyTorch's"
 
 
 def _judged_lines(evaluation: Evaluation) -> list[str]:
     return [
-        f"against {item.baseline}: {ratio(item.ratio)}, 95 % interval "
-        f"{item.ci95_low:.2f} to {item.ci95_high:.2f}, {item.pairs} pairs"
+        f"against {item.baseline}: {compared_words(item)}, {item.pairs} pairs"
         for item in evaluation.comparisons
     ]
 
 
 def _improved(event: BestImproved, view: RunView) -> str:
-    """The best so far; by the event's own figures where it is all that is known."""
-    name = view.best.id if view.best else event.candidate
-    best_ms = view.best_ms or event.median_ms
-    speedup = view.speedup or event.best_baseline_ms / best_ms
-    return f"new best: {name} at {milliseconds(best_ms)}, {ratio(speedup)} the best baseline"
+    """The best; by the event's own figures where it is all that is known."""
+    if view.best is not None:
+        return f"new best: {_best(view)}"
+    over = ratio(event.best_baseline_ms / event.median_ms)
+    best = f"{event.candidate} at {milliseconds(event.median_ms)}"
+    return f"new best: {best}, {over} the best baseline"
+
+
+def _best(view: RunView) -> str:
+    assert view.best is not None
+    assert view.best_figure is not None
+    return f"{view.best.name} at {view.best_figure.words}"
 
 
 def _profile_lines(event: Profiled) -> list[str]:
     lines = [f"says: {one_line(event.explanation, 1200)}"] if event.explanation else []
-    lines += [f"{symptom.name}: {one_line(symptom.words, 300)}" for symptom in event.symptoms]
+    symptoms = by_importance(event.symptoms)
+    lines += [f"{symptom.name}: {one_line(symptom.words, 300)}" for symptom in symptoms]
     return lines + [_reading(item) for item in event.evidence]
 
 
@@ -236,7 +256,5 @@ def _analysis_lines(analysis: Analysis) -> list[str]:
         lines.append(f"{claim.faster} beats {claim.slower}: {one_line(claim.words, 300)}")
         lines += [f"  {one_line(number, 160)}" for number in claim.numbers]
     lines += [prediction_words(item) for item in analysis.predictions]
-    if analysis.predictions_checked:
-        held, checked = analysis.predictions_held, analysis.predictions_checked
-        lines.append(f"earlier predictions: {held} of {checked} held")
-    return lines
+    record = record_words(analysis)
+    return [*lines, f"earlier predictions: {record}"] if record else lines

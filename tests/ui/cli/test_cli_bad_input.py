@@ -1,5 +1,6 @@
 """Bad input at the command line: one sentence on stderr, the right status, no traceback."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ def said(capsys, monkeypatch, tmp_path):
 
 
 def is_one_sentence(text):
+    # A slow machine shows signs of life before the sentence.
+    text = re.sub(r"^still [^\n]*\n", "", text, flags=re.MULTILINE)
     return text.startswith("kernelwright: ") and text.count("\n") == 1 and "Traceback" not in text
 
 
@@ -119,7 +122,7 @@ def test_what_lacks_is_status_3(said, monkeypatch):
     from kernelwright.tools.types import EnvironmentLacksError
     from kernelwright.ui.cli import audit
 
-    def lacking(*_):
+    def lacking(*_, **__):
         raise EnvironmentLacksError("there is no NVIDIA GPU here; use --target cpu")
 
     monkeypatch.setattr(audit, "audit", lacking)
@@ -155,7 +158,11 @@ def audited(file, home):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(b"", "empty"), (b"\x00\xff\x00binary", "binary"), (b"def f(:\n", "syntax error")],
+    [
+        (b"", "empty"),
+        (b"\x00\xff\x00binary", "binary"),
+        pytest.param(b"def f(:\n", "syntax error", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_useless_file_is_a_sentence(said, tmp_path, text, words):
     file = tmp_path / "task.py"

@@ -34,7 +34,7 @@ def recorded(monkeypatch, recording, home):
     async def start(file, policy, target, profile, *, seed, home, listener, **others):
         asked.update(file=file, policy=policy, target=target, profile=profile, seed=seed, home=home)
         asked.update(others)
-        kept = recording()
+        kept = recording(unsure=0.05)  # a wider interval would not be exported
         run = kept.archive(home or search.default_home())
         kept.at = kept.at.replace(minute=0)
         for event in kept.events(run):
@@ -84,6 +84,7 @@ def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
     assert {*told["best"]} == {
         "candidate", "median_ms", "speedup_vs_eager", "speedup_vs_best_baseline", "ci95",
         "floor_fraction", "error_ratio", "coverage", "method", "precision", "verdict", "outcome",
+        "timed", "baseline", "claim", "latency", "clock", "host_share",
     }  # fmt: skip
     assert told["status"] == "improved"
     assert told["export"] is None
@@ -106,7 +107,8 @@ def test_an_export_is_written_and_named_in_the_json(at_home, recorded, capsys, t
     assert "out" in capsys.readouterr().out
 
 
-def test_a_zip_and_a_kernelbench_file_can_be_taken_home(run, home, tmp_path, capsys, monkeypatch):
+def test_a_zip_and_a_kernelbench_file_can_be_taken_home(recording, home, tmp_path, monkeypatch):
+    run = recording(unsure=0.05).archive(home)
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(home))
     assert cli.run(["export", run, "-o", str(tmp_path / "x.zip")]) == 0
     assert (tmp_path / "x.zip").read_bytes()[:2] == b"PK"

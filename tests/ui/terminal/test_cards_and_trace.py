@@ -7,8 +7,11 @@ import pytest
 from rich.console import Console
 
 from kernelwright.graphs.run_view import story as stories
-from kernelwright.tools.archive import UnknownRunError
+from kernelwright.tools.archive import Archive, UnknownRunError
+from kernelwright.tools.types import Analysis, Prediction
 from kernelwright.ui.terminal.cards import show
+from kernelwright.ui.terminal.output import prediction_words, record_words
+from kernelwright.ui.terminal.progress import sentence
 from kernelwright.ui.terminal.trace import trace
 
 
@@ -25,7 +28,7 @@ def test_show_has_task_result_leaders_and_ideas(run, home):
         "33.6 MB, 21 MFLOP",
         "1.44x as fast as the best baseline",
         "vs compile",
-        "1.44x, 95 % interval 1.36 to 1.53 (6.200 ms against 8.900 ms, 36 pairs)",
+        "1.44x, 95 % interval 1.36 to 1.53, not settled (6.200 ms against 8.900 ms, 36 pairs)",
         "6.200 ms",
         "50% of the floor",
         "BackendCompilerFailed",
@@ -33,7 +36,7 @@ def test_show_has_task_result_leaders_and_ideas(run, home):
         "far from the roof: 38 % of bandwidth",
         "counters: perf is not allowed",
         "leaderboard",
-        "LANES=16",
+        "LANES 16",
         "wider lanes",
     ):
         assert words in said, said
@@ -57,7 +60,7 @@ def test_trace_says_who_said_what_when_and_why(run, home):
     for words in (
         "first keep the row in cache",
         "predicts 5.000 ms; watch bandwidth",
-        "against compile: 1.44x, 95 % interval 1.36 to 1.53, 36 pairs",
+        "against compile: 1.44x, 95 % interval 1.36 to 1.53, not settled, 36 pairs",
         "wrong result: 2.0 for 1.0",
         "bandwidth_fraction: 0.38",
         "counters: unavailable (perf is not allowed)",
@@ -81,3 +84,30 @@ def test_a_run_can_be_named_by_its_beginning_or_folder(run, home):
     assert stories.load(str(home / "runs" / run)).record.id == run
     with pytest.raises(UnknownRunError):
         stories.load("nothing", home)
+
+
+def test_doubt_about_the_timings_stands_before_what_bounds_the_best(recording, home, busy):
+    run = recording().archive(home)
+    archive = Archive.open(run, home)
+    first = archive.candidates()[0].candidate.id
+    doubt = busy(first)
+    archive.append_event(doubt.kind, doubt.round, doubt.model_dump_json())
+    archive.close()
+    story = stories.load(run, home)
+    said = " ".join(text_of(show, story).split())
+    assert "the machine is busy, and times say little" in said
+    assert said.index("the machine is busy") < said.index("bounded by")
+    assert "v1: 4 times a call a thread lost its core" in text_of(trace, story)
+    assert sentence(doubt, story.view).startswith("profiler: v1: 4 times a call")
+
+
+def test_a_score_says_what_stayed_undecided():
+    analysis = Analysis(
+        round=2, claims=(), implies="", predictions_held=1, predictions_checked=2,
+        predictions_undecided=3,
+    )  # fmt: skip
+    assert record_words(analysis) == "1 of 2 held, 3 undecided, within the noise"
+    made = Prediction(words="w", attribute="a", value="b", below_ms=1.0, made_in_round=1)
+    assert prediction_words(made) == "predicts: w"
+    answered = made.model_copy(update={"measured_ms": 0.98})
+    assert "undecided, within the noise" in prediction_words(answered)

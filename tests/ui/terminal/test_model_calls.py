@@ -13,7 +13,7 @@ from kernelwright.tools.types.run import TokenCounts
 from kernelwright.ui.cli.app import run as command
 from kernelwright.ui.report import render
 from kernelwright.ui.terminal.cards import show
-from kernelwright.ui.terminal.model_calls import by_role, spending
+from kernelwright.ui.terminal.output import by_role, spending
 from kernelwright.ui.terminal.progress import PlainProgress
 from kernelwright.ui.terminal.trace import trace
 

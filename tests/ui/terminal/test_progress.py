@@ -63,11 +63,11 @@ def test_bars_are_to_one_scale(recording):
     lines = drawn(whole(recording)).splitlines()
     bars = {
         name: next(line for line in lines if line.strip("│ ").startswith(name)).count("━")
-        for name in ("eager", "best so far", "floor")
+        for name in ("eager", "best  ", "floor")
     }
-    assert bars["eager"] == 28
-    assert bars["best so far"] == 14
-    assert bars["floor"] == 7
+    assert bars["eager"] == 20
+    assert bars["best  "] == 10
+    assert bars["floor"] == 5
 
 
 def test_lines_tell_the_story_without_a_terminal(recording):
@@ -77,7 +77,10 @@ def test_lines_tell_the_story_without_a_terminal(recording):
             view.show(event)
     said = stream.getvalue()
     assert "baselines: eager 12.4 ms, compile 8.900 ms, max-autotune could not run" in said
-    assert "best so far 6.200 ms, 1.44x the best baseline, 50% of the floor: wider lanes" in said
+    assert (
+        "best so far v3 6.200 ms (precise), 1.44x the best baseline, 50% of the floor: wider"
+        in said
+    )
     assert "round 2 done: 3 judged, 2 correct; stopping: nothing improved" in said
     assert "\x1b" not in said
 
@@ -124,3 +127,10 @@ def test_a_resumed_search_goes_on_counting(recording, home):
     assert sum(view.by_verdict.values()) == len(view.standings) <= judged
     assert view.elapsed_s == 0.0
     assert view.summary is None
+
+
+def test_the_panel_says_first_what_the_profiler_found_most_important(recording, busy):
+    events = recording().events("r")
+    told = next(event for event in events if event.kind == "profiled")
+    panel = " ".join(drawn(folded((*events, busy(told.candidate)))).split())
+    assert panel.index("the machine is busy") < panel.index("best baseline")

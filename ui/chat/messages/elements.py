@@ -13,7 +13,7 @@ from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of, stam
 from kernelwright.ui.chat.messages.safe import text
 from kernelwright.ui.chat.store.records import ADDRESS
 
-# Every button is this action; which wish it stands for is in its payload.
+# Every button is this action; which command it stands for is in its payload.
 ACTION = "wish"
 
 
@@ -90,9 +90,17 @@ def kept_element(element: Element, version: int) -> ElementDict:
     return shown
 
 
-def action_of(id: str, button: Button, message: str) -> Action:
-    """A button under a message; its payload is only data, and is read as a wish again."""
-    payload = {"wish": button.wish.model_dump_json(), "label": button.label, "quiet": button.quiet}
+def action_of(id: str, button: Button, message: str, run: str = "") -> Action:
+    """A button under a message; its payload is only data, and is read as a command again.
+
+    One of a run's own card names the run, as another may be talked about when it is pressed.
+    """
+    payload = {
+        "wish": button.wish.model_dump_json(),
+        "label": button.label,
+        "quiet": button.quiet,
+        "run": run,
+    }
     return Action(
         id=id,
         name=ACTION,
@@ -104,8 +112,8 @@ def action_of(id: str, button: Button, message: str) -> Action:
     )
 
 
-def wish_of(action: Action) -> Command | None:
-    """The wish behind a button; None where a page sent something else."""
+def command_of(action: Action) -> Command | None:
+    """The command behind a button; None where a page sent something else."""
     try:
         return COMMAND.validate_json(str(action.payload["wish"]))
     except (KeyError, ValueError):

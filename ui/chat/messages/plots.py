@@ -25,8 +25,8 @@ from kernelwright.graphs.run_view.charts import (
 )
 from kernelwright.graphs.run_view.charts import roofline as roofline_of
 from kernelwright.graphs.run_view.charts import trajectory as trajectory_of
+from kernelwright.graphs.run_view.events import amount, plain
 from kernelwright.graphs.run_view.story import load
-from kernelwright.graphs.run_view.wording import amount, milliseconds, plain
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import RunError
 from kernelwright.ui.chat.messages.elements import element_of
@@ -114,11 +114,10 @@ def _dots(dots: tuple[TimedDot, ...]) -> dict[str, object]:
 def _best(chart: Trajectory) -> dict[str, object]:
     """The best so far, as steps up to the end."""
     corners = (*chart.best, *((chart.end_s, ms) for _, ms in chart.best[-1:]))
-    name = f"best {milliseconds(corners[-1][1])}" if corners else "best"
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": name,
+        "name": chart.best_words,
         "x": [at_s for at_s, _ in corners],
         "y": [ms for _, ms in corners],
         "line": {"color": BEST, "shape": "hv", "width": 2.5},

@@ -15,6 +15,7 @@ from kernelwright.graphs.run_view.events import (
     CandidateWritten,
     Critiqued,
     Event,
+    FloorRevised,
     IdeasProposed,
     ModelCalled,
     Noted,
@@ -24,10 +25,11 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    floor_words,
 )
 from kernelwright.ui.chat.messages import roles
-from kernelwright.ui.chat.messages.candidates import candidate
 from kernelwright.ui.chat.messages.lines import Line
+from kernelwright.ui.chat.messages.roles import candidate
 
 
 class Presentation:
@@ -38,6 +40,7 @@ class Presentation:
         self.view = RunView()
         self.lines: dict[str, Line] = {}
         self._changed: dict[str, Line] = {}
+        self._ended: dict[int, RoundFinished] = {}
 
     def take(self, seq: int, event: Event) -> tuple[Line, ...]:
         """Take in one event; its lines, parents before what stands in them."""
@@ -52,16 +55,19 @@ class Presentation:
                 self._put(roles.beginning(f"begun:{seq}", event))
             case BaselinesMeasured():
                 self._put(roles.baselines("baselines", event))
+                self._renew(event.at, all_of_them=True)
             case IdeasProposed():
                 self._ideas(seq, event)
             case CandidateWritten():
                 self._candidate(event.candidate.id, event.at)
             case CandidateJudged():
                 self._candidate(event.evaluation.candidate, event.at)
+                if event.effort != "screen":
+                    self._renew(event.at)
             case Profiled():
                 self._candidate(event.candidate, event.at)
             case BestImproved():
-                self._candidate(event.candidate, event.at)
+                self._renew(event.at)
             case Critiqued():
                 self._under_round(event, roles.critique(f"critic:{seq}", event, self.view))
             case ModelCalled():
@@ -72,10 +78,15 @@ class Presentation:
                 self._under_round(event, roles.evolved(f"evolved:{seq}", event))
             case RoundFinished():
                 self._end_round(event)
+            case FloorRevised():
+                words = f"The floor is {floor_words(event.floor_ms, event.floor_how)}"
+                noted = Noted(at=event.at, round=event.round, words=words)
+                self._under_round(noted, roles.noted(f"note:{seq}", noted, self.view))
             case Awaited() | Noted():
-                self._under_round(event, roles.noted(f"note:{seq}", event))
+                self._under_round(event, roles.noted(f"note:{seq}", event, self.view))
             case RunFinished():
                 self._end_open(event.at)
+                self._renew(event.at, all_of_them=True)
 
     def _ideas(self, seq: int, event: IdeasProposed) -> None:
         self._under_round(event, roles.reasons(f"reasons:{seq}", event))
@@ -112,8 +123,20 @@ class Presentation:
         return key
 
     def _end_round(self, event: RoundFinished) -> None:
+        self._ended[event.round] = event
         line = self.lines[self._round(event.round, event.at)]
         self._put(roles.round_ended(line, event, self.view))
+
+    def _renew(self, at: datetime, *, all_of_them: bool = False) -> None:
+        """Lines of before that say otherwise now: who leads, who led, what rounds brought.
+
+        Other baselines make other ratios of all candidates, and so may the end of certification.
+        """
+        for tried in tuple(self.view.candidates.values()):
+            if all_of_them or tried.was_best or tried == self.view.best:
+                self._candidate(tried.id, at)
+        for number, event in self._ended.items():
+            self._put(roles.round_ended(self.lines[f"round:{number}"], event, self.view))
 
     def _end_open(self, at: datetime) -> None:
         """A round that a stop or a crash cut short does not look as if it went on."""

@@ -8,26 +8,35 @@ from kernelwright.agents.assistant.types import (
     ExplainCandidate,
     ExportResult,
     GetReport,
+    MeasureAgain,
     PauseSearch,
     StopSearch,
 )
 from kernelwright.graphs.conversation import Told
-from kernelwright.graphs.run_view import RunView
-from kernelwright.graphs.run_view.events import RunFinished
-from kernelwright.graphs.run_view.wording import (
-    STATUS,
+from kernelwright.graphs.run_view import LEADER_COLUMNS, RunView, leader_rows
+from kernelwright.graphs.run_view.events import (
+    RunFinished,
     count,
     dollars,
+    floor_words,
     milliseconds,
+    of_floor,
     one_line,
-    percent,
     ratio,
     seconds,
     tokens,
     waiting_words,
 )
+from kernelwright.graphs.run_view.figures import (
+    Figure,
+    compared_words,
+    device_words,
+    headline,
+    interval_words,
+)
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types.run import BestSummary, Summary
+from kernelwright.tools.types.run import Status as RunStatus
 from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of
 from kernelwright.ui.chat.messages.plots import roofline, trajectory
 from kernelwright.ui.chat.messages.safe import table, text
@@ -36,6 +45,7 @@ LEADERS = 5
 PAUSE = Button(label="Pause", wish=PauseSearch(), icon="pause", quiet=True)
 STOP = Button(label="Stop", wish=StopSearch(), icon="square", quiet=True)
 CONTINUE = Button(label="Continue", wish=ContinueSearch(), icon="play", quiet=True)
+AGAIN = Button(label="Measure again", wish=MeasureAgain(), icon="timer", quiet=True)
 EXPORT = Button(label="Export", wish=ExportResult(), icon="download")
 REPORT = Button(label="Report", wish=GetReport(), icon="file-text")
 EXPLAIN = Button(label="Explain the best", wish=ExplainCandidate(), icon="circle-help")
@@ -62,7 +72,9 @@ def progress(
         for name, plot in plots.items()
         if plot
     ]
-    parts = [_headline(state, view, ahead), _times(view), _leaders(view), _effort(view)]
+    parts = [
+        _headline(state, view, ahead), _profiled(view), _times(view), leaders(view), _effort(view)
+    ]  # fmt: skip
     return Line(
         key="progress",
         kind="message",
@@ -90,8 +102,41 @@ def result(told: Told, view: RunView, hardware: Hardware | None = None) -> Line 
         words=_card(summary, view),
         failed=summary.status == "failed",
         sheets=(sheet,) if roof else (),
-        buttons=(TAKE, REPORT, EXPLAIN, CONTINUE) if summary.best else (REPORT, CONTINUE),
+        buttons=_next(summary),
     )
+
+
+def _next(summary: Summary) -> tuple[Button, ...]:
+    """What to do with a result."""
+    if summary.best is None:
+        return (REPORT, CONTINUE)
+    again = (AGAIN,) if summary.status == "not_settled" else ()
+    return (*again, TAKE, REPORT, EXPLAIN, CONTINUE)
+
+
+# What a search that brought nothing faster is called in the list of conversations.
+_ENDS: dict[RunStatus, str] = {
+    "faster_than_eager": "faster than eager only",
+    "not_settled": "not settled",
+    "no_improvement": "not faster",
+    "nothing_correct": "nothing correct",
+    "failed": "failed",
+}
+
+
+def conversation_name(file: str, view: RunView | None) -> str:
+    """What a conversation is called: `softmax.py: 1.42x on H200`; "" while there is no file."""
+    if not file or view is None or not view.hardware:
+        return file
+    device, figure = device_words(view.hardware), view.best_figure
+    if view.summary is None:
+        return f"{file} on {device}"
+    if view.summary.status in _ENDS:
+        return f"{file}: {_ENDS[view.summary.status]} on {device}"
+    if figure is None or figure.over_best is None:
+        return f"{file}: {view.summary.status} on {device}"
+    label = "" if figure.label == "certified" else f" ({figure.label})"
+    return f"{file}: {ratio(figure.over_best)}{label} on {device}"
 
 
 def _buttons(state: str, view: RunView) -> tuple[Button, ...]:
@@ -107,43 +152,54 @@ def _headline(state: str, view: RunView, ahead: int) -> str:
     task, device = text(one_line(view.task, 60)), text(one_line(view.hardware, 60))
     doing = {
         "starting": "starts",
-        "running": f"is in round {max(view.round, 1)}, {view.stage}",
+        "running": f"is {_where(view)}, {view.stage}",
         "pausing": "is pausing: the present step is finished first",
         "stopping": "is stopping",
     }.get(state, "is at rest")
-    idea = f" *{text(one_line(view.idea_title))}*" if view.idea and state == "running" else ""
+    idea = (
+        f" *{text(one_line(view.with_names(view.idea_title)))}*"
+        if view.idea and state == "running"
+        else ""
+    )
     waits = f" {waiting_words(ahead)}" if ahead else ""
     return f"**{task}** on {device}: the search {text(doing)}.{waits}{idea}"
+
+
+def _where(view: RunView) -> str:
+    return f"in round {view.round}" if view.round else "before its first round"
+
+
+def _profiled(view: RunView) -> str:
+    """The profiler's most important sentence, where it looked at a candidate."""
+    words = view.profiler_words
+    return f"**Profiler**: {text(one_line(words, 240))}" if words else ""
 
 
 def _times(view: RunView) -> str:
     rows = [
         ("eager PyTorch", milliseconds(view.eager_ms)),
         ("best baseline", milliseconds(view.best_baseline_ms)),
-        ("best so far", _of_best(view)),
-        ("floor", f"{milliseconds(view.floor_ms)}, nothing can be faster here"),
+        (view.best_name, _of_best(view)),
+        ("floor", floor_words(view.floor_ms, view.floor_how)),
     ]
     return table(("", ""), rows)
 
 
 def _of_best(view: RunView) -> str:
-    if view.best is None:
+    if view.best_figure is None:
         return "nothing correct yet"
-    parts = [milliseconds(view.best_ms)]
-    parts += [f"{ratio(view.speedup)} the best baseline"] if view.speedup else []
+    parts = [view.best_figure.words]
     if view.floor_ms:
-        parts.append(f"{percent(view.floor_fraction)} of the floor")
+        parts.append(of_floor(view.floor_fraction))
     return ", ".join(parts)
 
 
-def _leaders(view: RunView) -> str:
-    rows = []
-    for item in view.leaders[:LEADERS]:
-        idea = view.ideas.get(item.candidate.idea)
-        words = one_line(idea.title, 60) if idea else "-"
-        over = ratio(view.speedup_of(item))
-        rows.append((item.name, milliseconds(item.correct_ms), over, words))
-    return table(("leaders", "time", "vs best baseline", "idea"), rows) if rows else ""
+def leaders(view: RunView) -> str:
+    """The leaders, and what the labels beside their times mean."""
+    rows = leader_rows(view, LEADERS)
+    if not rows:
+        return ""
+    return f"{table(LEADER_COLUMNS, rows)}\n\n*{text(view.legend(LEADERS))}*"
 
 
 def _effort(view: RunView) -> str:
@@ -157,15 +213,12 @@ def _effort(view: RunView) -> str:
 
 
 def _card(summary: Summary, view: RunView) -> str:
-    best = summary.best
-    if best is not None and summary.status == "improved":
-        head = f"**{ratio(best.speedup_vs_best_baseline)} as fast as the best baseline**"
-    else:
-        words = STATUS[summary.status]
-        head = f"**{words[:1].upper()}{words[1:]}**"
+    best, words = summary.best, headline(view.best_figure, summary.status)
+    head = f"**{words[:1].upper()}{words[1:]}**"
     parts = [f"{head}: {text(one_line(summary.task.name, 60))}."]
     if summary.stopped_because:
-        parts.append(f"It ended because {text(summary.stopped_because)}.")
+        parts.append(_why_ended(summary.stopped_because))
+    parts.append(_profiled(view))
     if best is not None:
         parts += [table(("", ""), _rows(summary, best, view)), _unverified(best, view)]
     made = summary.candidates
@@ -176,25 +229,26 @@ def _card(summary: Summary, view: RunView) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def _why_ended(why: str) -> str:
+    # A pause is kept as this word.
+    return "It is paused and can go on." if why == "paused" else f"It ended because {text(why)}."
+
+
 def _rows(summary: Summary, best: BestSummary, view: RunView) -> list[tuple[str, str]]:
-    low, high = best.ci95
-    unclear = best.outcome == "not distinguishable" if best.outcome else low <= 1 <= high
-    doubt = ", not distinguishable" if unclear else ""
-    rows = [("time", f"{milliseconds(best.median_ms)} ({view.name_of(best.candidate)})")]
-    tried = view.candidates.get(best.candidate)
+    figure, tried = view.best_figure, view.candidates.get(best.candidate)
+    time = figure.time if figure else milliseconds(best.median_ms)
+    rows = [("time", f"{time}, {view.name_of(best.candidate)}")]
     compared = tried.evaluation.comparisons if tried and tried.evaluation else ()
     for item in compared:
-        words = f"{ratio(item.ratio)}, 95 % interval {item.ci95_low:.2f} to {item.ci95_high:.2f}"
-        words += "" if item.distinguishable else ", not distinguishable"
-        rows.append((f"against {item.baseline}", words))
-    if not compared:
-        words = (
-            f"{ratio(best.speedup_vs_best_baseline)}, 95 % interval {low:.2f} to {high:.2f}{doubt}"
-        )
+        rows.append((f"against {item.baseline}", compared_words(item)))
+    in_turns = figure.baseline in {item.baseline for item in compared} if figure else False
+    if not in_turns:
+        interval = interval_words(*best.ci95, best.outcome)
+        words = f"{ratio(best.speedup_vs_best_baseline)}, {interval}"
         rows.append(("against the best baseline", words))
-        if best.speedup_vs_eager is not None:
-            rows.append(("against eager", ratio(best.speedup_vs_eager)))
-    rows += [("of the floor", percent(best.floor_fraction))]
+    if not compared and best.speedup_vs_eager is not None:
+        rows.append(("against eager", ratio(best.speedup_vs_eager)))
+    rows += [("the floor", of_floor(best.floor_fraction))]
     if best.error_ratio is not None:
         rows.append(("error", f"{best.error_ratio:.2f} times PyTorch's own"))
     rows += [("precision", best.precision), ("checked by", best.method)]
@@ -244,12 +298,14 @@ def _now(running: bool) -> Status:
 
 def _brought(number: int, view: RunView) -> str:
     """The best of a round's own candidates."""
-    best = view.best_of(view.of_round(number))
-    if best is None:
-        return ": none correct"
-    speedup = view.speedup_of(best)
-    over = f", {ratio(speedup)}" if speedup else ""
-    return f": {milliseconds(best.correct_ms)}{over}"
+    figure = view.figure_of(best) if (best := view.best_of(view.of_round(number))) else None
+    return f": {short(figure)}" if figure else ": none correct"
+
+
+def short(figure: Figure) -> str:
+    """Figures where there is little room: `8.100 ms precise, 1.10x`."""
+    over = f", {ratio(figure.over_best)}" if figure.over_best else ""
+    return f"{figure.time}{over}"
 
 
 def _list_status(state: str) -> str:

@@ -8,7 +8,7 @@ as it is: never a link, an image, a heading, a directive or markup. The page sho
 import re
 from collections.abc import Iterable, Sequence
 
-from kernelwright.graphs.run_view.wording import plain
+from kernelwright.graphs.run_view.events import plain
 
 # Of one source or log, this much is shown; the rest is in the export and in the report.
 LONGEST = 24_000

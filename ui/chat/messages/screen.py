@@ -25,6 +25,7 @@ from kernelwright.ui.chat.messages.elements import (
     step_of,
 )
 from kernelwright.ui.chat.messages.lines import Line, id_of
+from kernelwright.ui.chat.store.layer import Store
 
 # What was sent within this time is sent again to a page that comes back.
 AGAIN_S = 90.0
@@ -124,7 +125,7 @@ class Screen:
         else:
             step["createdAt"] = max(step["createdAt"] or "", self._floor)
         actions = tuple(
-            action_of(id_of(self.thread, run, f"{line.key}/{item.label}"), item, id)
+            action_of(id_of(self.thread, run, f"{line.key}/{item.label}"), item, id, run)
             for item in line.buttons
         )
         shown = Shown(step, time.monotonic(), line, dict(before.elements or {}) if before else {})
@@ -161,6 +162,17 @@ class Screen:
         """A kept message gets its buttons back."""
         self._shown[step["id"]] = Shown(step, 0.0, None, {}, actions)
         await self._buttons((), actions)
+
+    async def rename(self, name: str) -> bool:
+        """Name the conversation in everybody's list; False where it is not kept yet."""
+        layer = get_data_layer()
+        changed = await layer.name_thread(self.thread, name) if isinstance(layer, Store) else False
+        if changed:
+            # The page reads its list anew when a conversation's first words come.
+            told = {"interaction": name, "thread_id": self.thread}
+            for page in self._drawn():
+                await page.context.emitter.emit("first_interaction", told)
+        return changed is not None
 
     @property
     def watched(self) -> bool:

@@ -8,19 +8,24 @@ import logging
 from pathlib import Path
 
 import chainlit as cl
+import chainlit.socket as chainlit_socket  # a name that the package itself does not lend
 from chainlit.context import ChainlitContext, get_context
 from chainlit.message import Message
+from chainlit.server import sio
+from chainlit.session import WebsocketSession
+from chainlit.socket import WebSocketSessionAuth, WSGIEnvironment
 from chainlit.types import Starter, ThreadDict
 
 from kernelwright.agents.assistant.types import Attachment, ChatReply, Command
 from kernelwright.graphs.conversation.graph import MessageContext
-from kernelwright.ui.chat.messages.elements import ACTION, BESIDE, show_beside, wish_of
+from kernelwright.ui.chat.messages.elements import ACTION, BESIDE, command_of, show_beside
+from kernelwright.ui.chat.server.application import LOCAL
 from kernelwright.ui.chat.server.conversation import ConversationView
-from kernelwright.ui.chat.server.login import LOCAL
 from kernelwright.ui.chat.server.state import close_server, open_server, server_state
 
 log = logging.getLogger(__name__)
 
+NO_FILES = "I take no files and start nothing until this is mended and I am started again: {words}."
 BROKEN = (
     "Something went wrong on my side, and it is written in the server's log. Nothing of your "
     "searches is lost; please try again."
@@ -31,13 +36,33 @@ BROKEN = (
 async def startup() -> None:
     """Open the server, and make it ready for the first visitor."""
     opened = await open_server()
-    opened.lives.make_ready()
+    opened.search_manager.make_ready()
 
 
 @cl.on_app_shutdown
 async def shutdown() -> None:
     """Close it; searches that go on are taken up by the next server."""
     await close_server()
+
+
+async def connect(sid: str, environ: WSGIEnvironment, auth: WebSocketSessionAuth) -> bool:
+    """A page opens its socket; a conversation that is not its person's is not found.
+
+    Chainlit would refuse the socket, and the page would say for good that there is no server.
+    """
+    asked = auth.get("threadId")
+    try:
+        return bool(await chainlit_socket.connect(sid, environ, auth))
+    except ConnectionRefusedError:
+        if not asked:
+            raise
+        without: WebSocketSessionAuth = {**auth, "threadId": ""}
+        opened = await chainlit_socket.connect(sid, environ, without)
+        WebsocketSession.require(sid).thread_id_to_resume = asked
+        return bool(opened)
+
+
+sio.on("connect", connect)
 
 
 @cl.set_starters
@@ -57,13 +82,15 @@ async def hear(message: cl.Message) -> None:
 @cl.action_callback(ACTION)
 async def press(action: cl.Action) -> None:
     """A person pressed a button."""
-    view, wish = await _enter(), wish_of(action)
-    if wish is None:
+    view, command = await _enter(), command_of(action)
+    if command is None:
         return
     label = str(action.payload.get("label") or action.label)
     if not action.payload.get("quiet"):
         await view.said(label, _person(get_context()))
-    await _answer(view, label, wish)
+    if not await view.turn_to(str(action.payload.get("run") or "")):
+        return
+    await _answer(view, label, command)
 
 
 @cl.action_callback(BESIDE)
@@ -97,12 +124,15 @@ async def leave() -> None:
 
 
 async def _answer(
-    view: ConversationView, words: str, wish: Command | None, files: tuple[Attachment, ...] = ()
+    view: ConversationView, words: str, command: Command | None, files: tuple[Attachment, ...] = ()
 ) -> None:
     state = server_state()
-    visit = MessageContext(view.desk, state.assistant, words, files, wish)
+    if lacking := await state.lacks():
+        await view.say(ChatReply.of(NO_FILES.format(words=lacking)))
+        return
+    asked = MessageContext(view.controller, state.assistant, words, files, command)
     try:
-        async for saying in state.conversation.hear(view.thread, visit):
+        async for saying in state.conversation.hear(view.thread, asked):
             await view.say(saying)
     except Exception:
         log.exception("a message could not be answered")
@@ -121,7 +151,7 @@ def _person(context: ChainlitContext) -> str:
     return context.session.user.identifier if context.session.user else LOCAL
 
 
-# The server takes no larger ones; this is for those who use another way in.
+# More of a file is never read: a module is shorter, and the rest is answered by its name.
 LARGEST_BYTES = 1_000_000
 
 

@@ -1,10 +1,21 @@
-"""Chainlit's application with our store, our login and our gate around it, and the kept files."""
+"""Chainlit's application with our store, our login and our gate around it, and the kept files.
 
+People come in by password where some were added, and without one on this machine alone. The file of
+people is looked at anew for every request and every message of an open socket. Who was removed, has
+a new password, or came without one before somebody was added, is out at once, whatever their cookie
+says. Guessing is slow: few passwords are looked at side by side, and a wrong one is answered late.
+"""
+
+import asyncio
+import contextlib
 import re
 import warnings
+from pathlib import Path
 from typing import Annotated, Literal, cast
 
-from chainlit.auth import get_current_user
+import jwt
+from chainlit.auth import get_current_user, get_token_from_cookies
+from chainlit.auth.jwt import get_jwt_secret
 from chainlit.config import config
 from chainlit.server import app as chainlit_app
 from chainlit.server import get_html_template
@@ -12,15 +23,81 @@ from chainlit.user import PersistedUser, User
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from kernelwright.ui.chat.server.gate import Gate, Uploads
-from kernelwright.ui.chat.server.login import Login
+from kernelwright.ui.chat.server.people import People, Person
 from kernelwright.ui.chat.settings import ChatSettings
 from kernelwright.ui.chat.store.layer import Store
 from kernelwright.ui.chat.store.records import ADDRESS
 from kernelwright.ui.complaints import LACKING, Complaint
+
+# Whoever sits at this machine, where nobody was added.
+LOCAL = "local"
+# Where a cookie keeps since when its password has held.
+SINCE = "since"
+
+SIDE_BY_SIDE = 4
+AFTER_A_WRONG_ONE_S = 1.0
+
+
+class Login:
+    """Lets people in, as the file of people says at this moment."""
+
+    def __init__(self, folder: Path, loopback: bool = True) -> None:
+        self.people = People(folder)
+        self._loopback = loopback
+        self._at_once = asyncio.Semaphore(SIDE_BY_SIDE)
+        self._read: tuple[tuple[int, ...], dict[str, Person]] = ((-1,), {})
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody needs a password: nobody was added, and only this machine gets here."""
+        return self._loopback and not self._now()
+
+    def attend(self) -> None:
+        """Tell Chainlit who comes in at this moment."""
+        now_open = self.open
+        config.code.header_auth_callback = self._whoever if now_open else None
+        config.code.password_auth_callback = None if now_open else self._by_password
+
+    async def _whoever(self, _: Headers) -> User | None:
+        return User(identifier=LOCAL, display_name="You") if self.open else None
+
+    async def _by_password(self, name: str, password: str) -> User | None:
+        async with self._at_once:
+            person = await asyncio.to_thread(self.people.knows, name, password)
+            if person is not None:
+                return User(identifier=name, metadata={SINCE: person.since})
+            await asyncio.sleep(AFTER_A_WRONG_ONE_S)
+            return None
+
+    def admits(self, cookies: dict[str, str]) -> bool:
+        """Whether a cookie is that of somebody who may still be in; tells Chainlit who may."""
+        self.attend()
+        try:
+            said = jwt.decode(
+                get_token_from_cookies(cookies) or "", get_jwt_secret() or "", algorithms=["HS256"]
+            )
+        except jwt.InvalidTokenError:
+            return False
+        if self.open:
+            return bool(said["identifier"] == LOCAL)
+        person = self._now().get(said["identifier"])
+        # By the very password: a time of issue in whole seconds cannot tell the last one's cookie.
+        return person is not None and said["metadata"].get(SINCE) == person.since
+
+    def _now(self) -> dict[str, Person]:
+        """The people, read again when their file changed."""
+        changed: tuple[int, ...] = ()
+        with contextlib.suppress(FileNotFoundError):
+            told = self.people.path.stat()
+            changed = (told.st_mtime_ns, told.st_ino, told.st_size)
+        if self._read[0] != changed:
+            self._read = (changed, self.people.all())
+        return self._read[1]
 
 
 def build_app(settings: ChatSettings) -> ASGIApp:
@@ -29,7 +106,7 @@ def build_app(settings: ChatSettings) -> ASGIApp:
     Raises:
         Complaint: The database cannot be opened.
     """
-    store, login = open_store(settings), Login(settings.folder)
+    store, login = open_store(settings), Login(settings.folder, settings.loopback)
     config.code.data_layer = lambda: store
     login.attend()
     config.run.host, config.run.port = settings.host, settings.port

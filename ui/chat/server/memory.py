@@ -1,7 +1,7 @@
 """Keeps Python's collector of cycles from stopping the page.
 
 A full collection looks at every object of the process and stops every thread of it meanwhile.
-What this server imports, Chainlit, LangGraph, pyribs and what they bring, is 800,000 objects that
+What this server imports, Chainlit, LangGraph and what they bring, is 800,000 objects that
 live as long as the process: 150 to 600 ms a collection, and a page that stands still as long. So
 the collector rests while they are imported; then they are put out of its sight, and only what
 conversations make is looked at. Full collections of that come when nothing runs (`swept`), or by

@@ -1,7 +1,8 @@
 """Who may come in: names with hashed passwords, in one file that only its owner can read.
 
 Nothing of a password is kept but its scrypt hash with a salt of its own. Nobody in the file means
-that nobody has to log in, which the server allows on this machine alone.
+that nobody has to log in, which the server allows on this machine alone. What files of several
+people lack here to be run apart is said by `lacks`.
 
 Imports nothing of Chainlit: the secret must be there before that is imported.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from kernelwright.tools.types import Value
+from kernelwright.ui.chat.settings import ChatSettings
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 SHORTEST = 8
@@ -81,11 +83,11 @@ class People:
             raise PersonError(f"there is nobody called {name!r}")
         self._write(people)
 
-    def knows(self, name: str, password: str) -> bool:
-        """Whether this is their password; takes as long for a name that is not here."""
+    def knows(self, name: str, password: str) -> Person | None:
+        """Whose name and password these are; takes as long for a name that is not here."""
         person = self.all().get(name)
         salt, hashed = (person.salt, person.hashed) if person else ("00" * 16, "")
-        return hmac.compare_digest(_hash(password, salt), hashed)
+        return person if hmac.compare_digest(_hash(password, salt), hashed) else None
 
     def _write(self, people: dict[str, Person]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,3 +118,14 @@ def _hash(password: str, salt: str) -> str:
         password.encode(), salt=bytes.fromhex(salt), n=_COST, r=_BLOCK, p=_PARALLEL
     )
     return raw.hex()
+
+
+def lacks(settings: ChatSettings) -> str:
+    """What files of several people lack here to be run apart, in a sentence; "" for nothing."""
+    if settings.loopback and not People(settings.folder).all():
+        return ""
+    from kernelwright.tools.evaluate.sandbox.walls import bubblewrap_lacks
+    from kernelwright.tools.hardware import detect
+
+    words = bubblewrap_lacks(detect(settings.target).kind)
+    return f"a chat for several people runs their files behind bubblewrap, {words}" if words else ""

@@ -13,28 +13,36 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from kernelwright.ui.chat.server.config import write_root
 from kernelwright.ui.chat.server.memory import imports_out_of_sight, swept
-from kernelwright.ui.chat.server.people import People, secret
+from kernelwright.ui.chat.server.people import People, lacks, secret
 from kernelwright.ui.chat.settings import ChatSettings, use
 from kernelwright.ui.complaints import LACKING, Complaint
 
 # Other ways into Chainlit, which somebody's shell may have set for another program.
 ELSEWHERES = ("CHAINLIT_", "SLACK_", "TEAMS_", "DISCORD_", "OAUTH_", "LITERAL_")
 GRACE_S = 5
+# Held by the server of a home, and holding its address.
+LOCK = "server.lock"
 
 
 def serve(settings: ChatSettings) -> None:
     """Serve the chat until somebody ends it.
 
     Raises:
-        Complaint: The address is taken or not this machine's, another server has this home, or
-            nobody was added who could log in from elsewhere.
+        Complaint: The address is taken or not this machine's, another server has this home,
+            nobody was added who could log in from elsewhere, or their files cannot be kept apart.
     """
     _check_people(settings)
-    with _only_one(settings.folder), _listening(settings) as listener:
+    if words := lacks(settings):
+        raise Complaint(words, LACKING)
+    with _only_one(settings.folder) as lock, _listening(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+        lock.truncate(0)
+        lock.write(address(settings))
+        lock.flush()
         use(settings)
         _prepare(settings)
         asyncio.run(_run(settings, listener))
@@ -54,13 +62,26 @@ def _check_people(settings: ChatSettings) -> None:
         )
 
 
+def running(folder: Path) -> str | None:
+    """The address of the chat that is served from a folder now; None where there is none."""
+    try:
+        with (folder / LOCK).open("r") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return lock.read()
+    except FileNotFoundError:
+        pass
+    return None
+
+
 @contextlib.contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
+def _only_one(folder: Path) -> Iterator[TextIO]:
     """Hold the home; the system lets go of it however this process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        lock = (folder / "server.lock").open("a")
+        lock = (folder / LOCK).open("a")
     except OSError as error:
         raise Complaint(f"cannot write {folder}: {error.strerror}", LACKING) from None
     with lock:
@@ -72,7 +93,7 @@ def _only_one(folder: Path) -> Iterator[None]:
                 "--run-dir",
                 LACKING,
             ) from None
-        yield
+        yield lock
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from kernelwright.graphs.conversation import ChatController, Finding, SearchMana
 from kernelwright.graphs.conversation.graph import Conversation
 from kernelwright.graphs.run_view.story import load
 from kernelwright.ui.chat.server.conversation import ConversationView
+from kernelwright.ui.chat.server.people import lacks
 from kernelwright.ui.chat.settings import ChatSettings, current
 from kernelwright.ui.doctor import examine
 from kernelwright.ui.report import write
@@ -29,15 +30,16 @@ class ServerState:
     def __init__(
         self,
         settings: ChatSettings,
-        lives: SearchManager,
+        search_manager: SearchManager,
         conversation: Conversation,
         talker: Assistant,
     ) -> None:
-        self.settings, self.lives = settings, lives
+        self.settings, self.search_manager = settings, search_manager
         self.conversation, self.assistant = conversation, talker
-        self._desks = Settings(
+        self._chat = Settings(
             target=settings.target,
             search=settings.search,
+            load_seconds=settings.load_seconds,
             models=settings.models,
             report=_report,
             examine=_examined,
@@ -48,9 +50,22 @@ class ServerState:
     def view_of(self, thread: str, person: str) -> ConversationView:
         """A person's conversation, made when it is asked for."""
         if thread not in self._views:
-            desk = ChatController(self.lives.home, self.lives, person, thread, self._desks)
-            self._views[thread] = ConversationView(thread, desk, self._forgets(thread))
+            controller = ChatController(
+                self.search_manager.home,
+                self.search_manager,
+                person,
+                thread,
+                self._chat,
+            )
+            self._views[thread] = ConversationView(thread, controller, self._forgets(thread))
         return self._views[thread]
+
+    async def lacks(self) -> str:
+        """Why this server takes no files at this moment, in a sentence; "" where it does.
+
+        Somebody may be added while it runs, where nothing keeps people's files apart.
+        """
+        return await asyncio.to_thread(lacks, self.settings)
 
     def _forgets(self, thread: str) -> Callable[[], None]:
         def forget() -> None:
@@ -66,7 +81,7 @@ class ServerState:
         views, self._views = tuple(self._views.values()), {}
         for view in views:
             await view.close()
-        await self.lives.aclose()
+        await self.search_manager.aclose()
 
 
 class _Open:
@@ -84,10 +99,12 @@ async def open_server() -> ServerState:
         saver = await _Open.stack.enter_async_context(
             AsyncSqliteSaver.from_conn_string(str(settings.folder / MEMORIES))
         )
-        lives = SearchManager(settings.home, target=settings.target, ready=settings.ready)
-        _Open.state = ServerState(settings, lives, Conversation(saver), _assistant(settings))
+        search_manager = SearchManager(settings.home, target=settings.target, ready=settings.ready)
+        _Open.state = ServerState(
+            settings, search_manager, Conversation(saver), _assistant(settings)
+        )
         _Open.stack.push_async_callback(_Open.state.close)
-        await lives.revive()
+        await search_manager.revive()
     return _Open.state
 
 
@@ -105,7 +122,7 @@ def server_state() -> ServerState:
 
 def quiet() -> bool:
     """Whether no search runs, so that nobody waits for anything but a page."""
-    return _Open.state is None or not _Open.state.lives.going
+    return _Open.state is None or not _Open.state.search_manager.going
 
 
 def _assistant(settings: ChatSettings) -> Assistant:

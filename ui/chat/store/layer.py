@@ -28,8 +28,16 @@ from chainlit.types import (
 from chainlit.user import PersistedUser, User
 from chainlit.utils import utc_now
 
+from kernelwright.graphs.run_view.events import one_line
 from kernelwright.ui.chat.settings import ChatSettings
-from kernelwright.ui.chat.store.records import Body, Files, Records, Thread, open_tables
+from kernelwright.ui.chat.store.records import (
+    RENAMED,
+    Body,
+    Files,
+    Records,
+    Thread,
+    open_tables,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -38,6 +46,8 @@ P = ParamSpec("P")
 NOBODY = "\0"
 # Where tags are kept in a thread's body; metadata of the page never has such a key.
 TAGS = "\0tags"
+# A conversation that has no file yet is called by the beginning of its first message.
+LONGEST_NAME = 60
 
 
 def once_begun(method: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
@@ -119,8 +129,16 @@ class Store(BaseDataLayer):
         metadata: Body | None = None,
         tags: list[str] | None = None,
     ) -> None:
-        """Begin a conversation, name it, or keep what belongs to it."""
+        """Begin a conversation, name it, or keep what belongs to it.
+
+        Chainlit names a new one by all of its first message, and says whose it is; a person who
+        names one says the name alone.
+        """
         new = dict(metadata or {}) | ({TAGS: tags} if tags is not None else {})
+        if name is not None and user_id is None:
+            new[RENAMED] = True
+        elif name is not None:
+            name = one_line(name.partition("```")[0], LONGEST_NAME) or "New conversation"
         now = utc_now()
 
         def put() -> None:
@@ -130,6 +148,10 @@ class Store(BaseDataLayer):
             self._records.put_thread(thread_id, owner, kept, now, new)
 
         await self._do(put)
+
+    async def name_thread(self, thread_id: str, name: str) -> bool | None:
+        """Name a conversation by what it came to; see `Records.name_thread`."""
+        return await self._do(lambda: self._records.name_thread(thread_id, name))
 
     async def delete_thread(self, thread_id: str) -> None:
         """Forget a conversation and its files."""
@@ -217,6 +239,7 @@ class Store(BaseDataLayer):
 def _thread_dict(thread: Thread) -> ThreadDict:
     body = dict(thread.body)
     tags = cast("list[str] | None", body.pop(TAGS, None))
+    body.pop(RENAMED, None)
     return ThreadDict(
         id=thread.id,
         createdAt=thread.created_at,

@@ -41,6 +41,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.pool import ConnectionPoolEntry
 
 ADDRESS = "/files"
+# In a conversation's body, once its person has named it.
+RENAMED = "\0renamed"
 
 
 class Files:
@@ -232,6 +234,20 @@ class Records:
                 return
             fixed = {"id": id, "owner": owner, "created_at": created_at, "name": ""}
             connection.execute(self._insert(THREADS).values(**(fixed | values), changed=_next()))
+
+    def name_thread(self, id: str, name: str) -> bool | None:
+        """Name a conversation for its person; False where nothing changed, None without one.
+
+        What a person called it stays.
+        """
+        with self.engine.begin() as connection:
+            row = connection.execute(select(THREADS).where(THREADS.c.id == id)).one_or_none()
+            if row is None:
+                return None
+            if row.name == name or json.loads(row.body).get(RENAMED):
+                return False
+            connection.execute(update(THREADS).where(THREADS.c.id == id).values(name=name))
+            return True
 
     def drop_thread(self, id: str) -> list[str]:
         """Forget a conversation, and return the ids of its elements."""

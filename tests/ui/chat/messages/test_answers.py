@@ -22,7 +22,7 @@ from kernelwright.ui.chat.messages.answers import (
     note_of,
     without_offers,
 )
-from kernelwright.ui.chat.messages.elements import wish_of
+from kernelwright.ui.chat.messages.elements import command_of
 
 GO = Offer(label="Go", wish=StartSearch(search="quick"), hint="Up to 15 s")
 CANCEL = Offer(label="Cancel", wish=CancelTask())
@@ -60,8 +60,8 @@ def test_downloads_are_files_and_pictures_are_left_to_be_drawn(tmp_path):
 def test_a_button_stands_for_its_wish():
     first, second = note(Words(text="?"), offers=(GO, CANCEL)).actions
     assert (first.label, first.tooltip, first.icon) == ("Go", "Up to 15 s", "play")
-    assert wish_of(first) == StartSearch(search="quick")
-    assert wish_of(second) == CancelTask()
+    assert command_of(first) == StartSearch(search="quick")
+    assert command_of(second) == CancelTask()
 
 
 def test_orders_to_a_search_leave_no_words_of_the_persons():
@@ -78,7 +78,7 @@ def test_orders_to_a_search_leave_no_words_of_the_persons():
 def test_what_is_no_wish_is_none(payload):
     action = note(Words(text="?"), offers=(GO,)).actions[0]
     action.payload = payload
-    assert wish_of(action) is None
+    assert command_of(action) is None
 
 
 def test_a_kept_message_gets_the_same_buttons_back():

@@ -35,7 +35,7 @@ def test_the_trajectory_has_baselines_floor_candidates_and_the_best(view):
         "compile 8.900 ms",
         "floor 3.100 ms",
         "candidates",
-        "best 6.200 ms",
+        "best 6.200 ms (precise)",
     ]
 
 

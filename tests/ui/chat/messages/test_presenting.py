@@ -62,7 +62,7 @@ def test_a_round_is_open_while_it_goes_on_and_closed_with_its_result(recording):
     over = told(events).lines["round:1"]
     assert not over.open
     assert over.ended_at is not None
-    assert over.name == "Round 1: best 8.100 ms, 1.10x the best baseline"
+    assert over.name == "Round 1: best 8.100 ms (precise), 1.10x the best baseline"
 
 
 def test_events_that_are_told_again_change_nothing(recording):
@@ -86,8 +86,8 @@ def test_every_event_of_a_run_is_in_some_line(recording):
     silent = [
         event.kind for seq, event in enumerate(events, 1) if not presentation.take(seq, event)
     ]
-    # A new best is in its candidate's name; the end of a run has a card of its own.
-    assert set(silent) <= {"run_finished"}
+    # Who leads is in a candidate's name at once; the end of a run has a card of its own.
+    assert set(silent) <= {"best_improved", "run_finished"}
 
 
 def test_parents_are_told_before_what_stands_in_them(recording):
@@ -143,3 +143,14 @@ def test_nothing_that_others_wrote_is_markup_anywhere(recording):
         assert "<" not in bare
         assert "](" not in bare
         assert "![" not in bare
+
+
+def test_lines_of_before_say_who_leads_now(recording):
+    events = recording().events("r")
+    assert "best so far" in named(told(events[:7]), "v1").name
+    run = told(events)
+    assert named(run, "v1 by").name == "v1 by the coder: 8.100 ms (precise), 1.10x, led for a time"
+    assert named(run, "v3 by").name.endswith("(LANES 16): 6.200 ms (precise), 1.44x, best")
+    assert not any("best so far" in f"{line.name} {line.words}" for line in run.lines.values())
+    names = " ".join(line.name for line in run.lines.values())
+    assert not any(id in names for id in run.view.candidates)

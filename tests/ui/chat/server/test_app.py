@@ -1,4 +1,4 @@
-"""What a page sends and what it is shown, with a real desk and real archives, without a server."""
+"""What a page sends and what it is shown: a real controller, real archives and no server."""
 
 import asyncio
 
@@ -10,11 +10,15 @@ from kernelwright.agents.assistant.types import (
     AskForHelp,
     ChatReply,
     Code,
+    ExportResult,
     Offer,
+    PauseSearch,
     ReopenRun,
+    ShowSteering,
     StartSearch,
+    StopSearch,
 )
-from kernelwright.graphs.conversation.store import folder_of
+from kernelwright.graphs.conversation.background.store import folder_of
 from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.tools.archive import Archive
 from kernelwright.ui.chat.messages.answers import kept_offers
@@ -42,8 +46,8 @@ def run(recording, tmp_path):
     return recording().archive(home)
 
 
-async def press(wish, label="Press", quiet=False):
-    await app.press(action_of("id", Button(label=label, wish=wish, quiet=quiet), "message"))
+async def press(wish, label="Press", quiet=False, run=""):
+    await app.press(action_of("id", Button(label=label, wish=wish, quiet=quiet), "message", run))
 
 
 async def until(what, patience_s=120):
@@ -102,6 +106,46 @@ async def test_a_button_says_its_words_for_the_person_and_is_answered(opened, lo
     said, answer = page.emitter.of("step")[:2]
     assert (said["type"], said["output"]) == ("user_message", "What can I ask?")
     assert answer["type"] == "assistant_message"
+
+
+async def test_a_button_of_a_card_is_about_the_run_of_that_card(opened, look, recording, tmp_path):
+    home = folder_of(tmp_path, "local")
+    home.mkdir(parents=True)
+    first = recording().archive(home)
+    page = look()
+    await press(ReopenRun(run=first))
+    view = server_state().view_of("thread", "local")
+    await view.controller._context.store.put(
+        view.controller._context.now.model_copy(update={"run": ""})
+    )
+    await press(ExportResult(), run=first)
+    assert view.controller.run == first
+    assert any("I would export" in text for text in texts(page))
+    await press(ExportResult(), run="gone-0101-0000")
+    assert "know no such run" in texts(page)[-1]
+
+
+async def test_an_archive_or_a_notebook_is_answered_in_words(opened, look):
+    page = look()
+    for name, words in (("all.zip", "unpack it"), ("nb.ipynb", "save the cells")):
+        path = opened.settings.home / name
+        path.write_bytes(b"PK")
+        message = cl.Message("make it faster", elements=[File(name=name, path=str(path))])
+        await app.hear(message)
+        assert words in texts(page)[-1]
+
+
+@pytest.mark.exhaustive
+async def test_a_file_that_takes_long_shows_signs_of_life_in_one_line(opened, look):
+    page = look()
+    path = opened.settings.home / "slow.py"
+    path.write_text("import time\ntime.sleep(12)\nx = 1\n")
+    await app.hear(cl.Message("", elements=[File(name="slow.py", path=str(path))]))
+    said = [step for step in page.emitter.of("step") if "Still reading slow.py" in step["output"]]
+    assert said
+    assert len({step["id"] for step in said}) == 1
+    assert said[0]["output"].endswith((" s, waiting.", " s, using the processor."))
+    assert "no nn.Module" in texts(page)[-1]
 
 
 async def test_a_quiet_button_says_nothing(opened, look):
@@ -188,7 +232,7 @@ async def test_what_goes_wrong_is_said_in_plain_words(opened, look, monkeypatch)
     async def broken(wish):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(view.desk, "do", broken)
+    monkeypatch.setattr(view.controller, "do", broken)
     await press(AskForHelp())
     assert app.BROKEN in texts(page)
     assert not any("secret detail" in text for text in texts(page))
@@ -228,17 +272,46 @@ async def test_a_figure_that_comes_late_is_put_onto_the_card_that_lies_there(ope
     page = look()
     await app.hear(cl.Message("what can you do?"))
     view = server_state().view_of("thread", "local")
-    asked = ChatReply.of("Not timed yet.", Offer(label="Go", wish=StartSearch(seconds=90)))
+    go = Offer(label="Go", wish=StartSearch())
+    asked, late = (
+        ChatReply.of(words, go).model_copy(update={"place": "card"})
+        for words in ("Not timed yet.", "It takes 3 ms.")
+    )
     await view.say(asked)
     card = page.emitter.of("step")[-1]
-    late = ChatReply.of("It takes 3 ms.", Offer(label="Go", wish=StartSearch()))
+    await view.amend(late.model_copy(update={"place": "another card"}))
+    assert page.emitter.of("step")[-1] == card
     await view.amend(late)
     again = page.emitter.of("step")[-1]
     assert (again["id"], again["createdAt"]) == (card["id"], card["createdAt"])
     assert "3 ms" in again["output"]
     assert [action["label"] for action in page.emitter.buttons.values()] == ["Go"]
-    kept = kept_offers(view.screen.step(card["id"]))
-    assert kept[0].wish == StartSearch(seconds=90)  # what was said beforehand still holds
+    assert kept_offers(view.screen.step(card["id"])) == (go,)
+
+    # What was said since is not written over, and keeps its buttons.
+    await view.say(ChatReply.of("Noted.", Offer(label="Show all wishes", wish=ShowSteering())))
+    await view.amend(late)
+    assert page.emitter.of("step")[-1]["id"] == card["id"]
+    assert [action["label"] for action in page.emitter.buttons.values()] == ["Show all wishes"]
     await view.said("Go", "local")
     await view.amend(late)
     assert page.emitter.buttons == {}
+
+
+async def test_a_search_that_is_over_leaves_no_button_that_pauses_it(opened, look):
+    page = look()
+    view = server_state().view_of("thread", "local")
+    await view.screen.add(page)
+    await view.say(ChatReply.of("Explained.", Offer(label="Explain it", wish=AskForHelp())))
+    await view.say(
+        ChatReply.of(
+            "The search has begun.",
+            Offer(label="Pause", wish=PauseSearch()),
+            Offer(label="Stop", wish=StopSearch()),
+        )
+    )
+    assert len(page.emitter.buttons) == 2
+    await until(lambda: page.emitter.buttons == {}, 10)  # nothing runs here
+    await view.say(ChatReply.of("Explained.", Offer(label="Explain it", wish=AskForHelp())))
+    await asyncio.sleep(1.5)
+    assert [action["label"] for action in page.emitter.buttons.values()] == ["Explain it"]

@@ -22,10 +22,17 @@ def said(capsys, monkeypatch, tmp_path):
 
 
 def test_people_are_added_listed_and_removed(said):
-    assert said("user", "add", "anna", typed="correct horse\n") == (0, "anna may log in\n")
-    assert said("user", "add", "anna", typed="another horse\n") == (0, "anna has a new password\n")
+    def done(*arguments: str, typed: str = "") -> str:
+        status, wrote = said("user", *arguments, typed=typed)
+        assert status == 0
+        before, none, _ = wrote.partition(" No chat is running here")  # and what is missing for one
+        assert none
+        return before
+
+    assert done("add", "anna", typed="correct horse\n") == "anna may log in."
+    assert done("add", "anna", typed="another horse\n") == "anna has a new password."
     assert said("user", "list") == (0, "anna\n")
-    assert said("user", "remove", "anna")[0] == 0
+    assert done("remove", "anna") == "anna may log in no longer; their runs stay."
     assert "open, on this machine only" in said("user", "list")[1]
 
 

@@ -35,11 +35,11 @@ def test_html_of_a_person_is_never_shown_as_html(root):
     assert features["mcp"]["enabled"] is False
 
 
-def test_only_small_sources_may_be_attached(root):
+def test_every_kind_of_small_file_may_be_attached_and_is_answered_in_words(root):
     features = tomllib.loads((root / ".chainlit" / "config.toml").read_text())["features"]
     upload = features["spontaneous_file_upload"]
-    assert upload["max_size_mb"] == 1
-    assert all(endings == [".py", ".txt"] for endings in upload["accept"].values())
+    assert upload["max_size_mb"] == 10
+    assert upload["accept"] == ["*/*"]
 
 
 def test_the_page_links_to_nothing_elsewhere(root):
@@ -85,3 +85,12 @@ def test_pictures_are_our_own_and_run_nothing(picture):
 def test_text_can_be_read(theme, ink, paper):
     colours = json.loads((PUBLIC / "theme.json").read_text())["variables"][theme]
     assert contrast(colours[ink], colours[paper]) >= 4.5
+
+
+def test_the_start_page_says_what_this_is_and_a_phone_shows_every_column():
+    style = (PUBLIC / "kernelwright.css").read_text()
+    assert "#welcome-screen::before" in style
+    assert "searches for faster kernels on this machine" in style
+    phone = style.partition("@media (max-width: 640px)")[2]
+    assert "flex-wrap: wrap" in phone
+    assert "overflow-x" not in phone

@@ -5,7 +5,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from kernelwright.ui.chat.server.gate import LARGEST_BODY_BYTES, Gate
+from kernelwright.ui.chat.server.gate import LARGEST_BODY_BYTES, LARGEST_UPLOAD_BYTES, UPLOAD, Gate
 
 PAGE = "<html><script>one()</script><script src='/a.js'></script></html>"
 
@@ -63,6 +63,16 @@ async def test_a_large_body_is_refused_before_it_is_read():
     assert (await client().post("/", content=b"x" * 1000)).text.startswith("1000")
 
 
+async def test_a_file_may_be_larger_if_its_sender_is_admitted():
+    known = {"cookie": "who=yes"}
+    file = b"x" * LARGEST_UPLOAD_BYTES
+    assert (await client().post(UPLOAD, content=file, headers=known)).is_success
+    assert (await client().post(UPLOAD, content=file + b"x", headers=known)).status_code == 413
+    assert (await client().post(UPLOAD + "/1", content=file, headers=known)).status_code == 413
+    with pytest.raises(ClientDisconnect):
+        await client().post(UPLOAD, content=file)
+
+
 async def test_a_body_without_a_length_ends_where_the_largest_would():
     async def endless():
         for _ in range(40):
@@ -86,3 +96,5 @@ async def test_what_people_brought_is_never_a_page(path):
     headers = (await client().get(path)).headers
     assert headers["content-security-policy"] == "default-src 'none'; sandbox"
     assert headers["x-content-type-options"] == "nosniff"
+    # A kept file says by itself whether it is drawn or saved.
+    assert headers.get("content-disposition") == ("attachment" if "project" in path else None)

@@ -1,11 +1,9 @@
-import time
-
 import pytest
 from chainlit.auth import create_jwt
 from chainlit.config import config
 from chainlit.user import User
 
-from kernelwright.ui.chat.server.login import LOCAL, Login
+from kernelwright.ui.chat.server.application import LOCAL, SINCE, Login
 from kernelwright.ui.chat.server.people import People, PersonError, secret
 
 
@@ -18,11 +16,12 @@ def people(tmp_path) -> People:
 def nobody_attends(monkeypatch):
     monkeypatch.setattr(config.code, "password_auth_callback", None)
     monkeypatch.setattr(config.code, "header_auth_callback", None)
-    monkeypatch.setattr("kernelwright.ui.chat.server.login.AFTER_A_WRONG_ONE_S", 0.0)
+    monkeypatch.setattr("kernelwright.ui.chat.server.application.AFTER_A_WRONG_ONE_S", 0.0)
 
 
-def cookie(name: str) -> dict[str, str]:
-    return {"access_token": create_jwt(User(identifier=name))}
+def cookie(name: str, since: float = 1.0) -> dict[str, str]:
+    metadata = {} if name == LOCAL else {SINCE: since}
+    return {"access_token": create_jwt(User(identifier=name, metadata=metadata))}
 
 
 def test_nothing_of_a_password_is_in_the_file(people):
@@ -94,15 +93,37 @@ def test_a_cookie_of_somebody_who_was_removed_opens_nothing(tmp_path, people):
 def test_a_new_password_ends_the_old_ones_cookies(tmp_path, people):
     people.add("anna", "correct horse", 1.0)
     login, before = Login(tmp_path), cookie("anna")
-    people.add("anna", "another horse", time.time() + 60)
+    assert login.admits(before)
+    people.add("anna", "another horse", 1.01)  # a cookie's own time has whole seconds
+    assert not login.admits(before)
+    assert login.admits(cookie("anna", 1.01))
+
+
+async def test_who_came_in_without_a_password_is_out_when_people_log_in(tmp_path, people):
+    before, login = cookie(LOCAL), Login(tmp_path)
+    assert login.admits(before)
+    whoever = config.code.header_auth_callback
+    people.add("anna", "correct horse", 1.0)
+    assert not login.admits(before)
+    assert config.code.header_auth_callback is None
+    assert await whoever({}) is None  # a request that was under way
+    user = await config.code.password_auth_callback("anna", "correct horse")
+    assert login.admits({"access_token": create_jwt(user)})
+
+
+def test_somebody_called_as_whoever_is_here_gets_no_cookie_of_theirs(tmp_path, people):
+    login, before = Login(tmp_path), cookie(LOCAL)
+    people.add(LOCAL, "correct horse", 1.0)
     assert not login.admits(before)
 
 
-def test_who_came_in_without_a_password_is_out_when_people_log_in(tmp_path, people):
-    before = cookie(LOCAL)
-    assert Login(tmp_path).admits(before)
+def test_where_nobody_is_left_only_this_machines_own_server_is_open(tmp_path, people):
     people.add("anna", "correct horse", 1.0)
-    assert not Login(tmp_path).admits(before)
+    here, elsewhere = Login(tmp_path), Login(tmp_path, loopback=False)
+    people.remove("anna")
+    assert here.admits(cookie(LOCAL))
+    assert not elsewhere.admits(cookie(LOCAL))
+    assert config.code.header_auth_callback is None
 
 
 @pytest.mark.parametrize("cookies", [{}, {"access_token": "x"}, {"access_token": "a.b.c"}])

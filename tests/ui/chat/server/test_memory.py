@@ -83,23 +83,23 @@ def test_a_stall_says_when_it_was_a_collection():
 
 async def test_conversations_that_ended_leave_nothing_behind(tmp_path):
     """Many came and went: what stays does not depend on how many."""
-    lives, conversation = SearchManager(tmp_path, target="cpu"), Conversation()
+    search_manager, conversation = SearchManager(tmp_path, target="cpu"), Conversation()
     assistant = _Silent()
-    desks = weakref.WeakSet()
+    controllers = weakref.WeakSet()
     for number in range(40):
         thread = f"thread-{number}"
-        desk = ChatController(tmp_path, lives, "ann", thread)
-        desks.add(desk)
-        visit = MessageContext(desk, assistant, "help", command=AskForHelp())
-        assert [saying async for saying in conversation.hear(thread, visit)]
-        desk.unwatch()
-        desk.turn_away()
-    del desk, visit
+        controller = ChatController(tmp_path, search_manager, "ann", thread)
+        controllers.add(controller)
+        asked = MessageContext(controller, assistant, "help", command=AskForHelp())
+        assert [saying async for saying in conversation.hear(thread, asked)]
+        controller.unwatch()
+        controller.turn_away()
+    del controller, asked
     gc.collect()
-    assert not desks
-    assert not lives._stores
+    assert not controllers
+    assert not search_manager._stores
     assert not conversation._turns
-    await lives.aclose()
+    await search_manager.aclose()
 
 
 class _Silent:

@@ -193,3 +193,30 @@ async def test_a_search_that_nobody_watches_is_written_down_too(store):
     await begin(store, "alone")
     await store.create_step(message("alone", "round 1"))
     assert [s["output"] for s in (await store.get_thread("alone"))["steps"]] == ["round 1"]
+
+
+async def name_of(store: Store, thread: str) -> str:
+    found = await store.get_thread(thread)
+    assert found is not None
+    return str(found["name"])
+
+
+async def test_a_conversation_is_named_by_its_result_until_its_person_names_it(store, thread):
+    await begin(store, thread)
+    assert await store.name_thread(thread, "softmax.py on H200") is True
+    assert await store.name_thread(thread, "softmax.py on H200") is False
+    assert await store.name_thread(thread, "softmax.py: 1.42x on H200") is True
+    assert await name_of(store, thread) == "softmax.py: 1.42x on H200"
+    await store.update_thread(thread, name="the one for Anna")
+    assert await store.name_thread(thread, "softmax.py: 1.50x on H200") is False
+    assert await name_of(store, thread) == "the one for Anna"
+    assert await store.name_thread("nobody's", "a name") is None
+
+
+async def test_a_pasted_module_is_no_name(store, thread):
+    person = await store.create_user(User(identifier="anna"))
+    words = "Make this faster, please:\n\n```python\nimport torch\n```"
+    await store.update_thread(thread, name=words, user_id=person.id)
+    assert await name_of(store, thread) == "Make this faster, please:"
+    await store.update_thread(thread, name="x" * 500, user_id=person.id)
+    assert len(await name_of(store, thread)) == 60

@@ -4,26 +4,112 @@ Each process takes the next file when it is done with one, so that slow files ho
 Every file is judged as it is on one GPU. A process that is lost costs the file that it had begun,
 and another takes its place; one that is lost before it began any is not replaced, as the next one
 would fare no better.
+
+Such a process is `python -m kernelwright.ui.suite`: it reads a `Share` from its input, writes a
+`Line` for every file that begins or ends, and ends with whoever began it.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TextIO
 
-from kernelwright.graphs.suite import Outcome
-from kernelwright.graphs.suite.runner import source_sha256
-from kernelwright.tools.hardware.gpu import visible_gpus
+from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
+from kernelwright.graphs.suite.runner import Begun, source_sha256
+from kernelwright.profiles.load import Models, SearchProfile
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.hardware.detect import visible_gpus
 from kernelwright.tools.runtime import python_path
 from kernelwright.tools.types import EnvironmentLacksError, Value
 from kernelwright.ui.complaints import LACKING, Complaint
-from kernelwright.ui.suite.share import Line, Share
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+class Share(Value):
+    """The files of a suite, and under which terms they are run.
+
+    `marks` is the folder by which several processes share the files; "" where there is only one.
+    """
+
+    files: tuple[str, ...]
+    profile: SearchProfile | None
+    terms: Terms
+    target: Literal["auto", "cuda", "cpu"]
+    home: str
+    models: Models | None
+    evidence: Depth
+    marks: str = ""
+    load_seconds: float = 60.0
+
+    def run(self, begun: Begun) -> AsyncIterator[Outcome]:
+        """Run it in this process; see `run_suite`."""
+        ground = Ground(
+            self.target,
+            Path(self.home),
+            self.models,
+            rules=Rules.of(self.evidence),
+            load_seconds=self.load_seconds,
+        )
+        files = [Path(file) for file in self.files]
+        marks = Path(self.marks) if self.marks else None
+        return run_suite(files, self.profile, self.terms, ground, begun=begun, marks=marks)
+
+
+class Line(Value):
+    """A file began, or ended as an outcome; or this machine lacks something, which is the last."""
+
+    began: str = ""
+    outcome: Outcome | None = None
+    lacks: str = ""
+
+
+def main() -> None:
+    """Run the share and say what becomes of it; nothing else goes to the output."""
+    # Killed or not, whoever began this takes it along.
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
+        os.dup2(2, 1)
+        asyncio.run(_run(Share.model_validate_json(sys.stdin.read()), lines))
+
+
+async def _run(share: Share, lines: TextIO) -> None:
+    working = asyncio.ensure_future(_work(share, lines))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, working.cancel)
+    try:
+        await working
+    except asyncio.CancelledError:
+        pass
+    except EnvironmentLacksError as error:
+        _say(lines, Line(lacks=str(error)))
+
+
+async def _work(share: Share, lines: TextIO) -> None:
+    outcomes = share.run(lambda path: _say(lines, Line(began=str(path))))
+    async with aclosing(outcomes):  # type: ignore[type-var]
+        async for outcome in outcomes:
+            _say(lines, Line(outcome=outcome))
+
+
+def _say(lines: TextIO, line: Line) -> None:
+    lines.write(line.model_dump_json() + "\n")
+    lines.flush()
+
+
+if __name__ == "__main__":
+    main()
+
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ALL = "all"
@@ -173,7 +259,7 @@ async def _process(
     """A process that has its share; whoever leaves early ends it, and waits for its end."""
     told = {VISIBLE: gpu.visible, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH", ""))}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kernelwright.ui.suite.share",
+        sys.executable, "-m", "kernelwright.ui.suite",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
         env={**os.environ, **told}, limit=_LONGEST_LINE_BYTES,
         # Ctrl-C is for us, who end it.

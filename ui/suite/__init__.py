@@ -1,1 +1,0 @@
-"""Spreading a suite over the GPUs of this machine, a process each."""
