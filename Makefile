@@ -6,6 +6,9 @@ EXAMPLE ?= examples/softmax.py
 
 .PHONY: setup demo test test-all check format clean
 
+# Several processes import the same tests, and everything that a test starts imports the same torch.
+unexport PYTHONDONTWRITEBYTECODE
+
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@# An index may serve newer versions than were tested; constraints.txt pins what was.

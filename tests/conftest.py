@@ -4,7 +4,8 @@ Several processes share the files; one that is long and last would keep everybod
 also share the processors, which shapes the environment that everything started here inherits.
 
 Property tests (those of Hypothesis) try few inputs, the same ones every time; `make test-all` sets
-KERNELWRIGHT_TEST_DEPTH=all and runs them again with many random ones.
+KERNELWRIGHT_TEST_DEPTH=all and runs them again with many, the same ones as well: what was green
+stays green until something is changed. KERNELWRIGHT_TEST_DEPTH=new looks for new ones.
 """
 
 import gc
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("first", max_examples=25, deadline=None, derandomize=True)
-settings.register_profile("all", max_examples=500, deadline=None)
+settings.register_profile("first", max_examples=15, deadline=None, derandomize=True)
+settings.register_profile("all", max_examples=500, deadline=None, derandomize=True)
+settings.register_profile("new", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("KERNELWRIGHT_TEST_DEPTH", "first"))
 
 # Threads that wait for each other sleep, instead of spinning on a processor that the other needs.
@@ -76,6 +78,14 @@ def home_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNELWRIGHT_HOME", str(shared))
         yield shared
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commits_that_nobody_waits_for() -> Iterator[None]:
+    """No test cuts the power, and a search commits hundreds of times: five milliseconds each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelwright.tools.archive.schema._COMMITS", "synchronous=OFF")
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

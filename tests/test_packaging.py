@@ -128,7 +128,7 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.mark.exhaustive
 def test_an_installation_finds_itself_and_its_metadata(installed):
-    told = installed("-c", "import kernelwright.tools; print(kernelwright.tools.__file__)")
+    told = installed("-c", "import kernelwright.tools; print(kernelwright.__file__)")
     assert "/installed0/venv/" in told.stdout
     told = installed("-m", "kernelwright", "--version")
     assert (told.returncode, told.stderr) == (0, "")

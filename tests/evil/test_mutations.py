@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
-from kernelwright.tools.evaluate.messages.requests import Foreign, ForeignRequest
+from kernelwright.tools.evaluate.messages import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.selftest.catalogue import Case, base, candidate_of, cases, rows
@@ -67,7 +67,7 @@ def _shown() -> Iterator[tuple[Defence, list[Case]]]:
 
 SHOWN = list(_shown())
 # Taken away with every other test; the others are a sweep.
-ALWAYS = {Defence.POISON, Defence.ERROR_RATIO, Defence.COVERAGE}
+ALWAYS = {Defence.ERROR_RATIO}
 TAKEN_AWAY = [
     pytest.param(*item, id=item[0].value, marks=() if item[0] in ALWAYS else pytest.mark.exhaustive)
     for item in SHOWN
@@ -107,6 +107,7 @@ async def test_every_defence_is_named_by_a_row_or_said_to_be_shown_elsewhere() -
     assert shown <= named
 
 
+@pytest.mark.exhaustive
 async def test_a_report_says_what_was_switched_off(executor: LocalExecutor, suite: Suite) -> None:
     case = next(case for row, case in cases("cpu") if row.row == 20 and case.kind == "plan")
     executor.rules = RULES.model_copy(update={"switched_off": (Defence.SETUP_TIMED,)})
@@ -118,6 +119,7 @@ async def test_a_report_says_what_was_switched_off(executor: LocalExecutor, suit
     assert "setup_timed: switched off" in found.said
 
 
+@pytest.mark.exhaustive
 async def test_a_time_below_the_floor_is_a_verdict_only_while_the_floor_stands(
     executor: LocalExecutor, suite: Suite
 ) -> None:

@@ -1,0 +1,70 @@
+"""Problems lowered from PyTorch's own calls.
+
+Weights are inputs. Truth is the same call in float64.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from strategy_loops import Problem, Truth
+
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import simplify, to_graph
+
+Call = Callable[..., torch.Tensor]
+# Elements of an input whose truth is made at once.
+_PIECE = 1 << 27
+
+
+class _Called(torch.nn.Module):
+    def __init__(self, call: Call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.call(*inputs)
+
+
+def called(
+    name: str,
+    call: Call,
+    *shapes: tuple[int, ...],
+    apart: bool = True,
+    dtype: torch.dtype = torch.float32,
+    products: bool = False,
+) -> Problem:
+    """A call on tensors of these shapes, the first of which is a batch of images.
+
+    `apart` says that images do not meet, so that the truth may be made some images at a time;
+    `products` that products of matrices are loops too, and not the library's.
+    """
+    inputs = [torch.empty(shape, device="meta", dtype=dtype) for shape in shapes]
+    traced = trace_graph(_Called(call), inputs, None)
+    simplify(traced)
+    names = [f"x{at}" for at in range(len(shapes))]
+    program = lower(to_graph(traced, names), products=products)
+    (output,) = program.returns
+    return Problem(
+        name=name,
+        program=program,
+        truth=_by_images(call, names, output, shapes[0], apart),
+        eager=lambda data: call(
+            *(data[each].view(s) for each, s in zip(names, shapes, strict=True))
+        ),
+    )
+
+
+def _by_images(
+    call: Call, names: list[str], output: str, shape: tuple[int, ...], apart: bool
+) -> Truth:
+    images = max(1, _PIECE * shape[0] // torch.Size(shape).numel()) if apart else shape[0]
+
+    def truth(data: dict[str, torch.Tensor]) -> Iterator[tuple[str, int, torch.Tensor]]:
+        written, others = 0, [data[name].double() for name in names[1:]]
+        for start in range(0, shape[0], images):
+            made = call(data[names[0]][start : start + images].double(), *others)
+            yield output, written, made.contiguous()
+            written += made.numel()
+
+    return truth

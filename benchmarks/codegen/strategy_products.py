@@ -1,0 +1,60 @@
+"""Problems of the round `products`: matrix products of the shapes that suites and models have.
+
+Truth is the same call in float64, rows by rows; `eager` is the library's product.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from strategy_calls import called
+from strategy_loops import Problem
+
+_F32, _F16, _BF16 = torch.float32, torch.float16, torch.bfloat16
+# Name, type, and (M, N, K) of a product x @ y with y stored as K x N.
+_PLAIN = (
+    ("mm_1024", _F32, (1024, 1024, 1024)),
+    ("mm_2048", _F32, (2048, 2048, 2048)),
+    ("mm_4096", _F32, (4096, 4096, 4096)),
+    ("mm_small_depth", _F32, (16384, 16384, 64)),
+    ("mm_few_rows", _F32, (64, 16384, 16384)),
+    ("mm_few_columns", _F32, (16384, 16, 16384)),
+    ("mm_long_depth", _F32, (256, 256, 131072)),
+    ("mm_odd", _F32, (2047, 1021, 1999)),
+    ("half_512", _F16, (512, 512, 512)),
+    ("half_2048", _F16, (2048, 2048, 2048)),
+    ("half_4096", _F16, (4096, 4096, 4096)),
+    ("bfloat_4096", _BF16, (4096, 4096, 4096)),
+)
+
+
+def _plain(name: str, dtype: torch.dtype, sizes: tuple[int, int, int]) -> Problem:
+    rows, columns, depth = sizes
+    shapes = (rows, depth), (depth, columns)
+    return called(name, torch.matmul, *shapes, dtype=dtype, products=True)
+
+
+def _layer(name: str, dtype: torch.dtype, sizes: tuple[int, int, int]) -> Problem:
+    """A linear layer with bias and GELU."""
+    rows, columns, depth = sizes
+
+    def call(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.gelu(F.linear(x, weight, bias))
+
+    shapes = (rows, depth), (columns, depth), (columns,)
+    return called(name, call, *shapes, dtype=dtype, products=True)
+
+
+def _batched(name: str, sizes: tuple[int, int, int, int]) -> Problem:
+    batch, rows, columns, depth = sizes
+    shapes = (batch, rows, depth), (batch, depth, columns)
+    # Every image has a factor of its own, so the truth is made at once.
+    return called(name, torch.bmm, *shapes, apart=False, products=True)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    **{name: lambda one=(name, *rest): _plain(*one) for name, *rest in _PLAIN},
+    "layer_gelu_half": lambda: _layer("layer_gelu_half", _F16, (16384, 2048, 2048)),
+    "layer_gelu": lambda: _layer("layer_gelu", _F32, (16384, 2048, 2048)),
+    "bmm_128": lambda: _batched("bmm_128", (128, 512, 1024, 2048)),
+}
