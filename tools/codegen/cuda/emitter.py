@@ -13,6 +13,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamil
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY, WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.families.columns import COLUMN_FAMILY
 from kernelwright.tools.codegen.cuda.families.partly import PARTLY_FAMILY
@@ -35,6 +36,7 @@ FAMILIES: tuple[KernelFamily[Case], ...] = (
     WGMMA_FAMILY,
     MMA_FAMILY,
     SPLIT_WGMMA_FAMILY,
+    STREAMED_FAMILY,
     SPLIT_MMA_FAMILY,
     POINTWISE_FAMILY,
     STRIP_FAMILY,

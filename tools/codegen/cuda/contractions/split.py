@@ -172,7 +172,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
     tiles = f"ceil_div({contraction.m}, {rows}) * ceil_div({contraction.n}, {columns})"
     launches = [
-        *packing_launches(contraction, prefix, left, right, rows, columns),
+        magnitude_launch(prefix, left, right),
+        image_launch(contraction, prefix, (left, rows), (right, columns)),
         Launch(
             kernel=f"{prefix}_mma",
             grid=f"{contraction.batches} * {tiles}",
@@ -182,7 +183,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     ]
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
     text, plan = complete(source, arguments, launches)
-    lines = packing_allocations(contraction, prefix, left, right, rows, columns)
+    lines = packing_allocations(contraction, prefix, (left, rows), (right, columns))
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
 
 
@@ -207,13 +208,14 @@ def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
 
 def packed(case: Case, contraction: Contraction, printer: ElementPrinter) -> tuple[Packed, Packed]:
     """Both factors, the left one first."""
-    left = _packed(case, contraction, printer, contraction.left)
-    return left, _packed(case, contraction, printer, contraction.right)
+    left = packed_factor(case, contraction, printer, contraction.left)
+    return left, packed_factor(case, contraction, printer, contraction.right)
 
 
-def _packed(
+def packed_factor(
     case: Case, contraction: Contraction, printer: ElementPrinter, operand: Operand
 ) -> Packed:
+    """One of the contraction's operands."""
     is_left = operand is contraction.left
     side, extent = ("row", contraction.m) if is_left else ("column", contraction.n)
     printed = printer.left if is_left else printer.right
@@ -254,11 +256,11 @@ def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
 
 
 def packing_allocations(
-    contraction: Contraction, prefix: str, left: Packed, right: Packed, rows: str, columns: str
+    contraction: Contraction, prefix: str, *factors: tuple[Packed, str]
 ) -> list[str]:
-    """Plan lines that make room for it; `rows` and `columns` are the tile's, as plan text."""
+    """Plan lines that make room for it; each factor with its side of the tile, as plan text."""
     lines = []
-    for factor, tile in ((left, rows), (right, columns)):
+    for factor, tile in factors:
         name = f"{prefix}_{factor.name}"
         words = f"{_panels(factor, tile)} * {-(-contraction.k // _STEP) * 4096}"
         lines += [
@@ -270,15 +272,15 @@ def packing_allocations(
     return lines
 
 
-def packing_launches(
-    contraction: Contraction, prefix: str, left: Packed, right: Packed, rows: str, columns: str
-) -> list[Launch]:
-    """Both passes."""
-    panels = f"({_panels(left, rows)} + {_panels(right, columns)})"
-    return [
-        Launch(f"{prefix}_largest", str(left.blocks + right.blocks), "256"),
-        Launch(f"{prefix}_pack", f"{panels} * {-(-contraction.k // _STEP)}", "256"),
-    ]
+def magnitude_launch(prefix: str, *factors: Packed) -> Launch:
+    """The pass that looks for largest magnitudes."""
+    return Launch(f"{prefix}_largest", str(sum(factor.blocks for factor in factors)), "256")
+
+
+def image_launch(contraction: Contraction, prefix: str, *factors: tuple[Packed, str]) -> Launch:
+    """The pass that splits and packs; each factor with its side of the tile, as plan text."""
+    panels = " + ".join(_panels(factor, tile) for factor, tile in factors)
+    return Launch(f"{prefix}_pack", f"({panels}) * {-(-contraction.k // _STEP)}", "256")
 
 
 def _panels(factor: Packed, tile: str) -> str:

@@ -22,10 +22,11 @@ from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, Contract
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, factor_of, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
+    image_launch,
+    magnitude_launch,
     packed,
     packing_allocations,
     packing_arguments,
-    packing_launches,
     packing_ms,
     takes,
 )
@@ -158,12 +159,13 @@ def _emit_split(case: Case, contraction: Contraction, name: str, prefix: str) ->
     )
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
     launches = [
-        *packing_launches(contraction, prefix, left, right, rows, columns),
+        magnitude_launch(prefix, left, right),
+        image_launch(contraction, prefix, (left, rows), (right, columns)),
         _launch(case, contraction, tunables, f"{prefix}_wgmma", SCHEME),
     ]
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
     text, plan = complete(source, arguments, launches)
-    lines = packing_allocations(contraction, prefix, left, right, rows, columns)
+    lines = packing_allocations(contraction, prefix, (left, rows), (right, columns))
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
 
 

@@ -73,6 +73,8 @@ template <int DOWN, int ACROSS, int GROUP> __device__ __forceinline__ TilePlace 
 
 // What stands for the power of two of a row that holds an infinity or NaN, which have no parts.
 constexpr int NOT_FINITE = 1 << 20;
+// And of a row of zeros: its sums are zero whatever its power of two would be.
+constexpr int ALL_ZERO = 1 << 19;
 
 __device__ __forceinline__ unsigned int larger(unsigned int a, unsigned int b) { return a > b ? a : b; }
 // The bits of |x|; they are ordered as magnitudes are, infinity and then NaN last.
@@ -92,6 +94,8 @@ __device__ __forceinline__ int scaling_of(unsigned int largest) {
 }
 // 2^exponent, between 2^-126 and 2^127.
 __device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
+// 2^exponent for exponents of at most 0, and zero where that is below float32.
+__device__ __forceinline__ float shrinking(int exponent) { return power_of_two(exponent > -127 ? exponent : -127); }
 // x 2^exponent in two steps, since the power alone may be beyond float32.
 __device__ __forceinline__ float scaled(float x, int exponent) {
     const int half = exponent / 2;
@@ -102,6 +106,36 @@ __device__ __forceinline__ bool is_short(float x, float scaled) { return x != 0.
 // factor is off by at most 2^-25, and meets one of at most 2^15. Allowed are four roundings.
 __device__ __forceinline__ bool falls_short(float sum, int short_factors) {
     return ::fabsf(sum) < (float)short_factors * 4096.0f;
+}
+
+// Of a row that is scaled piece by piece: the exponent of a piece whose largest magnitude has these
+// bits, at most 126, or 127 for a piece of zeros. Infinities stay what they are: they and NaN make
+// the lower part and so the sum NaN, which is found there.
+__device__ __forceinline__ int piece_scaling(unsigned int largest) {
+    if (largest == 0) return 127;
+    const int exponent = 14 + 127 - (int)(largest >> 23);
+    return exponent < 126 ? exponent : 126;
+}
+// Twice the bits of |x|, less one: ordered as magnitudes are, with zero last.
+__device__ __forceinline__ unsigned int nonzero_bits(float x) { return 2 * magnitude_bits(x) - 1; }
+__device__ __forceinline__ unsigned int smaller(unsigned int a, unsigned int b) { return a < b ? a : b; }
+// The `nonzero_bits` below which a number is short after scaling by 2^exponent.
+__device__ __forceinline__ unsigned int short_below(int exponent) {
+    const int field = 124 - exponent;
+    return field > 0 ? ((unsigned int)field << 24) - 1 : (0x800000u >> -field) - 1;
+}
+// Two numbers as upper and lower parts; the first one is the lower half of a register.
+__device__ __forceinline__ void split_pair(float first, float second, unsigned int& high, unsigned int& low) {
+#ifdef __CUDACC__
+    const __half2 upper = __floats2half2_rn(first, second);
+    const float2 back = __half22float2(upper);
+    const __half2 lower = __floats2half2_rn(first - back.x, second - back.y);
+#else
+    const __half upper[2] = {__float2half_rn(first), __float2half_rn(second)};
+    const __half lower[2] = {__float2half_rn(first - __half2float(upper[0])), __float2half_rn(second - __half2float(upper[1]))};
+#endif
+    memcpy(&high, &upper, 4);
+    memcpy(&low, &lower, 4);
 }
 
 #ifdef __CUDACC__
@@ -192,9 +226,11 @@ __device__ __forceinline__ unsigned long long turned_group_factor(const void* pa
     return start | ((unsigned long long)(panel_bytes >> 4) << 16) | (64ull << 32) | (1ull << 62);
 }
 
-// sums (+)= left x right; from zero where `keep` is 0. Thread (warp w, g, t) holds of columns 8 j and
+// sums (+)= left x right; from zero where `keep` is 0. A left factor in registers is 16 x 16 a warp,
+// held as by `multiply`; registers stay as they are until the products are waited for. Thread (warp w, g, t) holds of columns 8 j and
 // on the four results of rows 16 w and on that `multiply` would leave it, at 4 j.
 template <class T, int N> struct GroupProduct;
+template <class T, int N> struct RegisterProduct;
 
 #define KW_FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define KW_SIXTEEN(i) KW_FOUR(i), KW_FOUR(i + 4), KW_FOUR(i + 8), KW_FOUR(i + 12)
@@ -218,15 +254,29 @@ template <class T, int N> struct GroupProduct;
                          : "l"(from_left), "l"(from_right), "r"(kept), "n"((int)LEFT_TURNED), "n"((int)RIGHT_TURNED)); \
         }                                                                                                             \
     };
-#define KW_GROUP_PRODUCTS(n, left, right, keep, left_turned, right_turned)            \
-    KW_GROUP_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned)    \
-    KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, left, right, keep, left_turned, right_turned)
-KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36)
-KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68)
-KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100)
-KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132)
+// The same with the left factor in registers, operands `left0` to `left3` of the instruction.
+#define KW_REGISTER_PRODUCT(type, kind, n, left0, left1, left2, left3, right, keep)                                   \
+    template <> struct RegisterProduct<type, n> {                                                                     \
+        static __device__ __forceinline__ void multiply(float (&sums)[n / 2], const unsigned int (&left)[4],          \
+                                                        unsigned long long from_right, int kept) {                    \
+            asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #kind "." #kind " {" KW_NAMES_##n "}, {%"   \
+                         #left0 ", %" #left1 ", %" #left2 ", %" #left3 "}, %" #right ", kept, 1, 1, 0;\n}"            \
+                         : KW_##n                                                                                     \
+                         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(from_right), "r"(kept));       \
+        }                                                                                                             \
+    };
+#define KW_GROUP_PRODUCTS(n, left, right, keep, left_turned, right_turned, last)                \
+    KW_GROUP_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned)              \
+    KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, left, right, keep, left_turned, right_turned)      \
+    KW_REGISTER_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned, last)
+KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36, 37)
+KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68, 69)
+KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100, 101)
+KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132, 133)
 #undef KW_GROUP_PRODUCTS
 #undef KW_GROUP_PRODUCT
+#undef KW_REGISTER_PRODUCT
 #undef KW_FOUR
 #undef KW_SIXTEEN
 #undef KW_64
@@ -254,6 +304,10 @@ template <bool ALONG_DEPTH> constexpr int GROUP_STEP = ALONG_DEPTH ? 2 : 128;
 template <class T, int N, bool LEFT_TURNED = false, bool RIGHT_TURNED = false>
 __device__ __forceinline__ void multiply_group(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
     GroupProduct<T, N>::template multiply<LEFT_TURNED, RIGHT_TURNED>(sums, left, right, keep);
+}
+template <class T, int N>
+__device__ __forceinline__ void multiply_group(float (&sums)[N / 2], const unsigned int (&left)[4], unsigned long long right, int keep) {
+    RegisterProduct<T, N>::multiply(sums, left, right, keep);
 }
 #endif
 

@@ -13,6 +13,7 @@ import torch
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA
+from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED, STREAMED_SPLITS
 from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
@@ -65,7 +66,19 @@ def deep(build: Any) -> Any:
     return b
 
 
-CASES = (deep, triangle, plain, turned, batched)
+def long(build: Any) -> Any:
+    """Sums that are taken in parts, columns along the depth, a bias and a residual."""
+    m, n, k = 20, 68, 1100
+    b = build({"m": m, "n": n}, {"k": k})
+    total = b.reduce("sum", b.op("mul", b.load("x", m=1, k=m), b.load("w", n=k, k=1)))
+    y = b.op("add", b.op("relu", total), b.load("residual", m=n, n=1))
+    b.store("y", b.op("add", y, b.load("bias", n=1)), m=n, n=1)
+    return b
+
+
+CASES = (deep, triangle, plain, turned, batched, long)
+# What copies of runs cannot bring is not streamed, and short sums are not taken in parts.
+STREAMABLE = {one.__name__: one is long for one in CASES if one is not turned}
 Kept = Callable[[list[Any], Callable[[Any], object]], list[Any]]
 
 
@@ -73,7 +86,16 @@ SIDE = 24
 # The second one ends within a step, and is shared by several jobs that look for magnitudes.
 DEPTHS = (64, 1100)
 # By warps on Ampere's tensor cores and on Hopper's, which keep a bit more, and by warpgroups.
-WAYS = {"ampere": (SPLIT_MMA, 80), "hopper": (SPLIT_MMA, 90), "group": (SPLIT_WGMMA, 90)}
+# Streamed, one factor is split on its way, in parts of the depth where that is long enough.
+WAYS = {
+    "ampere": (SPLIT_MMA, 80),
+    "hopper": (SPLIT_MMA, 90),
+    "group": (SPLIT_WGMMA, 90),
+    "streamed": (STREAMED, 90),
+    "parts": (STREAMED_SPLITS, 90),
+}
+# The least depth that each is tried with: short sums are not taken in parts.
+LEAST = {way: DEPTHS[way == "parts"] for way in WAYS}
 
 
 @dataclass(frozen=True)
@@ -106,12 +128,13 @@ def _ways(toolbox: SimpleNamespace, hardware: Hardware, depths: tuple[int, ...])
         b.store("y", total, m=SIDE, n=1)
         for way, (strategy, architecture) in WAYS.items():
             start = 100 + len(made)
-            (variant,) = toolbox.make_variants(
-                {"p": b}, hardware, settings=1, names=(strategy,), start=start
+            found = toolbox.make_variants(
+                {"p": b}, hardware, settings=1, names=(strategy,), start=start, most_threads=256
             )
-            if way == "ampere":
-                variant.settings[f"K{start}_PROMOTE"] = 32
-            made[way, depth] = Product(variant, architecture, toolbox)
+            for variant in found:
+                if way == "ampere":
+                    variant.settings[f"K{start}_PROMOTE"] = 32
+                made[way, depth] = Product(variant, architecture, toolbox)
     return made
 
 
@@ -131,7 +154,7 @@ def compiled(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Compiled:
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
-    names = (SPLIT_MMA, SPLIT_WGMMA)
+    names = (SPLIT_MMA, SPLIT_WGMMA, STREAMED, STREAMED_SPLITS)
     made = toolbox.make_variants(builds, small_device, settings=2, names=names, most_threads=384)
     cases = swept(made, lambda one: (one.label.split("-")[0], one.strategy.name))
     ways = _ways(toolbox, small_device, DEPTHS)
@@ -145,7 +168,9 @@ def test_every_product_is_right_and_reads_without_conflicts(
 ) -> None:
     variants = compiled.cases
     taken = {tuple(variant.label.split("-")[:2]) for variant in variants}
-    assert taken == {(c.__name__, name) for c in CASES for name in (SPLIT_MMA, SPLIT_WGMMA)}
+    every = {(case.__name__, name) for case in CASES for name in (SPLIT_MMA, SPLIT_WGMMA)}
+    every |= {(name, STREAMED) for name in STREAMABLE}
+    assert taken == every | {(name, STREAMED_SPLITS) for name in STREAMABLE if STREAMABLE[name]}
     for variant in variants:
         device = ctypes.CDLL(str(variant.library[0]))
         device.emulate_architecture(90)
@@ -209,8 +234,9 @@ def _ratio(product: Product, x: torch.Tensor, w: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "depth"), [(way, depth) for way in WAYS for depth in DEPTHS if depth >= LEAST[way]]
+)
 def test_the_error_is_that_of_float32(compiled: Compiled, name: str, depth: int, way: str) -> None:
     torch.manual_seed(0)
     x, w = _distribution(name, SIDE, depth), _distribution(name, SIDE, depth).T.contiguous()
@@ -234,11 +260,12 @@ def test_the_error_is_that_of_float32_in_long_sums(
 @pytest.mark.parametrize("way", WAYS)
 def test_infinities_and_nan_come_out_as_in_ieee(compiled: Compiled, way: str) -> None:
     torch.manual_seed(0)
-    x, w = torch.randn(SIDE, 64), torch.randn(64, SIDE)
+    x, w = torch.randn(SIDE, LEAST[way]), torch.randn(LEAST[way], SIDE)
     x[0, 3], x[1, 5], x[2, 0], x[2, 9] = torch.tensor([1, torch.nan, 1, -1]) * torch.inf
     w[7, 4], w[8, 5], x[4, 7] = torch.inf, torch.nan, 0.0
-    got = compiled.ways[way, 64].run(x, w)
-    torch.testing.assert_close(got, x @ w, equal_nan=True, rtol=1e-5, atol=1e-5)
+    got = compiled.ways[way, LEAST[way]].run(x, w)
+    truth = (x.double() @ w.double()).float()
+    torch.testing.assert_close(got, truth, equal_nan=True, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -247,11 +274,11 @@ def test_sixty_orders_of_magnitude_lie_between_rows_and_columns(
 ) -> None:
     torch.manual_seed(0)
     orders = torch.linspace(-30, 30, SIDE, dtype=torch.float64)
-    x = (torch.randn(SIDE, 64) * (10**orders)[:, None]).float()
-    w = (torch.randn(64, SIDE) * 10**-orders).float()
+    x = (torch.randn(SIDE, LEAST[way]) * (10**orders)[:, None]).float()
+    w = (torch.randn(LEAST[way], SIDE) * 10**-orders).float()
     truth = x.double() @ w.double()
     inside = (truth.abs() < 3e38) & (truth.abs() > 1e-37)
-    got = compiled.ways[way, 64].run(x, w).double()
+    got = compiled.ways[way, LEAST[way]].run(x, w).double()
     scale = x.double().abs() @ w.double().abs()
     assert ((got - truth).abs() / scale)[inside].max() < 1e-6
     assert torch.equal(got.isinf(), truth.abs() > 3.4028235677973366e38)
@@ -262,20 +289,24 @@ def test_sixty_orders_of_magnitude_lie_between_rows_and_columns(
     [([1e25, 1e-25], [1e-25, 1e25]), ([1.0, 2.0**-40], [2.0**-29, 1.0]), ([0.0, 0.0], [1.0, 2.0]),
      ([2.0**-140, 2.0**-149], [2.0**100, 2.0**120]), ([3e38, 1.0], [1e-38, 1e38])],
 )  # fmt: skip
+@pytest.mark.parametrize("way", ["hopper", "streamed", "parts"])
 def test_a_row_that_is_wider_than_its_parts_is_repaired(
-    compiled: Compiled, left: list[float], right: list[float]
+    compiled: Compiled, way: str, left: list[float], right: list[float]
 ) -> None:
-    x, w = torch.zeros(SIDE, 64), torch.zeros(64, SIDE)
+    x, w = torch.zeros(SIDE, LEAST[way]), torch.zeros(LEAST[way], SIDE)
     x[5, :2], w[:2, 3] = torch.tensor(left), torch.tensor(right)
     truth = (x.double() @ w.double()).float()
-    torch.testing.assert_close(compiled.ways["hopper", 64].run(x, w), truth, rtol=2.0**-22, atol=0)
+    got = compiled.ways[way, LEAST[way]].run(x, w)
+    torch.testing.assert_close(got, truth, rtol=2.0**-22, atol=0)
 
 
-def test_denormals_are_factors_like_any_other(compiled: Compiled) -> None:
+@pytest.mark.parametrize("way", ["hopper", "streamed", "parts"])
+def test_denormals_are_factors_like_any_other(compiled: Compiled, way: str) -> None:
     torch.manual_seed(0)
-    x, w = _distribution("denormal", SIDE, 64), torch.randn(64, SIDE) * 1e30
+    x = _distribution("denormal", SIDE, LEAST[way])
+    w = torch.randn(LEAST[way], SIDE) * 1e30
     truth = x.double() @ w.double()
-    assert _errors(compiled.ways["hopper", 64].run(x, w), truth)[0] < 3e-7
+    assert _errors(compiled.ways[way, LEAST[way]].run(x, w), truth)[0] < 3e-7
 
 
 OTHERS = (("A100", SPLIT_MMA), ("L40S", SPLIT_MMA), ("H200", SPLIT_MMA), ("B200", SPLIT_MMA),
@@ -286,6 +317,7 @@ OTHERS = (("A100", SPLIT_MMA), ("L40S", SPLIT_MMA), ("H200", SPLIT_MMA), ("B200"
     ("device", "strategy"),
     [
         ("H200", SPLIT_WGMMA),
+        ("H200", STREAMED),
         *(pytest.param(*other, marks=pytest.mark.exhaustive) for other in OTHERS),
     ],
 )
@@ -299,7 +331,7 @@ async def test_first_settings_compile_without_spills(
     found = {one.name: one for one in emitter.strategies(loop, hardware)}
     times = {name: emitter.predicted_ms(loop, one, hardware) for name, one in found.items()}
     # Consumer cards add in float32 at half the rate: no gain there, and none predicted.
-    best = {"A100": SPLIT_MMA, "H200": SPLIT_WGMMA, "B200": SPLIT_MMA}
+    best = {"A100": SPLIT_MMA, "H200": STREAMED, "B200": SPLIT_MMA}
     fastest = min(times, key=lambda name: times[name])
     assert fastest == best.get(device, fastest)
     assert (fastest in best.values()) is (device in best)

@@ -163,6 +163,9 @@ struct GroupProduct {
     unsigned long long left, right;
     bool left_turned, right_turned;
     Factor (*read)(unsigned short);
+    // The left factor's rows g and g + 8 where it is in registers: they are read when it is asked for.
+    bool in_registers = false;
+    std::array<std::array<Factor, 16>, 2> rows = {};
 };
 // A lane's batches, and what its accumulators held before the products that are under way.
 struct GroupLane {
@@ -206,7 +209,7 @@ inline void do_product(const GroupProduct& one, std::vector<float>& held) {
     const int warp = block->current % 128 / 32, g = block->current % 32 / 4, t = block->current % 4;
     Factor rows[2][16], column[16];
     for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 2; ++i) rows[i][k] = one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k));
+        for (int i = 0; i < 2; ++i) rows[i][k] = one.in_registers ? one.rows[i][k] : one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k));
     }
     for (int at = 0; at < one.columns / 2; at += 4) {
         for (int c = 0; c < 2; ++c) {
@@ -312,6 +315,22 @@ template <class T, int N> struct GroupProduct {
     static void multiply(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
         const auto read = std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
         emulator::ask_for_product(sums, {nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, read});
+    }
+};
+// Lanes of a row hold its sixteen positions between them.
+template <class T, int N> struct RegisterProduct {
+    static void multiply(float (&sums)[N / 2], const unsigned int (&left)[4], unsigned long long right, int keep) {
+        const auto read = std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
+        emulator::GroupProduct product{nullptr, 0, keep, 0, right, false, false, read, true, {}};
+        emulator::Shown* warp = emulator::of_my_warp();
+        const int lane = emulator::block->current % 32, g = lane / 4;
+        warp[lane].words = {left[0], left[1], left[2], left[3], 0, 0};
+        emulator::warp_wait();
+        for (int i = 0; i < 2; ++i) {
+            for (int k = 0; k < 16; ++k) product.rows[i][k] = read((unsigned short)(warp[g * 4 + k / 2 % 4].words[i + k / 8 * 2] >> 16 * (k % 2)));
+        }
+        emulator::warp_wait();
+        emulator::ask_for_product(sums, product);
     }
 };
 inline void written_for_groups() {}
