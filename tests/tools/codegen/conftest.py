@@ -224,9 +224,11 @@ def _graph(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Graph:
 class Checked:
     """A lowered module, and the answer to whether its program computes what PyTorch does."""
 
-    def __init__(self, module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, inputs: Sequence[torch.Tensor], products: bool
+    ) -> None:
         self.graph = _graph(module, inputs)
-        self.program = lower(self.graph)
+        self.program = lower(self.graph, products=products)
         weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         weights |= constants_of(self.graph, "cpu")
         weights = {name: tensor.detach().clone() for name, tensor in weights.items()}
@@ -370,11 +372,16 @@ def swept(
 
 @pytest.fixture
 def check() -> Callable[..., Checked]:
-    """`check(module_or_function, *inputs)` lowers, interprets and compares with PyTorch."""
+    """`check(module_or_function, *inputs)` lowers, interprets and compares with PyTorch.
 
-    def checked(module: Callable[..., object], *inputs: torch.Tensor) -> Checked:
+    With `products`, products of matrices are loops too.
+    """
+
+    def checked(
+        module: Callable[..., object], *inputs: torch.Tensor, products: bool = False
+    ) -> Checked:
         if not isinstance(module, torch.nn.Module):
             module = _Function(module)
-        return Checked(module, inputs)
+        return Checked(module, inputs, products)
 
     return checked

@@ -75,7 +75,9 @@ def line_ms(line: PlanLine, hardware: Hardware) -> float:
 
 # What the library's products of matrices in float32 reach of the plain rate: 51 TFLOP/s of 66.9 at
 # 4096 cubed on an H200 (torch 2.11).
-_PRODUCTS = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default"})
+LIBRARY_PRODUCTS = frozenset(
+    {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.addbmm.default"}
+)
 _OF_PLAIN_RATE = 0.76
 # In half precision, of the fp16 tensor rate: 771 of 989 there, 547 at 2048 cubed.
 HALF_PRODUCTS = 0.7
@@ -95,7 +97,7 @@ def library_product_ms(contraction: Contraction, hardware: Hardware) -> float:
 
 def _library_tflops(line: PlanLine, hardware: Hardware) -> float:
     if line.tensor_share is None or hardware.tensor_tflops is None:
-        is_product = hardware.kind == "cuda" and line.operator in _PRODUCTS
+        is_product = hardware.kind == "cuda" and line.operator in LIBRARY_PRODUCTS
         return hardware.fp32_tflops * (_OF_PLAIN_RATE if is_product else 1.0)
     return line.tensor_share * hardware.tensor_tflops
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from kernelwright.tools.codegen.algebra import REWRITES, rewritten
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, loop_bytes
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.types import Graph, Task
 
@@ -270,9 +270,8 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 def _calls(program: Program) -> int:
     """How many products the library is asked for."""
-    names = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default")
     lines = (step for step in program.steps if isinstance(step, PlanLine))
-    return sum(line.operator in names for line in lines)
+    return sum(line.operator in LIBRARY_PRODUCTS for line in lines)
 
 
 def _products_idea(lowerings: Lowerings) -> Strategy:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -33,7 +33,6 @@ from kernelwright.tools.codegen.ir import (
     Store,
     Strategy,
     Stride,
-    results,
 )
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.languages import INCLUDE, parse_kernel
@@ -41,6 +40,19 @@ from kernelwright.tools.languages.cuda.inspection import disassemble
 from kernelwright.tools.types import DType
 
 HERE = Path(__file__).parent
+
+
+def _beside(name: str) -> ModuleType:
+    """A module of `emulator/`, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, HERE / "emulator" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+truth, check = (getattr(_beside("truth"), name) for name in ("truth", "check"))
 Buffers = dict[str, torch.Tensor]
 _COMPUTED = {"float64": "float64", "float32": "float32", "bool": "bool"}
 
@@ -136,101 +148,6 @@ class Build:
         if not access.dtype.is_floating:
             return torch.randint(0, self.highs.get(access.buffer, 7), (size,)).to(dtype)
         return torch.randn(size, dtype=torch.float64).to(dtype)
-
-
-def truth(loop: Loop, buffers: Buffers) -> Buffers:
-    """What the loop's stores write, in float64, over the whole grid."""
-    axes = (*loop.outer, *loop.inner)
-    device = next(iter(buffers.values())).device
-    shape, kept = tuple(a.size for a in axes), len(loop.outer)
-    at = {
-        axis.name: torch.arange(axis.size, device=device).reshape(
-            [-1 if k == i else 1 for k in range(len(axes))]
-        )
-        for i, axis in enumerate(axes)
-    }
-    values: dict[str, torch.Tensor] = {}
-
-    def place(access: Access) -> torch.Tensor:
-        total = torch.full([1] * len(axes), access.offset, device=device)
-        for stride in access.strides:
-            by = at[stride.by] if stride.by in at else values[stride.by].long()
-            total = total + stride.step * by
-        return total
-
-    for stmt in loop.body:
-        if stmt.access is not None:
-            inside = values[stmt.args[0]].bool() if stmt.args else torch.tensor(True, device=device)
-            flat = buffers[stmt.access.buffer][torch.where(inside, place(stmt.access), 0)]
-            values[stmt.name] = torch.where(inside, _wide(flat), 0)
-        elif stmt.op == "const":
-            values[stmt.name] = _wide(torch.tensor(stmt.value, device=device))
-        elif stmt.op == "index":
-            values[stmt.name] = at[stmt.args[0]]
-        elif stmt.op in ("reduce", "scan"):
-            full = values[stmt.args[0]].expand(shape).reshape(*shape[:kept], -1)
-            if stmt.op == "scan":
-                values[stmt.name] = _scanned(stmt, full).reshape(shape)
-                continue
-            for name, value in zip(results(stmt), _reduced(stmt, full), strict=True):
-                values[name] = value.reshape(*shape[:kept], *([1] * (len(shape) - kept)))
-        else:
-            values[stmt.name] = _pointwise(stmt, [values[name] for name in stmt.args])
-    written: Buffers = {}
-    for store in loop.stores:
-        target = written.setdefault(
-            store.access.buffer, buffers[store.access.buffer].double().clone()
-        )
-        where, value = torch.broadcast_tensors(place(store.access), values[store.value].double())
-        target[where.reshape(-1)] = value.reshape(-1)
-    return written
-
-
-def _wide(flat: torch.Tensor) -> torch.Tensor:
-    if flat.is_floating_point():
-        return flat.double()
-    return flat if flat.dtype is torch.bool else flat.long()
-
-
-def _scanned(stmt: Stmt, full: torch.Tensor) -> torch.Tensor:
-    found = getattr(torch, f"cum{stmt.scan}")(full, -1)
-    return found if stmt.scan in ("sum", "prod") else found.values
-
-
-def _reduced(stmt: Stmt, full: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    kind = stmt.reduce
-    if kind is ReduceKind.MOMENTS:
-        mean = full.mean(-1, keepdim=True)
-        return mean, (full - mean).square().sum(-1)
-    if kind is ReduceKind.SOFTMAX:
-        top = full.amax(-1, keepdim=True)
-        return top, (full - top).exp().sum(-1)
-    if kind in (ReduceKind.MAX, ReduceKind.MIN):
-        return (getattr(torch, f"a{kind}")(full, -1),)
-    if kind in (ReduceKind.ARGMAX, ReduceKind.ARGMIN):
-        # The first of equals, which torch does not promise.
-        best = full.amax(-1, True) if kind is ReduceKind.ARGMAX else full.amin(-1, True)
-        return (((full == best) | full.isnan()).long().argmax(-1),)
-    return (getattr(torch, str(kind))(full, -1),)
-
-
-_SPELLED = {
-    "where": lambda a, b, c: torch.where(a.bool(), b, c),
-    "fma": lambda a, b, c: a * b + c,
-    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "shift_left": torch.bitwise_left_shift,
-    "shift_right": torch.bitwise_right_shift,
-}
-
-
-def _pointwise(stmt: Stmt, args: list[torch.Tensor]) -> torch.Tensor:
-    kind = {"bool": torch.bool, "int64": torch.int64}.get(stmt.dtype.value, torch.float64)
-    if stmt.op == "cast":
-        return args[0].to(kind)
-    if stmt.op in _SPELLED:
-        return _SPELLED[stmt.op](*args)
-    return getattr(torch, stmt.op)(*args).to(kind)
 
 
 @dataclass
@@ -389,23 +306,6 @@ def _compile(variants: list[Variant], path: Path) -> None:
         variant.library.append(Path(f"{path}.so"))
 
 
-def check(got: Buffers, wanted: Buffers, loop: Loop) -> None:
-    """Compare with the truth within a few roundings of what is stored."""
-    for store in loop.stores:
-        name, dtype = store.access.buffer, store.access.dtype
-        found, true = got[name].double(), wanted[name]
-        if not dtype.is_floating:
-            torch.testing.assert_close(found, true, rtol=0, atol=0, msg=f"{loop.name}.{name}")
-            continue
-        eps = torch.finfo(getattr(torch, dtype.value)).eps
-        scale = true[true.isfinite()].abs().max().item() if true.isfinite().any() else 1.0
-        # Errors are of the float32 (or float64) arithmetic, then of the rounding to the output.
-        arithmetic = 1e-13 if dtype is DType.FLOAT64 else 4e-6
-        torch.testing.assert_close(
-            found, true, rtol=eps + arithmetic, atol=arithmetic * scale + 1e-300, equal_nan=True
-        )
-
-
 # A trap, and a memory descriptor in an odd uniform register: ptxas 13.0 writes one where it joins a
 # uniform address and a cache policy, and a device stops there.
 _NEVER_RUNS = re.compile(r"\bBPT\.TRAP\b|[A-Z][A-Z.0-9]+ [^;]*desc\[UR\d*[13579]\][^;]*")
@@ -439,10 +339,5 @@ def small_device() -> Hardware:
 @pytest.fixture(scope="session")
 def builds() -> dict[str, Build]:
     """The loops of `emulator/cases.py` by name."""
-    spec = importlib.util.spec_from_file_location("cases", HERE / "emulator" / "cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: dict[str, Build] = module.cases(Build)
+    found: dict[str, Build] = _beside("cases").cases(Build)
     return found

@@ -85,6 +85,11 @@ LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
 # Bytes that may be read for each byte of an operand: a product reads it once for every tile.
 MOST_READ = 2
 
+# Uses of every factor's element from which a product of half types should find both as it
+# multiplies them: at 2048 cubed passes that convert them take longer than is gained on an H200, at
+# 4096 they take half of that (by the families' own predictions, not measured).
+COPIED_USES = 3000
+
 _HEAVY_WORDS = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
     atanh sigmoid erf erfc lgamma pow atan2 fmod remainder sqrt rsqrt div
@@ -146,7 +151,7 @@ class Fusion:
             if (
                 source.nest is not None
                 and self._worth(source, step, nest, where)
-                and not self._stays_before(source.nest, nest, producers)
+                and not self._stays_before(source.nest, nest, where, producers)
             ):
                 new = inlined(self.context.ops, nest, load, source.nest)
             if new is None or len(new.exprs) > (ABSORB_LIMIT if self.absorb else INLINE_LIMIT):
@@ -187,14 +192,24 @@ class Fusion:
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
 
-    def _stays_before(self, made: Nest, reader: Nest, producers: dict[str, Step]) -> bool:
+    def _is_own_product(self, nest: Nest) -> bool:
+        """Whether a nest becomes a loop of a product, with kernels made for those."""
+        return self.context.products and nest.is_product
+
+    def _stays_before(
+        self, made: Nest, reader: Nest, where: Address, producers: dict[str, Step]
+    ) -> bool:
         """Whether a product should read what it would have to compute again for every tile.
 
-        That is what reads more than two elements for each of its own, and what can follow another
-        product, where it is computed once.
+        That is what reads more than two elements for each of its own, what can follow another
+        product, where it is computed once, and a factor of half types that is used so often that
+        copying it into tiles as it lies gains more than a pass that converts it takes.
         """
-        if not self.context.products or not reader.is_product:
+        if not self._is_own_product(reader):
             return False
+        is_factor = any(where.step(axis) for axis in reader.inner)
+        if is_factor and reader.half_uses(self.context.pool) >= COPIED_USES:
+            return True
         (write,) = made.writes
         if nest_read_bytes(self.context, made) > MOST_READ * footprint(write.address):
             return True
@@ -212,7 +227,10 @@ class Fusion:
 
     def _split(self) -> None:
         made = (step.nest for step in self.steps if step.nest is not None and step.nest.inner)
-        statistics = frozenset[str]().union(*(nest.targets for nest in made))
+        # What a product makes is a matrix, and no statistic of one.
+        statistics = frozenset[str]().union(
+            *(nest.targets for nest in made if not self._is_own_product(nest))
+        )
         result: list[Step] = []
         for step in self.steps:
             rows = row_axes(step.nest, statistics) if step.nest is not None else ()

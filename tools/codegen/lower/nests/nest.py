@@ -26,6 +26,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
 from kernelwright.tools.types import DType
 
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
 ORDERED_REDUCTIONS = frozenset({"argmax", "argmin"})
 
 
@@ -93,6 +94,18 @@ class Nest:
                 if left - right and right - left:
                     return True
         return False
+
+    def half_uses(self, pool: Pool) -> int:
+        """How often a product of half types uses each element of either factor; 0 for others."""
+        inner, varies = frozenset(self.inner), self.dependences()
+        for expr in self.exprs:
+            if expr.op == "reduce" and expr.word == "sum" and expr.args[0].op == "mul":
+                factors = expr.args[0].args
+                if all(factor.op == "cast" and factor.dtype in HALVES for factor in factors):
+                    left, right = (varies[factor] - inner for factor in factors)
+                    sides = (left - right, right - left)
+                    return min(prod(pool.sizes[axis] for axis in side) for side in sides)
+        return 0
 
     def numel(self, pool: Pool) -> int:
         """Positions of the whole space."""

@@ -119,6 +119,8 @@ def _flops(context: Context, node: Node) -> int:
         return 2 * out.numel * shapes[0][-1]
     if name in ("addmm", "baddbmm") and len(shapes) > 1:
         return 2 * out.numel * shapes[1][-1]
+    if name == "addbmm" and len(shapes) > 1:
+        return 2 * out.numel * shapes[1][0] * shapes[1][2]
     if name == "convolution" and len(shapes) > 1:
         return _convolution_flops(node, shapes[0], shapes[1])
     if "scaled_dot_product" in name and len(shapes) > 2:
@@ -129,7 +131,7 @@ def _flops(context: Context, node: Node) -> int:
 
 def tensor_share(context: Context, node: Node) -> float | None:
     """The share of the fp16 tensor rate at which a call computes; None at the plain rate."""
-    if base(node.op) in ("mm", "addmm", "bmm"):
+    if base(node.op) in ("mm", "addmm", "bmm", "addbmm"):
         return HALF_PRODUCTS if node.out[0].dtype in (DType.FLOAT16, DType.BFLOAT16) else None
     if base(node.op) != "convolution" or node.out[0].dtype not in _ON_TENSOR_CORES:
         return None

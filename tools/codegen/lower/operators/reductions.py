@@ -287,6 +287,19 @@ def _scales(arguments: Arguments) -> tuple[float, float]:
     return arguments.number(3, "beta", 1), arguments.number(4, "alpha", 1)
 
 
+def _joined_product(context: Context, node: Node, arguments: Arguments) -> None:
+    """A sum of the products of two batches, and what is added: one product, its depth theirs."""
+    a, b = context.value(arguments.tensor(1)), context.value(arguments.tensor(2))
+    count, rows, depth = a.shape
+    turned = views.reshape(views.permute(a, (1, 0, 2)), (rows, count * depth))
+    joined = views.reshape(b, (count * depth, b.shape[-1]))
+    if not context.products or computed(node.out[0].dtype) is not DType.FLOAT32:
+        raise UnlikeError("a product of two matrices")
+    if turned is None or joined is None:
+        raise UnlikeError("batches of no stride")
+    _reduce(context, node, turned, joined, 0)
+
+
 def _reduce(context: Context, node: Node, a: View, b: View, bias: int | None) -> None:
     batch, rows, columns = a.shape[:-2], a.shape[-2], b.shape[-1]
     order = [*range(len(batch)), len(batch) + 1, len(batch)]
@@ -339,4 +352,5 @@ PRODUCTS: Mapping[str, Meaning] = {
     "dot": _product(0, 1, None),
     "addmm": _product(1, 2, 0),
     "addmv": _product(1, 2, 0),
+    "addbmm": _joined_product,
 }
