@@ -192,6 +192,13 @@ __device__ __forceinline__ void copy_async_or_zero(void* shared, const void* glo
 }
 #endif  // sm_80
 
+#if __CUDA_ARCH__ >= 900
+// This thread arrives at the barrier when all copies that it has asked for so far have landed.
+__device__ __forceinline__ void arrive_after_copies(unsigned long long* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+#endif
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // ---- products of a warpgroup -----------------------------------------------------------------
 //

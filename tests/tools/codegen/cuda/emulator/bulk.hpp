@@ -18,9 +18,15 @@ struct BulkCopy {
     const void* from;
     unsigned int bytes;
 };
+// An arrival that waits for a thread's copies, and what makes these land.
+struct LateArrival {
+    unsigned long long* barrier;
+    std::function<void()> land;
+};
 struct Bulk {
     std::map<unsigned long long*, PhaseBarrier> barriers;
     std::vector<BulkCopy> copies;
+    std::vector<LateArrival> late;
     bool ready = false;
 };
 
@@ -60,10 +66,18 @@ inline void land_one(unsigned long long* at) {
         settle(one);
         return;
     }
+    for (size_t i = bulk.late.size(); i-- > 0;) {
+        if (bulk.late[i].barrier != at) continue;
+        const LateArrival late = bulk.late[i];
+        bulk.late.erase(bulk.late.begin() + i);
+        late.land();
+        arrive(at, 0);
+        return;
+    }
 }
 // What a device would leave behind: nothing may be under way when a block ends.
 inline void end_of_block() {
-    if (!bulk.copies.empty()) refuse("a block ends while a copy into it is under way");
+    if (!bulk.copies.empty() || !bulk.late.empty()) refuse("a block ends while a copy into it is under way");
     bulk = {};
 }
 

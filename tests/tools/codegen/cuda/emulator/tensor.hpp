@@ -279,6 +279,13 @@ inline void copy_commit() {
     mine.open.clear();
 }
 template <int PENDING> inline void copy_wait() { emulator::land_groups(PENDING); }
+inline void arrive_after_copies(unsigned long long* barrier) {
+    const auto copies = std::move(emulator::my_copies().open);
+    emulator::my_copies().open.clear();
+    emulator::bulk.late.push_back({barrier, [copies] {
+        for (const emulator::ThreadCopy& copy : copies) memcpy(copy.into, copy.bytes.data(), copy.size);
+    }});
+}
 
 template <bool TRANSPOSED> inline void load_matrices(unsigned int (&into)[4], const void* row) { emulator::load_matrices<TRANSPOSED>(into, row); }
 template <class T> inline void multiply(float (&sum)[4], const unsigned int (&left)[4], unsigned int right0, unsigned int right1);
