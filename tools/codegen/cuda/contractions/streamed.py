@@ -57,9 +57,9 @@ _STEP, _RUN = 64, 4
 # Down the streamed factor's side, 64 a warpgroup, and across the packed one's.
 _TILES = ((128, 128), (128, 64), (64, 128), (64, 64))
 _STRIP_BYTES, _ALIGNMENT, _MOST_STAGES = 640 * 4, 1024, 6
-# The share of the data sheet's rate that products reach, and what one warpgroup alone leaves of it
-# while it splits and adds.
-_SHARE, _ALONE = 0.70, 0.7
+# What a step of 64 positions takes, in us: for each warpgroup, which splits what it multiplies, and
+# for every 64 across. Measured on an H200 (benchmarks/results/h200/products).
+_STEP_US_DOWN, _STEP_US_ACROSS = 0.40, 0.30
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 2.2
 # Steps of a part at least, and the fewest blocks for a multiprocessor that need no parts.
@@ -196,15 +196,19 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
 def splits_of(case: Case, contraction: Contraction) -> list[int]:
     """Numbers of parts of a sum that are worth a second kernel, the most promising first."""
     found = halves(case, contraction, ElementPrinter(case.loop, contraction))
-    steps = -(-contraction.k // _STEP)
-    if found is None or steps < 2 * _LEAST_STEPS:
+    if found is None:
         return [1]
-    tiles = _count(contraction, found, _ordered(case, contraction, found)[0])
-    if tiles >= _FULL * case.multiprocessors:
-        return [1]
-    whole = case.multiprocessors // tiles
+    whole = _filling(case, contraction, found, _ordered(case, contraction, found, split=True)[0])
     wanted = (whole, 2 * whole, whole // 2, 4 * whole)
-    return [n for n in dict.fromkeys(wanted) if 1 < n <= steps // _LEAST_STEPS] or [1]
+    most = -(-contraction.k // _STEP) // _LEAST_STEPS
+    return [n for n in dict.fromkeys(wanted) if whole > 1 and 1 < n <= most] or [1]
+
+
+def _filling(case: Case, contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:
+    """How many parts of a tile's sums give every multiprocessor work; 1 where tiles do."""
+    tiles = _count(contraction, found, tile)
+    most = max(1, -(-contraction.k // _STEP) // _LEAST_STEPS)
+    return 1 if tiles >= _FULL * case.multiprocessors else min(case.multiprocessors // tiles, most)
 
 
 def _count(contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:
@@ -218,12 +222,11 @@ def _product_ms(
 ) -> float:
     """The most of: waves of tiles, what they read of the last-level cache, and memory."""
     hardware, (down, across) = case.hardware, tile
-    rate = _SHARE * (hardware.tensor_tflops or 0.0) / case.multiprocessors * 1e9
-    rate *= 1.0 if down > 64 else _ALONE
+    of_step = (_STEP_US_DOWN * down + _STEP_US_ACROSS * across) / 64 / 1e3
     items = _count(contraction, found, tile) * splits * shape_of(contraction).needed
     steps = -(-contraction.k // _STEP) / splits
     waves = -(-items // case.multiprocessors)
-    by_products = waves * (steps + 1) * 3 * 2.0 * down * across * _STEP / rate
+    by_products = waves * (steps + 1) * of_step
     bandwidth = hardware.bandwidth_gb_s * 1e6
     by_cache = items * steps * _STEP * 4.0 * (down + across) / (bandwidth * _CACHE_RATE)
     # A block alone does not draw more than its share of memory's bandwidth.
@@ -242,8 +245,16 @@ def _packing_ms(case: Case, contraction: Contraction, found: Halves) -> float:
     return 12.0 * elements / (case.hardware.bandwidth_gb_s * _MEMORY * 1e6)
 
 
-def _ordered(case: Case, contraction: Contraction, found: Halves) -> list[tuple[int, int]]:
-    return sorted(_TILES, key=lambda tile: _product_ms(case, contraction, found, tile))
+def _ordered(
+    case: Case, contraction: Contraction, found: Halves, *, split: bool
+) -> list[tuple[int, int]]:
+    """Tiles by their time; with `split`, each in as many parts as fill the device."""
+
+    def time(tile: tuple[int, int]) -> float:
+        splits = _filling(case, contraction, found, tile) if split else 1
+        return _product_ms(case, contraction, found, tile, splits)
+
+    return sorted(_TILES, key=time)
 
 
 def _found(case: Case, contraction: Contraction, printer: ElementPrinter) -> Halves:
@@ -255,8 +266,9 @@ def _found(case: Case, contraction: Contraction, printer: ElementPrinter) -> Hal
 
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
     found = _found(case, contraction, ElementPrinter(case.loop, contraction))
-    splits = splits_of(case, contraction)[0] if strategy.name == STREAMED_SPLITS else 1
-    best = _ordered(case, contraction, found)[0]
+    split = strategy.name == STREAMED_SPLITS
+    splits = splits_of(case, contraction)[0] if split else 1
+    best = _ordered(case, contraction, found, split=split)[0]
     product = _product_ms(case, contraction, found, best, splits)
     launches = strategy.launches * case.hardware.launch_us / 1e3
     return product + _packing_ms(case, contraction, found) + launches
@@ -315,7 +327,7 @@ def _narrow(printer: ElementPrinter, which: str) -> _Narrow:
 def _tunables(
     case: Case, contraction: Contraction, found: Halves, prefix: str, *, split: bool
 ) -> Tunables:
-    ordered = _ordered(case, contraction, found)
+    ordered = _ordered(case, contraction, found, split=split)
     stages = [n for n in range(2, _MOST_STAGES + 1) if _fits(case, found, ordered[0], n)][-1]
     tunables = Tunables(prefix)
     if split:

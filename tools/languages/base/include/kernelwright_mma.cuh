@@ -75,6 +75,11 @@ template <int DOWN, int ACROSS, int GROUP> __device__ __forceinline__ TilePlace 
 constexpr int NOT_FINITE = 1 << 20;
 // And of a row of zeros: its sums are zero whatever its power of two would be.
 constexpr int ALL_ZERO = 1 << 19;
+// Sums of at most 2^47 stay within float32 when they are multiplied by two powers of such exponents.
+constexpr int NEAR = 40;
+// A short factor is off by at most 2^-25 and meets one of at most 2^15; allowed are four roundings.
+// A sum is in doubt below so many times the number of short factors.
+constexpr float SHORT_WEIGHT = 4096.0f;
 
 __device__ __forceinline__ unsigned int larger(unsigned int a, unsigned int b) { return a > b ? a : b; }
 // The bits of |x|; they are ordered as magnitudes are, infinity and then NaN last.
@@ -102,10 +107,9 @@ __device__ __forceinline__ float scaled(float x, int exponent) {
     return x * power_of_two(half) * power_of_two(exponent - half);
 }
 __device__ __forceinline__ bool is_short(float x, float scaled) { return x != 0.0f && ::fabsf(scaled) < 0.125f; }
-// Whether the sum of a row's products may be off by more than a sum in float32 would be: each short
-// factor is off by at most 2^-25, and meets one of at most 2^15. Allowed are four roundings.
+// Whether the sum of a row's products may be off by more than a sum in float32 would be.
 __device__ __forceinline__ bool falls_short(float sum, int short_factors) {
-    return ::fabsf(sum) < (float)short_factors * 4096.0f;
+    return ::fabsf(sum) < (float)short_factors * SHORT_WEIGHT;
 }
 
 // Of a row that is scaled piece by piece: the exponent of a piece whose largest magnitude has these
