@@ -259,6 +259,7 @@ ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 _PRODUCTS = "products"
+PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 
 def _products_program(lowerings: Lowerings) -> Program | None:
@@ -277,7 +278,7 @@ def _calls(program: Program) -> int:
 def _products_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
         name=_PRODUCTS,
-        title=f"products of matrices in kernels of our own{lowerings.after}",
+        title=f"{PRODUCTS_TITLE}{lowerings.after}",
         mechanism="Every product of matrices is a loop like any other: what is done to its "
         "operands is done where tiles are read, and what follows it before they are stored.",
         reason="nothing between a product and its neighbours goes through memory; it pays where "

@@ -199,3 +199,15 @@ def test_halves_that_are_used_often_are_made_once() -> None:
 def test_halves_that_are_used_less_are_made_on_the_way_in(rows: int) -> None:
     (product,) = _lowered(HALVES, (rows, 4096), (4096, 4096), (4096,))
     assert _product(product).left.dtype is DType.FLOAT32
+
+
+def test_halves_made_once_compute_the_same(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cast(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(x).half() @ w.half()).float()
+
+    # Integers, so that no order of a sum rounds it differently.
+    factors = [torch.randint(-4, 5, shape).float() for shape in ((8, 12), (12, 9))]
+    assert check(cast, *factors, products=True).families == ["product"]
+    monkeypatch.setattr("kernelwright.tools.codegen.lower.fusion.schedule.COPIED_USES", 8)
+    families = check(cast, *factors, products=True).families
+    assert families == ["pointwise", "copy", "product"]
