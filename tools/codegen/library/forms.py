@@ -259,6 +259,7 @@ ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 _PRODUCTS = "products"
+_ATTENTION = "aten.scaled_dot_product_attention.default"
 PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 
@@ -270,9 +271,9 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 
 def _calls(program: Program) -> int:
-    """How many products the library is asked for."""
+    """How many products the library is asked for; attention is made of them."""
     lines = (step for step in program.steps if isinstance(step, PlanLine))
-    return sum(line.operator in LIBRARY_PRODUCTS for line in lines)
+    return sum(line.operator in (*LIBRARY_PRODUCTS, _ATTENTION) for line in lines)
 
 
 def _products_idea(lowerings: Lowerings) -> Strategy:

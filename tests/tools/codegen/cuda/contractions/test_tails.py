@@ -70,6 +70,10 @@ MODULES: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "turned": ("torch.exp(-(x.transpose(1, 2) @ y.mT).square())", ((3, 33, 20), (3, 35, 33))),
     "normed": ("F.normalize(x) @ F.normalize(y).T", ((40, 72), (50, 72))),
     "attention": ("torch.softmax(x @ y.mT * 0.2, -1) @ z", ((2, 40, 24), (2, 50, 24), (2, 50, 36))),
+    "attended": (
+        "F.scaled_dot_product_attention(x, y, z, is_causal=True)",
+        ((2, 80, 72), (2, 90, 72), (2, 90, 64)),
+    ),
     "distances": ("(x * x).sum(1, True) - 2 * x @ y.T + (y * y).sum(1)", ((40, 24), (50, 24))),
     "gated": ("self.second(self.first(x) * torch.sigmoid(self.gate(x)))", X),
 }
@@ -85,14 +89,18 @@ CAST = {
     ),
 }
 HALF_WAYS, FLOAT_WAYS = ("mma_tiles", "wgmma_tiles"), ("split_mma", "split_wgmma", "simt_tiles")
+# It copies a factor as it lies, in pieces of 16 bytes.
+STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared")
 # Under which strategies each is played every time; under the others by `make test-all`.
 QUICK = {
-    "groups": "split_wgmma", "least": "split_mma", "triangles": "split_wgmma", "sums": "split_mma",
-    "added": "split_wgmma", "turned": "split_mma", "attention": "split_wgmma",
+    "groups": "streamed_wgmma", "least": "split_mma", "triangles": "split_wgmma",
+    "sums": "split_mma",
+    "added": "split_wgmma", "turned": "split_mma", "attended": "split_wgmma",
     "half": "wgmma_tiles", "bfloat16": "mma_tiles", "cast": "mma_tiles",
 }  # fmt: skip
 EVERY = [
     *((name, way) for name in MODULES for way in FLOAT_WAYS),
+    *((name, STREAMED) for name in MODULES if name not in UNSTREAMED),
     *((name, way) for name in HALVES for way in HALF_WAYS),
     *((name, HALF_WAYS[0]) for name in CAST),
 ]
