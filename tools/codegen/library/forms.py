@@ -259,6 +259,8 @@ ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 _PRODUCTS = "products"
+_ATTENTION = "aten.scaled_dot_product_attention.default"
+PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 
 def _products_program(lowerings: Lowerings) -> Program | None:
@@ -269,15 +271,15 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 
 def _calls(program: Program) -> int:
-    """How many products the library is asked for."""
+    """How many products the library is asked for; attention is made of them."""
     lines = (step for step in program.steps if isinstance(step, PlanLine))
-    return sum(line.operator in LIBRARY_PRODUCTS for line in lines)
+    return sum(line.operator in (*LIBRARY_PRODUCTS, _ATTENTION) for line in lines)
 
 
 def _products_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
         name=_PRODUCTS,
-        title=f"products of matrices in kernels of our own{lowerings.after}",
+        title=f"{PRODUCTS_TITLE}{lowerings.after}",
         mechanism="Every product of matrices is a loop like any other: what is done to its "
         "operands is done where tiles are read, and what follows it before they are stored.",
         reason="nothing between a product and its neighbours goes through memory; it pays where "

@@ -27,6 +27,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import NARROW, computed
 from kernelwright.tools.codegen.lower.nests.layout import tidy
 from kernelwright.tools.codegen.lower.nests.nest import loop_of
 from kernelwright.tools.codegen.lower.nests.views import View
+from kernelwright.tools.codegen.lower.operators.attention import ATTENTION
 from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
 from kernelwright.tools.codegen.lower.operators.library import (
     Users,
@@ -138,6 +139,8 @@ def _covered(context: Context, node: Node) -> bool:
             WINDOWS[name](context, node, arguments)
         elif name in PRODUCTS:
             PRODUCTS[name](context, node, arguments)
+        elif name in ATTENTION:
+            ATTENTION[name](context, node, arguments)
         elif name in POINTWISE:
             _pointwise(context, node, arguments)
         else:

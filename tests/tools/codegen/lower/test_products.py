@@ -199,3 +199,51 @@ def test_halves_that_are_used_often_are_made_once() -> None:
 def test_halves_that_are_used_less_are_made_on_the_way_in(rows: int) -> None:
     (product,) = _lowered(HALVES, (rows, 4096), (4096, 4096), (4096,))
     assert _product(product).left.dtype is DType.FLOAT32
+
+
+def test_halves_made_once_compute_the_same(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cast(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (torch.relu(x).half() @ w.half()).float()
+
+    # Integers, so that no order of a sum rounds it differently.
+    factors = [torch.randint(-4, 5, shape).float() for shape in ((8, 12), (12, 9))]
+    assert check(cast, *factors, products=True).families == ["product"]
+    monkeypatch.setattr("kernelwright.tools.codegen.lower.fusion.schedule.COPIED_USES", 8)
+    families = check(cast, *factors, products=True).families
+    assert families == ["pointwise", "copy", "product"]
+
+
+def _attended(**ways: Any) -> Callable[..., torch.Tensor]:
+    return lambda *given: F.scaled_dot_product_attention(*given, **ways)
+
+
+HEADS = (r(2, 3, 5, 72), r(2, 3, 7, 72), r(2, 3, 7, 64))
+ATTENDED: dict[str, tuple[Any, ...]] = {
+    "heads": (_attended(), *HEADS),
+    "until now, scaled": (_attended(is_causal=True, scale=0.3), *HEADS),
+    "a batch that shares keys": (_attended(), r(4, 2, 5, 64), r(1, 2, 7, 64), r(4, 1, 7, 80)),
+    "one matrix": (_attended(), r(5, 64), r(7, 64), r(7, 64)),
+    "one key": (_attended(), r(3, 5, 64), r(3, 1, 64), r(3, 1, 64)),
+    "turned": (
+        lambda x: F.scaled_dot_product_attention(*x.permute(2, 0, 3, 1, 4).unbind(0)),
+        r(2, 6, 3, 2, 64)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENDED)
+def test_attention_is_two_products(name: str, check: Check) -> None:
+    module, *inputs = ATTENDED[name]
+    checked = check(module, *inputs, products=True)
+    assert checked.library == []
+    if name != "one key":
+        assert checked.families == ["product", "softmax", "product"]
+
+
+def test_what_the_library_does_otherwise_or_better_stays_with_it(check: Check) -> None:
+    mask = r(5, 7)
+    narrow = [x[..., :32] for x in HEADS]
+    halves = [x.bfloat16() for x in HEADS]
+    for way, inputs in ((_attended(attn_mask=mask), HEADS), (_attended(), narrow)):
+        assert len(check(way, *inputs, products=True).library) == 1
+    assert len(check(_attended(), *halves, products=True).library) == 1
+    assert len(check(_attended(), *HEADS).library) == 1
