@@ -104,7 +104,11 @@ SCALARS: Mapping[str, ScalarType] = {
     "size_t": _U64,
 }
 
+# What describes a tensor to a device's copy engine: a plan passes `tensor_map(...)`.
+TENSOR_MAP = "kw::TensorMap"
+
 _ALIASES = {
+    "kw TensorMap": TENSOR_MAP,
     "unsigned": "unsigned int",
     "long int": "long",
     "long long int": "long long",
@@ -117,14 +121,17 @@ _ALIASES = {
 
 
 def canonical(spelling: str) -> str:
-    """A C type without qualifiers, `std::` and doubled blanks, in one of the table's spellings."""
+    """A C type without qualifiers, `std::` and doubled blanks, in one of the tables' spellings."""
     words = re.sub(r"\b(?:const|volatile|register)\b|(?:\bstd)?::", " ", spelling).split()
     plain = " ".join(words)
     return _ALIASES.get(plain, plain)
 
 
 class Parameter(Value):
-    """One parameter of an exported function; `type` is the pointee's type for a pointer."""
+    """One parameter of an exported function; `type` is the pointee's type for a pointer.
+
+    What is no pointer is a number, or a tensor map where the type is `TENSOR_MAP`.
+    """
 
     name: str
     type: str
@@ -136,9 +143,20 @@ class Parameter(Value):
         return POINTEES[self.type] if self.pointer else ()
 
     @property
+    def is_map(self) -> bool:
+        """Whether it takes a tensor map."""
+        return not self.pointer and self.type == TENSOR_MAP
+
+    @property
     def scalar(self) -> ScalarType | None:
-        """How a number is passed; None for a pointer."""
-        return None if self.pointer else SCALARS[self.type]
+        """How a number is passed; None for a pointer and a tensor map."""
+        return None if self.pointer or self.is_map else SCALARS[self.type]
+
+    @property
+    def letter(self) -> str:
+        """`P` for a pointer, `M` for a tensor map, else the `struct` letter of the C type."""
+        scalar = self.scalar
+        return scalar.code if scalar is not None else "M" if self.is_map else "P"
 
     @property
     def spelling(self) -> str:
@@ -155,8 +173,8 @@ class KernelFunction(Value):
 
     @property
     def letters(self) -> str:
-        """Its parameters as letters: `P` a pointer, else the `struct` letter of the C type."""
-        return "".join("P" if item.scalar is None else item.scalar.code for item in self.parameters)
+        """Its parameters as letters, as `Parameter.letter` has them."""
+        return "".join(item.letter for item in self.parameters)
 
     @property
     def pointers(self) -> tuple[bool, ...]:

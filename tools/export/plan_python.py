@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.candidates.plan.expressions import operator_path
-from kernelwright.tools.candidates.plan.vocabulary import CREATORS
+from kernelwright.tools.candidates.plan.vocabulary import CREATORS, TENSOR_MAP
 from kernelwright.tools.types import DType
 
 WIDTH = 96
@@ -152,6 +152,8 @@ class _Printer(ast.NodeTransformer):
             return self._allocation(name, call)
         if created:
             call.keywords.append(ast.keyword("device", _expression("kernels.device")))
+        if name == TENSOR_MAP:
+            call.func = _expression("kernels.tensor_map")
         if name == "prod":
             call.func = _expression("math.prod")
         return call

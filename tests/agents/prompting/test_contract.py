@@ -23,7 +23,7 @@ from kernelwright.tools.languages import (
 from kernelwright.tools.types import Candidate, LanguageName
 
 WEIGHTS = {"weight": (8,), "linear.weight": (8, 16), "linear.bias": (8,), "scale": (8,)}
-PRELUDES = {"cuda": "kernelwright.cuh", "cpp": "kernelwright.hpp"}
+PRELUDES = {"cuda": ("kernelwright.cuh", "kernelwright_mma.cuh"), "cpp": ("kernelwright.hpp",)}
 
 
 def words(language: LanguageName) -> str:
@@ -75,7 +75,8 @@ async def test_the_examples_for_the_cpu_compute_what_they_say(number: int) -> No
 
 @pytest.mark.parametrize("language", ["cuda", "cpp"])
 def test_every_name_of_the_prelude_that_is_promised_exists(language: LanguageName) -> None:
-    prelude = (INCLUDE / PRELUDES[language]).read_text(encoding="utf-8")
+    headers = (INCLUDE / name for name in PRELUDES[language])
+    prelude = "\n".join(header.read_text(encoding="utf-8") for header in headers)
     text = words(language) + craft(language)
     promised = set(re.findall(r"\bkw::(\w+)", text))
     # A list of functions names the room once: `kw::exp exp2 expm1 ...`.

@@ -102,3 +102,16 @@ def test_arithmetic_means_the_same_afterwards(operators, size):
     names: dict[str, object] = {}
     exec(text, names)
     assert names["run_plan"](None, {}, None, {}, None) == eval(expression, {"N": size})
+
+
+def test_a_tensor_map_is_made_by_the_kernels() -> None:
+    plan = """def forward(x):
+    y = empty_like(x)
+    launch("f", grid=1, block=32, args=(tensor_map(x, box=(ROWS, 64), offset=8), y))
+    return y
+"""
+    text = print_plan(plan, {"f": (False, True)}, {"ROWS": 16}, has_grid=True)
+    assert (
+        "kernels.f(1, 32, 0, 1, kernels.tensor_map(x, box=(16, 64), offset=8), y.data_ptr())"
+        in text
+    )

@@ -23,6 +23,8 @@ from kernelwright.tools.candidates.plan.vocabulary import (
     PLAIN_LAUNCH,
     PROPERTIES,
     RESERVED,
+    TENSOR_MAP,
+    TENSOR_MAP_KEYWORDS,
 )
 
 
@@ -41,6 +43,8 @@ class Calls:
         self.launches: dict[str, None] = {}
         self.operators: dict[str, None] = {}
         self.updates: dict[str, None] = {}
+        # Calls of `tensor_map` that stand where they may.
+        self._maps: list[ast.Call] = []
 
     def check(self, call: ast.Call, *, statement: bool) -> None:
         """Check one call; `statement` when it stands alone on a line.
@@ -56,6 +60,10 @@ class Calls:
                 self._launch(call) if word == "launch" else self._update(call)
             case ast.Name(id="range"):
                 raise ContractError(call.lineno, "range", "range belongs in a for statement only")
+            case ast.Name(id=name) if name == TENSOR_MAP:
+                if not any(call is one for one in self._maps):
+                    words = "tensor_map stands among the args of a launch only"
+                    raise ContractError(call.lineno, TENSOR_MAP, words)
             case ast.Name(id=name):
                 self._helper(call, name)
             case ast.Attribute() as function if operator_path(function):
@@ -108,9 +116,29 @@ class Calls:
             words = f"{function.name}({signature}) takes {len(wanted)} arguments"
             raise ContractError(line, "launch", f"{words}, not {len(given.elts)}")
         for value, parameter in zip(given.elts, wanted, strict=True):
+            if _is_map(value) != parameter.is_map:
+                what = "takes tensor_map(...)" if parameter.is_map else "takes no tensor map"
+                words = f"{function.name}: {parameter.spelling} {parameter.name} {what}"
+                raise ContractError(line, "launch", words)
+            if isinstance(value, ast.Call) and parameter.is_map:
+                self._map(value)
             if isinstance(value, ast.Constant) and _mismatch(value, parameter.pointer):
                 words = f"{value.value!r} cannot be passed as {parameter.spelling} {parameter.name}"
                 raise ContractError(line, "launch", words)
+
+    def _map(self, call: ast.Call) -> None:
+        """One tensor that has a name, so that it is there until the launch, and keywords."""
+        given = [item.arg for item in call.keywords]
+        wrong = [name for name in given if name not in TENSOR_MAP_KEYWORDS or given.count(name) > 1]
+        named = len(call.args) == 1 and isinstance(call.args[0], ast.Name | ast.Subscript)
+        if not named or wrong or "box" not in given:
+            words = f"{', '.join(sorted(TENSOR_MAP_KEYWORDS - {'box'}))}"
+            words = f"the form is tensor_map(name, box=(...)), with {words} where they are needed"
+            raise ContractError(call.lineno, TENSOR_MAP, words)
+        if isinstance(call.args[0], ast.Subscript) and not _is_kept(call.args[0]):
+            words = "tensor_map takes a tensor that has a name: give the view one first"
+            raise ContractError(call.lineno, TENSOR_MAP, words)
+        self._maps.append(call)
 
     def _update(self, call: ast.Call) -> None:
         match call:
@@ -172,6 +200,18 @@ def _check_dropout(call: ast.Call, name: str) -> None:
     if not all(isinstance(value, ast.Constant) and value.value == 0 for value in values):
         words = f"aten.{name} is admitted without dropout only ({keyword}=0.0)"
         raise ContractError(call.lineno, "operator", words)
+
+
+def _is_map(value: ast.expr) -> bool:
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Name)
+        and value.func.id == TENSOR_MAP
+    )
+
+
+def _is_kept(value: ast.Subscript) -> bool:
+    return isinstance(value.value, ast.Name) and value.value.id in ("weights", "prepared")
 
 
 def _mismatch(value: ast.Constant, pointer: bool) -> bool:

@@ -38,11 +38,14 @@ KEYWORDS: Mapping[str, frozenset[str]] = {
     "full": frozenset({"value", "dtype"}),
     "full_like": frozenset({"value", "dtype"}),
 }
+# What stands among the arguments of a launch alone, and what it may be told besides its tensor.
+TENSOR_MAP = "tensor_map"
+TENSOR_MAP_KEYWORDS = frozenset({"box", "shape", "strides", "offset", "swizzle"})
 CONSTANTS = frozenset({"inf", "nan"})
 # Helpers whose result is a number whatever they are given.
 NUMERIC_HELPERS = frozenset({"ceil_div", "min", "max", "int", "float", "abs", "len", "prod"})
 RESERVED = frozenset(
-    {*HELPERS, *CONSTANTS, "launch", "update", "range", "aten", "weights", "prepared"}
+    {*HELPERS, *CONSTANTS, TENSOR_MAP, "launch", "update", "range", "aten", "weights", "prepared"}
 )
 
 # Reading a tensor without calling anything.

@@ -19,6 +19,7 @@ from kernelwright.tools.candidates.kernel_source import (
     Parameter,
     ScalarType,
 )
+from kernelwright.tools.candidates.run.tensor_maps import Encode, TensorMap
 
 Extent = int | tuple[int, ...]
 
@@ -89,20 +90,33 @@ def without_gradients(function: Callable[..., object], arguments: Iterable[objec
 
 Number = int | float
 _NUMBERS = (int, float)
-Converter = Callable[[object], Number]
+Passed = Number | bytes
+Converter = Callable[[object], Passed]
 
 
 class Converters:
-    """Turns the arguments of one function's launches into addresses and numbers.
+    """Turns the arguments of one function's launches into addresses, numbers and tensor maps.
+
+    Args:
+        function: What is launched.
+        device: Where its tensors are.
+        encode: What the language makes of a tensor map; None where it has none.
 
     Attributes:
         each: One converter a parameter.
     """
 
-    def __init__(self, function: KernelFunction, device: torch.device):
-        self.each = tuple(_converter(item, function, device) for item in function.parameters)
+    def __init__(
+        self, function: KernelFunction, device: torch.device, encode: Encode | None = None
+    ):
+        self.each = tuple(
+            _map(item, function, device, encode)
+            if item.is_map and encode is not None
+            else _converter(item, function, device)
+            for item in function.parameters
+        )
 
-    def __call__(self, values: Sequence[object]) -> list[Number]:
+    def __call__(self, values: Sequence[object]) -> list[Passed]:
         """One number a parameter; LaunchRefused when a value does not match its parameter."""
         return [convert(value) for convert, value in zip(self.each, values, strict=True)]
 
@@ -122,7 +136,7 @@ def _pointer(parameter: Parameter, function: KernelFunction, device: torch.devic
     where = f"{function.name}: {parameter.spelling} {parameter.name}"
     tensor_type = torch.Tensor
 
-    def convert(value: object) -> Number:
+    def convert(value: object) -> Passed:
         if not isinstance(value, tensor_type):
             raise LaunchRefused(f"{where} takes a tensor, not {_shown(value)}")
         if value.dtype not in accepted:
@@ -135,11 +149,29 @@ def _pointer(parameter: Parameter, function: KernelFunction, device: torch.devic
     return convert
 
 
+def _map(
+    parameter: Parameter, function: KernelFunction, device: torch.device, encode: Encode
+) -> Converter:
+    index = device.index if device.type != "cpu" else -1
+    where = f"{function.name}: {parameter.spelling} {parameter.name}"
+
+    def convert(value: object) -> Passed:
+        if not isinstance(value, TensorMap):
+            raise LaunchRefused(f"{where} takes tensor_map(...), not {_shown(value)}")
+        if value.device != index:
+            raise LaunchRefused(f"{where} is not on {device}, where the kernel runs")
+        if value.encoded is None:
+            value.encoded = encode(value)
+        return value.encoded
+
+    return convert
+
+
 def _integer(parameter: Parameter, function: KernelFunction, scalar: ScalarType) -> Converter:
     low, high = scalar.minimum or 0, scalar.maximum or 0
     where = f"{function.name}: {parameter.spelling} {parameter.name}"
 
-    def convert(value: object) -> Number:
+    def convert(value: object) -> Passed:
         if not isinstance(value, int):
             raise LaunchRefused(f"{where} takes an integer, not {_shown(value)}")
         if not low <= value <= high:
@@ -153,7 +185,7 @@ def _float(parameter: Parameter, function: KernelFunction) -> Converter:
     where = f"{function.name}: {parameter.spelling} {parameter.name}"
     limit = 3.4028235677973366e38 if parameter.type == "float" else math.inf
 
-    def convert(value: object) -> Number:
+    def convert(value: object) -> Passed:
         if not isinstance(value, _NUMBERS):
             raise LaunchRefused(f"{where} takes a number, not {_shown(value)}")
         number = float(value)

@@ -18,6 +18,7 @@ from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
 from kernelwright.tools.candidates.plan.validate import parse_plan
+from kernelwright.tools.candidates.plan.vocabulary import TENSOR_MAP
 from kernelwright.tools.candidates.run.arguments import (
     Allocator,
     Extent,
@@ -44,6 +45,7 @@ from kernelwright.tools.candidates.run.rewrite import (
     launcher_name,
     operator_name,
 )
+from kernelwright.tools.candidates.run.tensor_maps import TensorMaps
 from kernelwright.tools.types import Candidate
 from kernelwright.tools.types.idea import Extents, LaunchShape
 
@@ -301,6 +303,7 @@ class PlanRunner:
                 number(value)
             ),
             "update": self._update,
+            TENSOR_MAP: TensorMaps(),
         }
 
     def _empty(self, shape: object, dtype: object = "float32") -> torch.Tensor:

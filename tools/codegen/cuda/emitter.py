@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily, is_tiled
+from kernelwright.tools.codegen.cuda.contractions.maps import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
@@ -33,6 +34,7 @@ from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFam
 from kernelwright.tools.types import LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
+    MAP_FAMILY,
     WGMMA_FAMILY,
     MMA_FAMILY,
     SPLIT_WGMMA_FAMILY,

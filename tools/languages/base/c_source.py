@@ -22,6 +22,7 @@ from kernelwright.tools.candidates.arithmetic import ContractError
 from kernelwright.tools.candidates.kernel_source import (
     POINTEES,
     SCALARS,
+    TENSOR_MAP,
     KernelFunction,
     KernelSource,
     Parameter,
@@ -74,6 +75,8 @@ def read_c_source(
     root = Parser(_grammar()).parse(data).root_node
     tunables, requires = declarations(_comments(root))
     functions = tuple(_function(node) for node in _exported(root, qualifier))
+    if not has_grid:
+        _refuse_maps(functions)
     _check_names(functions)
     return KernelSource(
         language=language,
@@ -194,12 +197,33 @@ def _parameter(node: Node, function: str) -> Parameter:
         words = f"{function}: {spelled!r} is neither a pointer to a type nor a number"
         raise ContractError(line, "signature", words)
     type_ = canonical(_text(kind))
+    if type_ == TENSOR_MAP and not pointer:
+        _check_map(node, function, _text(nested))
+        return Parameter(name=_text(nested), type=type_, pointer=False)
     known = POINTEES if pointer else SCALARS
     if type_ not in known:
         what = "pointer to" if pointer else "value of"
         words = f"{function}: parameter {_text(nested)} is a {what} {type_!r}; known are "
         raise ContractError(line, "signature", words + ", ".join(sorted(known)))
     return Parameter(name=_text(nested), type=type_, pointer=pointer)
+
+
+def _check_map(node: Node, function: str, name: str) -> None:
+    """A map is read where the launch put it: a copy elsewhere would be one that no copy finds."""
+    qualifiers = {_text(child) for child in node.children if child.type == "type_qualifier"}
+    if not {"const", "__grid_constant__"} <= qualifiers:
+        words = (
+            f"{function}: parameter {name} must be `const __grid_constant__ {TENSOR_MAP} {name}`"
+        )
+        raise ContractError(_line(node), "signature", words)
+
+
+def _refuse_maps(functions: tuple[KernelFunction, ...]) -> None:
+    for function in functions:
+        for item in function.parameters:
+            if item.is_map:
+                words = f"{function.name}: parameter {item.name}: this language has no tensor maps"
+                raise ContractError(function.line, "signature", words)
 
 
 def _check_names(functions: tuple[KernelFunction, ...]) -> None:

@@ -13,7 +13,13 @@ import torch
 from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.kernel_source import KernelFunction, KernelSource
 from kernelwright.tools.candidates.run.arguments import Converters, Extent, Launcher
-from kernelwright.tools.languages.cuda.launcher import DriverError, Kernel, load_kernels
+from kernelwright.tools.candidates.run.tensor_maps import TensorMap
+from kernelwright.tools.languages.cuda.launcher import (
+    DriverError,
+    Kernel,
+    encode_tensor_map,
+    load_kernels,
+)
 
 _MAX_CLUSTER = 16
 _MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -105,7 +111,7 @@ class CudaFunction:
 
     def __init__(self, kernel: Kernel, function: KernelFunction, device: torch.device):
         self._kernel = kernel
-        self._converters = Converters(function, device).each
+        self._converters = Converters(function, device, self._encoded).each
 
     def __call__(
         self,
@@ -125,6 +131,20 @@ class CudaFunction:
         values = [convert(value) for convert, value in converted]
         try:
             self._kernel(grid, block, shared, cluster, *values)
+        except DriverError as error:
+            raise _told(error) from None
+
+    def _encoded(self, one: TensorMap) -> bytes:
+        try:
+            return encode_tensor_map(
+                self._kernel.driver,
+                one.address,
+                one.dtype,
+                one.shape,
+                one.strides,
+                one.box,
+                one.swizzle,
+            )
         except DriverError as error:
             raise _told(error) from None
 

@@ -54,6 +54,7 @@ def _beside(name: str) -> ModuleType:
 
 truth, check = (getattr(_beside("truth"), name) for name in ("truth", "check"))
 Buffers = dict[str, torch.Tensor]
+Emulated = _beside("launching").Emulated
 _COMPUTED = {"float64": "float64", "float32": "float32", "bool": "bool"}
 
 
@@ -171,47 +172,6 @@ class Variant:
         return {name: buffers[name] for name in wanted}, wanted
 
 
-class Emulated:
-    """The words of a plan, for emulated kernels."""
-
-    def __init__(self, library: ctypes.CDLL, buffers: Buffers, settings: Mapping[str, int]):
-        self._library, self._buffers, self._settings = library, buffers, settings
-
-    def names(self) -> dict[str, object]:
-        return {
-            **self._buffers,
-            **self._settings,
-            "empty": lambda shape, dtype: _poisoned(shape, _torch(dtype)),
-            "zeros": lambda shape, dtype: torch.zeros(shape, dtype=_torch(dtype)),
-            "ceil_div": lambda a, b: -(-a // b),
-            "launch": self._launch,
-        }
-
-    def _launch(
-        self,
-        kernel: str,
-        *,
-        grid: int,
-        block: int,
-        args: tuple[torch.Tensor, ...],
-        shared: int = 0,
-        cluster: int = 1,
-    ) -> None:
-        assert shared <= 227 * 1024
-        pointers = (ctypes.c_void_p * len(args))(*(a.data_ptr() for a in args))
-        getattr(self._library, f"run_{kernel}")(grid, block, cluster, shared, pointers)
-
-
-def _poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return torch.full(shape, float("nan") if dtype.is_floating_point else 0x7FFFFFFF, dtype=dtype)
-
-
-def _torch(dtype: str) -> torch.dtype:
-    found = getattr(torch, dtype)
-    assert isinstance(found, torch.dtype)
-    return found
-
-
 def make_variants(
     builds: Mapping[str, Build],
     hardware: Hardware,
@@ -288,7 +248,10 @@ def _compile(variants: list[Variant], path: Path) -> None:
         parts.append(variant.emitted.source)
         for name, parameters in _KERNEL.findall(variant.emitted.source):
             types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in parameters.split(",")]
-            args = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
+            args = ", ".join(
+                f"*(const kw::TensorMap*)a[{i}]" if "TensorMap" in kind else f"({kind})a[{i}]"
+                for i, kind in enumerate(types)
+            )
             parts.append(
                 f'extern "C" __attribute__((visibility("default"))) void run_{name}(unsigned grid, '
                 f"unsigned block, unsigned cluster, unsigned shared, void** a) "

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from kernelwright.tools.candidates import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.run.tensor_maps import TensorMaps
 from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.languages.cuda import launcher
 from kernelwright.tools.languages.cuda.loading import CheckedKernel, CudaFunction, _extent
 
 KERNEL = """extern "C" __global__ void f(
@@ -69,6 +71,80 @@ def test_every_argument_lies_where_its_address_says(driver: FakeDriver) -> None:
     ):
         launch(values, 2, 32)
         assert driver.launches[-1] == values
+
+
+MAPPED = """extern "C" __global__ void f(
+    int n, const __grid_constant__ kw::TensorMap m, float* y,
+    const __grid_constant__ kw::TensorMap again) {}
+"""
+
+
+class MapDriver(FakeDriver):
+    """Encodes a map as its address, rank, box and strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoded: list[list[object]] = []
+
+    def cuTensorMapEncodeTiled(self, place, kind, rank, start, *more):  # type: ignore[no-untyped-def]  # noqa: N802
+        assert place.value % 64 == 0
+        self.encoded.append([kind, rank, start.value, *map(list, more[:4]), *more[4:]])
+        ctypes.memset(place, len(self.encoded), 128)
+        return self.answers.get("map", 0)
+
+    def cuLaunchKernelEx(self, config, function, addresses, extra):  # type: ignore[no-untyped-def]  # noqa: N802
+        n, m, y, again = addresses._obj
+        assert m % 64 == again % 64 == 0
+        numbers = ctypes.c_int32.from_address(n).value, ctypes.c_uint64.from_address(y).value
+        self.launches.append([*numbers, ctypes.string_at(m, 128), ctypes.string_at(again, 128)])
+        return 0
+
+
+@pytest.fixture
+def maps(driver: FakeDriver) -> MapDriver:
+    return MapDriver()
+
+
+def test_a_tensor_map_lies_whole_among_the_arguments_and_is_encoded_once(maps: MapDriver) -> None:
+    launch, words = function(maps, MAPPED), TensorMaps()
+    x, y = torch.zeros(3, 40, 64, dtype=torch.float16), torch.zeros(4)
+    for n in (5, 6):
+        one, two = words(x, box=(1, 32, 64)), words(x[1], box=(8, 16), swizzle=32)
+        launch([n, one, y, two], 1, 32)
+        assert maps.launches[-1] == [n, y.data_ptr(), b"\1" * 128, b"\2" * 128]
+    first, second = maps.encoded
+    begin = x.data_ptr()
+    assert first == [6, 3, begin, [64, 40, 3], [128, 5120], [64, 32, 1], [1, 1, 1], 0, 3, 3, 0]
+    assert second == [6, 2, begin + 5120, [64, 40], [128], [16, 8], [1, 1], 0, 1, 3, 0]
+
+
+def test_what_is_no_map_is_refused_and_so_is_what_the_driver_refuses(maps: MapDriver) -> None:
+    launch, y = function(maps, MAPPED), torch.zeros(4)
+    one = TensorMaps()(torch.zeros(8, 8), box=(8, 8))
+    with pytest.raises(
+        LaunchRefused, match=r"kw::TensorMap m takes tensor_map\(...\), not a float32"
+    ):
+        launch([5, y, y, one], 1, 32)
+    maps.answers = {"map": 1}
+    with pytest.raises(LaunchRefused, match="a tensor map cannot be made"):
+        launch([5, one, y, one], 1, 32)
+    assert maps.launches == []
+
+
+def test_an_export_makes_the_same_maps_as_the_judge(maps: MapDriver) -> None:
+    exported, x = launcher.TensorMaps(maps), torch.zeros(3, 40, 64)  # type: ignore[arg-type]
+    judged = TensorMaps()
+    for given in (
+        {"box": (1, 8, 32)},
+        {"box": (8, 32), "shape": (40, 64), "offset": 2560},
+        {"box": (8, 16), "shape": (40, 32), "strides": (64, 1), "swizzle": 64},
+    ):
+        one = judged(x, **given)
+        launcher.encode_tensor_map(
+            maps, one.address, one.dtype, one.shape, one.strides, one.box, one.swizzle  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert exported(x, **given) is exported(x, **given)  # type: ignore[arg-type]
+        assert maps.encoded[-1] == maps.encoded[-2]
 
 
 def test_a_kernel_without_parameters_is_launched(driver: FakeDriver) -> None:

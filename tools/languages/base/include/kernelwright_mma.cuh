@@ -1,5 +1,6 @@
 // What kernels on tensor cores lean on besides `kernelwright.cuh`: fragments from shared memory,
-// products of a warp (sm_80 and later) and of a warpgroup (sm_90a), and what feeds them.
+// products of a warp (sm_80 and later) and of a warpgroup (sm_90a), and what feeds them, copies by
+// tensor maps (sm_90 and later) among it.
 //
 // A 16-bit element takes two bytes of a 32-bit register, the lower position the lower half. A lane
 // is called by g = lane / 4 and t = lane % 4. All accumulators are float32: lane (g, t) holds of a
@@ -203,6 +204,54 @@ __device__ __forceinline__ void arrive_after_copies(unsigned long long* barrier)
 }
 #endif
 
+// ---- copies by tensor maps -----------------------------------------------------------------------
+
+// What a plan's `tensor_map(...)` passes, as a parameter `const __grid_constant__ kw::TensorMap name`.
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+#if __CUDA_ARCH__ >= 900
+// Says that a map will be used soon.
+__device__ __forceinline__ void map_ready(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+#define KW_MAP_LOAD(rank, places, mask, list, ...)                                                                            \
+    __device__ __forceinline__ void map_load(void* shared, const TensorMap& map, unsigned long long* barrier, list) {         \
+        asm volatile("cp.async.bulk.tensor." #rank "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"               \
+                     " [%0], [%1, {" places "}], [%2];"                                                                       \
+                     ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(barrier)), __VA_ARGS__ : "memory");         \
+    }                                                                                                                         \
+    __device__ __forceinline__ void map_load_shared(void* shared, const TensorMap& map, unsigned long long* barrier,          \
+                                                    unsigned short blocks, list) {                                            \
+        asm volatile("cp.async.bulk.tensor." #rank "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"               \
+                     ".multicast::cluster [%0], [%1, {" places "}], [%2], %" #mask ";"                                        \
+                     ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(barrier)), __VA_ARGS__, "h"(blocks)         \
+                     : "memory");                                                                                             \
+    }
+#define KW_COMMA ,
+// One thread asks for the map's box from an element on, the contiguous dimension's place first; the
+// barrier is told of all the box's bytes, those that lie outside of the tensor (zeros) among them.
+// Under a swizzle of 128 bytes rows go where `swizzled<8>` says, from a multiple of 1024 bytes on.
+// `map_load_shared` brings the box to the same place of every block of the cluster whose bit is set
+// in `blocks`, and tells the same barrier of each.
+KW_MAP_LOAD(2, "%3, %4", 5, int x KW_COMMA int y, "r"(x), "r"(y))
+KW_MAP_LOAD(3, "%3, %4, %5", 6, int x KW_COMMA int y KW_COMMA int z, "r"(x), "r"(y), "r"(z))
+KW_MAP_LOAD(4, "%3, %4, %5, %6", 7, int x KW_COMMA int y KW_COMMA int z KW_COMMA int u, "r"(x), "r"(y), "r"(z), "r"(u))
+KW_MAP_LOAD(5, "%3, %4, %5, %6, %7", 8, int x KW_COMMA int y KW_COMMA int z KW_COMMA int u KW_COMMA int v, "r"(x), "r"(y), "r"(z), "r"(u), "r"(v))
+#undef KW_COMMA
+#undef KW_MAP_LOAD
+
+// `barrier_arrive` at the same barrier of another block of the cluster, which is told that this thread has
+// read what it wanted; writes of its own are not ordered by it.
+__device__ __forceinline__ void barrier_arrive_at(unsigned long long* barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}"
+        ::"r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+#endif  // sm_90
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // ---- products of a warpgroup -----------------------------------------------------------------
 //
@@ -245,10 +294,12 @@ template <class T, int N> struct RegisterProduct;
 
 #define KW_FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define KW_SIXTEEN(i) KW_FOUR(i), KW_FOUR(i + 4), KW_FOUR(i + 8), KW_FOUR(i + 12)
+#define KW_32 KW_SIXTEEN(0)
 #define KW_64 KW_SIXTEEN(0), KW_SIXTEEN(16)
 #define KW_128 KW_64, KW_SIXTEEN(32), KW_SIXTEEN(48)
 #define KW_192 KW_128, KW_SIXTEEN(64), KW_SIXTEEN(80)
 #define KW_256 KW_192, KW_SIXTEEN(96), KW_SIXTEEN(112)
+#define KW_NAMES_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define KW_NAMES_64 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define KW_NAMES_128 KW_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define KW_NAMES_192 KW_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
@@ -281,6 +332,7 @@ template <class T, int N> struct RegisterProduct;
     KW_GROUP_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned)              \
     KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, left, right, keep, left_turned, right_turned)      \
     KW_REGISTER_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned, last)
+KW_GROUP_PRODUCTS(32, 16, 17, 18, 19, 20, 21)
 KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36, 37)
 KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68, 69)
 KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100, 101)
@@ -290,10 +342,12 @@ KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132, 133)
 #undef KW_REGISTER_PRODUCT
 #undef KW_FOUR
 #undef KW_SIXTEEN
+#undef KW_32
 #undef KW_64
 #undef KW_128
 #undef KW_192
 #undef KW_256
+#undef KW_NAMES_32
 #undef KW_NAMES_64
 #undef KW_NAMES_128
 #undef KW_NAMES_192
@@ -359,5 +413,25 @@ template <int SIDE, int DEPTH, bool ALONG_DEPTH> struct FactorTile {
     }
 };
 #endif
+
+// Columns that products leave with four neighbouring lanes: lane t holds the pairs
+// at columns 2 t of blocks 0 to 3, `values[2 * block]` and the next. Afterwards it holds all eight
+// columns of block t. All lanes of the warp take part.
+__device__ __forceinline__ void whole_blocks(float (&values)[8]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int at = i / 2 * 4 + i % 2;  // of block 0 with block 1, then of block 2 with block 3
+        const float low = values[at], high = values[at + 2], other = shuffle_xor(odd ? low : high, 1);
+        values[at] = odd ? other : low;
+        values[at + 2] = odd ? high : other;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float low = values[i], high = values[i + 4], other = shuffle_xor(upper ? low : high, 2);
+        values[i] = upper ? other : low;
+        values[i + 4] = upper ? high : other;
+    }
+}
 
 }  // namespace kw

@@ -9,11 +9,13 @@ import pytest
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_TILES
 from kernelwright.tools.codegen.cuda.contractions.wgmma import WGMMA_TILES
 from kernelwright.tools.codegen.ir.kernel_family import Emitter
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
+STRATEGIES = (MMA_TILES, WGMMA_TILES, WGMMA_MAPS)
 M, N, K = 72, 48, 80
 
 
@@ -93,13 +95,24 @@ def triangle(build: Any) -> Any:
     return b
 
 
+def padded(build: Any) -> Any:
+    """A batch of rows with a gap behind each, whose ends no tile meets; of halves, a triangle."""
+    b = build({"b": 3, "m": 150, "n": 70}, {"k": 45})
+    x = b.load("x", "float16", offset=8, b=150 * 56, m=56, k=1)
+    w = b.load("w", "float16", b=45 * 80, k=80, n=1)
+    keep = b.op("le", b.index("n"), b.index("m"), dtype="bool")
+    total = b.op("where", keep, _sum(b, x, w, "float16"), b.const(0.0))
+    b.store("y", total, "float16", b=150 * 70, m=70, n=1)
+    return b
+
+
 def deep(build: Any) -> Any:
     """The ring goes round several times, and a persistent block takes several tiles."""
     sizes = {"m": 136, "n": 200, "k": 584}
     return _product(build, "float16", {"m": 584, "k": 1}, {"k": 200, "n": 1}, **sizes)
 
 
-CASES = (deep, triangle, plain, linear, transposed, odd, far_apart, batched, masked)
+CASES = (deep, padded, triangle, plain, linear, transposed, odd, far_apart, batched, masked)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +121,7 @@ def variants(
 ) -> list[Any]:
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
     made = toolbox.make_variants(
-        builds, small_device, settings=2, names=(MMA_TILES, WGMMA_TILES), most_threads=384
+        builds, small_device, settings=2, names=STRATEGIES, most_threads=384
     )
     toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("mma")))
     return made
@@ -119,7 +132,8 @@ def test_every_product_is_taken(variants: list[Any]) -> None:
     in_pieces = {
         (case.__name__, WGMMA_TILES) for case in (deep, plain, linear, transposed, batched)
     }
-    assert taken == {(case.__name__, MMA_TILES) for case in CASES} | in_pieces
+    mapped = {(case.__name__, WGMMA_MAPS) for case in (deep, padded, plain, linear, transposed)}
+    assert taken == {(case.__name__, MMA_TILES) for case in CASES} | in_pieces | mapped
 
 
 def test_every_product_is_right_and_reads_without_conflicts(
@@ -138,7 +152,7 @@ def test_every_product_is_right_and_reads_without_conflicts(
 
 
 # What is predicted fastest there.
-BEST = {"A100": MMA_TILES, "H200": WGMMA_TILES, "RTX 5090": MMA_TILES}
+BEST = {"A100": MMA_TILES, "H200": WGMMA_MAPS, "RTX 5090": MMA_TILES}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +185,7 @@ async def _compiled(
     hardware = hardware_profile(device)
     loop = case(toolbox.Build).loop("k")
     found = {one.name: one for one in emitter.strategies(loop, hardware)}
-    for name in {*found} & {MMA_TILES, WGMMA_TILES}:
+    for name in {*found} & {*STRATEGIES}:
         source = emitter.header() + emitter.emit(loop, found[name], "k", hardware).source
         candidate = new_candidate("cuda", source, "def forward(x):\n    return x\n")
         architecture = hardware.architecture

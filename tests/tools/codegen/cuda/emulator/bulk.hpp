@@ -1,4 +1,4 @@
-// Plays phase barriers and bulk copies (included by emulator.hpp).
+// Plays phase barriers, bulk copies and copies by tensor maps (included by emulator.hpp).
 //
 // A copy poisons where it goes as soon as it is asked for, and lands only when somebody polls its
 // barrier, one copy a poll, the newest first: whoever reads before waiting, or asks for a copy
@@ -15,8 +15,7 @@ struct PhaseBarrier {
 struct BulkCopy {
     unsigned long long* barrier;
     void* into;
-    const void* from;
-    unsigned int bytes;
+    std::vector<unsigned char> bytes;
 };
 // An arrival that waits for a thread's copies, and what makes these land.
 struct LateArrival {
@@ -59,10 +58,11 @@ inline void land_one(unsigned long long* at) {
         const BulkCopy copy = bulk.copies[i];
         if (copy.barrier != at) continue;
         bulk.copies.erase(bulk.copies.begin() + i);
-        memcpy(copy.into, copy.from, copy.bytes);
+        memcpy(copy.into, copy.bytes.data(), copy.bytes.size());
         PhaseBarrier& one = phase_barrier(at);
-        one.bytes -= copy.bytes;
-        if (one.bytes < 0) refuse("more bytes arrive at a barrier than it expects");
+        one.bytes -= copy.bytes.size();
+        // What another block of the cluster brings may come before this one expects it.
+        if (one.bytes < 0 && block->cluster->inboxes.size() == 1) refuse("more bytes arrive at a barrier than it expects");
         settle(one);
         return;
     }
@@ -75,8 +75,41 @@ inline void land_one(unsigned long long* at) {
         return;
     }
 }
+inline void begin_copy(unsigned long long* at, void* into, std::vector<unsigned char> bytes) {
+    const unsigned char *start = block->memory.get(), *first = static_cast<unsigned char*>(into);
+    if (first < start || first + bytes.size() > start + block->shared) refuse("a bulk copy leaves shared memory");
+    phase_barrier(at);
+    memset(into, 0xff, bytes.size());
+    bulk.copies.push_back({at, into, std::move(bytes)});
+}
+inline size_t place_of(const void* at) {
+    const size_t place = static_cast<const unsigned char*>(at) - block->memory.get();
+    if (place >= block->shared) refuse("what a cluster shares is not in dynamic shared memory");
+    return place;
+}
+inline void post(int rank, Posted posted) {
+    Inbox& inbox = block->cluster->inboxes[rank];
+    const std::lock_guard<std::mutex> held(inbox.lock);
+    inbox.posted.push_back(std::move(posted));
+}
+inline void read_inbox() {
+    if (block->cluster->inboxes.size() == 1) return;
+    std::vector<Posted> posted;
+    {
+        Inbox& inbox = block->cluster->inboxes[block->rank];
+        const std::lock_guard<std::mutex> held(inbox.lock);
+        posted.swap(inbox.posted);
+    }
+    for (Posted& one : posted) {
+        auto* at = reinterpret_cast<unsigned long long*>(block->memory.get() + one.barrier);
+        if (one.bytes.empty()) arrive(at, 0);
+        else begin_copy(at, block->memory.get() + one.into, std::move(one.bytes));
+    }
+    if (posted.empty()) std::this_thread::yield();
+}
 // What a device would leave behind: nothing may be under way when a block ends.
 inline void end_of_block() {
+    read_inbox();
     if (!bulk.copies.empty() || !bulk.late.empty()) refuse("a block ends while a copy into it is under way");
     bulk = {};
 }
@@ -91,7 +124,9 @@ inline void barrier_arrive(unsigned long long* at) { emulator::arrive(at, 0); }
 inline void barrier_expect(unsigned long long* at, unsigned int bytes) { emulator::arrive(at, bytes); }
 inline void barrier_wait(unsigned long long* at, unsigned int parity) {
     // The phase under way has parity `one.parity`: the other one is over.
+    emulator::read_inbox();
     while (emulator::phase_barrier(at).parity == parity) {
+        emulator::read_inbox();
         emulator::land_one(at);
         emulator::yield();
     }
@@ -99,12 +134,62 @@ inline void barrier_wait(unsigned long long* at, unsigned int parity) {
 template <int CACHE> inline unsigned long long cache_policy() { return CACHE; }
 inline void bulk_load(void* shared, const void* global, unsigned int bytes, unsigned long long* at, unsigned long long) {
     if (bytes == 0 || bytes % 16 || (uintptr_t)shared % 16 || (uintptr_t)global % 16) emulator::refuse("a bulk copy is not of whole 16 bytes");
-    const unsigned char* start = emulator::block->memory.get();
-    const unsigned char* into = static_cast<unsigned char*>(shared);
-    if (into < start || into + bytes > start + emulator::block->shared) emulator::refuse("a bulk copy leaves shared memory");
-    emulator::phase_barrier(at);
-    memset(shared, 0xff, bytes);
-    emulator::bulk.copies.push_back({at, shared, global, bytes});
+    const auto* from = static_cast<const unsigned char*>(global);
+    emulator::begin_copy(at, shared, {from, from + bytes});
 }
+
+// As the tests' `tensor_map` writes it, the contiguous dimension first; strides are in bytes.
+struct alignas(64) TensorMap {
+    const unsigned char* start;
+    unsigned long long sizes[5], strides[5];
+    unsigned short box[5], rank, element, swizzle;
+};
+inline void map_ready(const TensorMap&) {}
+
+}  // namespace kw
+
+namespace emulator {
+
+// A box as it will lie in shared memory from `shared` on; outside of the tensor there are zeros.
+inline std::vector<unsigned char> box_of(const void* shared, const kw::TensorMap& map, std::initializer_list<int> at) {
+    if (at.size() != map.rank) refuse("a tensor map of another rank");
+    if ((uintptr_t)map.start % 16) refuse("a tensor map is not aligned to 16 bytes");
+    const size_t place = place_of(shared), line = map.box[0] * map.element;
+    if (place % (map.swizzle ? 8 * map.swizzle : 128)) refuse("a box does not begin where its swizzle does");
+    if (line % 16 || (map.swizzle && line > map.swizzle)) refuse("the inner side of a box is too long or no multiple of 16 bytes");
+    size_t elements = 1;
+    for (int d = 0; d < map.rank; ++d) elements *= map.box[d];
+    std::vector<unsigned char> bytes(elements * map.element, 0);
+    for (size_t i = 0; i < elements; ++i) {
+        size_t left = i;
+        const unsigned char* from = map.start;
+        bool inside = true;
+        for (int d = 0; d < map.rank; ++d) {
+            const long long position = at.begin()[d] + (long long)(left % map.box[d]);
+            left /= map.box[d];
+            inside &= position >= 0 && position < (long long)map.sizes[d];
+            from += position * (long long)(d ? map.strides[d] : map.element);
+        }
+        // 16-byte pieces are permuted by the lines of 128 bytes they lie in.
+        const size_t into = place + i * map.element, piece = into >> 7 & (map.swizzle / 16 - 1);
+        if (inside) memcpy(bytes.data() + ((map.swizzle ? into ^ piece << 4 : into) - place), from, map.element);
+    }
+    return bytes;
+}
+
+}  // namespace emulator
+
+namespace kw {
+
+template <class... At> inline void map_load(void* shared, const TensorMap& map, unsigned long long* barrier, At... at) {
+    emulator::begin_copy(barrier, shared, emulator::box_of(shared, map, {at...}));
+}
+template <class... At> inline void map_load_shared(void* shared, const TensorMap& map, unsigned long long* barrier, unsigned short blocks, At... at) {
+    const auto bytes = emulator::box_of(shared, map, {at...});
+    for (size_t rank = 0; rank < emulator::block->cluster->inboxes.size(); ++rank) {
+        if (blocks >> rank & 1) emulator::post(rank, {emulator::place_of(barrier), emulator::place_of(shared), bytes});
+    }
+}
+inline void barrier_arrive_at(unsigned long long* barrier, int rank) { emulator::post(rank, {emulator::place_of(barrier), 0, {}}); }
 
 }  // namespace kw

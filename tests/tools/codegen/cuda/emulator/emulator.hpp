@@ -23,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -31,6 +32,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static thread_local
+#define __grid_constant__
 
 struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
@@ -79,10 +81,22 @@ struct Barrier {
     unsigned int generation = 0;
 };
 
+// What other blocks of a cluster bring or say, by places in dynamic shared memory: an arrival where
+// there are no bytes. The block reads it whenever it waits.
+struct Posted {
+    size_t barrier, into;
+    std::vector<unsigned char> bytes;
+};
+struct Inbox {
+    std::mutex lock;
+    std::vector<Posted> posted;
+};
+
 struct Cluster {
-    explicit Cluster(int size) : meeting(size), anchors(size) {}
+    explicit Cluster(int size) : meeting(size), anchors(size), inboxes(size) {}
     std::barrier<> meeting;
     std::vector<char*> anchors;
+    std::vector<Inbox> inboxes;
 };
 
 // A fiber begins in a context of its own. From then on it is left and entered by jumps alone: a

@@ -1,0 +1,122 @@
+"""Products that tensor maps feed, on the emulated device: tiles, clusters, edges, late groups."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import complete_settings, valid_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
+from kernelwright.tools.types import Setting
+
+EMITTER = CudaEmitter()
+# Ways that left and right lie: "n" as m x k and k x n, "t" the other way.
+WAYS = ("nn", "nt", "tn", "tt")
+
+
+def product(build: Any, way: str, m: int, n: int, k: int, kind: str = "float16") -> Any:
+    """A batch of two, with a bias and an activation."""
+    b = build({"b": 2, "m": m, "n": n}, {"k": k})
+    left = {"m": k, "k": 1} if way[0] == "n" else {"m": 1, "k": m}
+    right = {"k": n, "n": 1} if way[1] == "n" else {"n": k, "k": 1}
+    x, w = b.load("x", kind, b=m * k, **left), b.load("w", kind, b=n * k, **right)
+    factors = (b.op("cast", one, dtype=kind) for one in (x, w))
+    total = b.op("add", b.reduce("sum", b.op("mul", *factors)), b.load("bias", kind, n=1))
+    b.store("y", b.op("relu", total), kind, b=m * n, m=n, n=1)
+    return b
+
+
+# (way, tile, further settings)
+TRIED: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("nt", 128256, {"CLUSTER": 2, "STAGES": 2, "SPAN": 256}),
+    ("nn", 128256, {"CLUSTER": 2, "STAGES": 3, "LATE": 1, "SPAN": 64}),
+    ("tn", 256128, {"CLUSTER": 2, "STAGES": 3, "LATE": 1, "SPAN": 32}),
+    ("tt", 128128, {"CLUSTER": 2, "STAGES": 4, "LATE": 2, "SPAN": 64, "GROUP": 1}),
+    ("nt", 128192, {"CLUSTER": 2, "STAGES": 2, "SPAN": 64}),
+    ("nn", 64128, {"CLUSTER": 2, "STAGES": 3}),
+    ("nt", 64032, {"CLUSTER": 1, "STAGES": 2}),
+    ("tn", 64064, {"CLUSTER": 1, "STAGES": 8}),
+)
+
+
+@pytest.fixture(scope="module")
+def variants(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Any]:
+    made = []
+    for at, (way, tile, more) in enumerate(TRIED):
+        builds = {way: product(toolbox.Build, way, 152, 328, 200)}
+        (one,) = toolbox.make_variants(
+            builds, small_device, settings=1, names=(WGMMA_MAPS,), most_threads=384, start=at
+        )
+        chosen = {f"K{at}_{name}": value for name, value in {"TILE": tile, **more}.items()}
+        made.append(replace(one, label=f"{way} {tile} {more}", settings=one.settings | chosen))
+    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("maps")))
+    return made
+
+
+@pytest.mark.parametrize("at", range(len(TRIED)))
+def test_every_tile_is_right(toolbox: SimpleNamespace, variants: list[Any], at: int) -> None:
+    one = variants[at]
+    toolbox.check(*one.run(), one.loop)
+
+
+def _source(toolbox: SimpleNamespace, way: str, m: int, n: int, k: int) -> tuple[str, str]:
+    device = hardware_profile("H200")
+    loop = product(toolbox.Build, way, m, n, k).loop("k")
+    found = {one.name: one for one in EMITTER.strategies(loop, device)}
+    emitted = EMITTER.emit(loop, found[WGMMA_MAPS], "k", device)
+    return EMITTER.header() + emitted.source, "\n".join(emitted.plan)
+
+
+@pytest.mark.parametrize(
+    "way", ["nt", *(pytest.param(w, marks=pytest.mark.exhaustive) for w in WAYS)]
+)
+async def test_large_tiles_compile_without_spills(toolbox: SimpleNamespace, way: str) -> None:
+    source, _ = _source(toolbox, way, 4096, 4096, 4096)
+    parsed = parse_kernel(source, "cuda")
+    plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
+    for tile in (128256, 256128, 128128):
+        values = complete_settings(parsed, [Setting(name="K_TILE", value=tile)])
+        built = await compile_candidate(
+            with_values(plain, values), architecture="sm_90a", timeout_s=120
+        )
+        assert isinstance(built, Built), built
+        assert not any(report.spill_bytes for report in built.reports), tile
+        assert not await toolbox.never_runs(built.artifact)
+
+
+def test_first_settings_are_those_of_the_size(toolbox: SimpleNamespace) -> None:
+    firsts = {}
+    for size in (4096, 2048, 256):
+        source, _ = _source(toolbox, "nt", size, size, size)
+        first = {one.name: one.value for one in valid_settings(parse_kernel(source, "cuda"))[0]}
+        firsts[size] = first["K_TILE"], first["K_STAGES"], first["K_CLUSTER"]
+    assert firsts[4096] == firsts[2048] == (128256, 4, 2)
+    assert firsts[256][0] < 65000
+
+
+def test_maps_say_where_factors_lie(toolbox: SimpleNamespace) -> None:
+    _, plan = _source(toolbox, "nt", 96, 64, 80)
+    assert re.search(r"tensor_map\(x, shape=\(2, 96, 80\), strides=\(7680, 80, 1\), offset=0", plan)
+    assert re.search(r"tensor_map\(w, shape=\(2, 64, 80\), strides=\(5120, 80, 1\), offset=0", plan)
+    _, plan = _source(toolbox, "tn", 96, 64, 80)
+    assert "shape=(2, 80, 96), strides=(7680, 96, 1), offset=0, box=(1, 64, 64)" in plan
+
+
+@pytest.mark.parametrize("sizes", [(96, 64, 81), (95, 64, 80)])
+def test_odd_strides_are_left_to_others(
+    toolbox: SimpleNamespace, sizes: tuple[int, int, int]
+) -> None:
+    loop = product(toolbox.Build, "tt", *sizes).loop("k")
+    names = {one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))}
+    assert WGMMA_MAPS not in names

@@ -1,0 +1,293 @@
+"""Products of 16-bit factors on Hopper that tensor maps bring to shared memory.
+
+As `wgmma`'s kernel for halves, but one thread asks the copy engine for whole boxes of both factors,
+which leaves the others nothing but to multiply. Tiles that are neighbours can form a cluster, whose
+blocks bring the larger factor once for all of them. Results go from registers to memory.
+
+A map takes a factor as it lies: along the depth or along its side, up to three axes of batches, 16
+bytes between any two rows. Edges of tiles come out as zeros. Not here: factors that are computed
+on the way or lie in odd strides (`wgmma_tiles`, `mma_tiles`), several axes a side, and sums that
+blocks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelwright.tools.codegen.cuda.contractions.epilogue import (
+    ElementPrinter,
+    contraction_arguments,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
+from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of, tiles_of
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.printing.expressions import (
+    Argument,
+    Launch,
+    Tunables,
+    c_type,
+    complete,
+    render,
+)
+from kernelwright.tools.codegen.cuda.printing.printing import decoded
+from kernelwright.tools.codegen.ir import Axis, Emitted, Strategy
+from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
+from kernelwright.tools.codegen.ir.kernel_family import Fit
+from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+
+WGMMA_MAPS = "wgmma_maps"
+_TITLE = "Tiles of 16-bit factors by products of warpgroups, brought by tensor maps"
+_ARCHITECTURE = "sm_90a"
+# Rows x columns of tiles: one warpgroup for 64 rows, two for more.
+_TILES = (
+    (128, 256), (256, 128), (128, 192), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64),
+    (64, 32),
+)  # fmt: skip
+_STEP = 64
+# Elements of 16 bytes, and axes of batches beside a side and the depth.
+_PIECE, _MOST_BATCH_AXES = 8, 3
+# What aligns the first stage, barriers among it.
+_ALIGNMENT = 1024 + 512
+_MOST_STAGES, _STAGES_OF_LARGE = 8, 4
+# Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach: with two
+# groups, and with one, which has nobody beside it while it adds or stores.
+_MULTIPLIED, _SHARE, _ALONE = 2048, 0.85, 0.7
+# Bytes that a multiprocessor gets of the last-level cache in a cycle: alone, and all together.
+_CACHE_ALONE, _CACHE_TOGETHER = 64.0, 40.0
+# Cycles before a block's first product, and those of storing one result (a tile has many).
+_BEFORE, _STORED = 1500.0, 1 / 16
+# Statements of an epilogue that are few enough to stand once for every register.
+_FEW, _CHEAP = 10, frozenset(
+    {"add", "cast", "const", "fma", "load", "maximum", "minimum", "mul", "neg", "relu", "sub"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MappedFactor:
+    """A factor as the skeleton fetches it: its map's parameter, and its places along batches."""
+
+    map: str
+    along_depth: bool
+    places: str
+
+
+def _mapped(contraction: Contraction, which: str) -> MappedFactor | None:
+    """The "left" or "right" factor; None where no map describes it."""
+    operand, side, axes = _sides(contraction, which)
+    access = operand.access
+    if access is None or access.dtype is not contraction.precision or access.offset % _PIECE:
+        return None
+    if len(side) != 1 or len(contraction.depth) != 1 or len(contraction.batch) > _MOST_BATCH_AXES:
+        return None
+    if {stride.by for stride in access.strides if stride.step} - {axis.name for axis in axes}:
+        return None
+    depth_step, side_step = (access.step(axes[at].name) for at in (-1, -2))
+    along_depth = depth_step == 1
+    others = [access.step(axis.name) for axis in axes[:-2]]
+    others.append(side_step if along_depth else depth_step)
+    if (not along_depth and side_step != 1) or any(step <= 0 or step % _PIECE for step in others):
+        return None
+    places = "".join(f", batch_{at}" for at in reversed(range(len(contraction.batch))))
+    return MappedFactor(f"{which}_map", along_depth, places)
+
+
+def _sides(
+    contraction: Contraction, which: str
+) -> tuple[Operand, tuple[Axis, ...], tuple[Axis, ...]]:
+    """The operand, the axes of its side, and all its axes from batches to the depth."""
+    is_left = which == "left"
+    operand = contraction.left if is_left else contraction.right
+    side = contraction.rows if is_left else contraction.columns
+    return operand, side, (*contraction.batch, *side, *contraction.depth)
+
+
+def _argument(contraction: Contraction, which: str, factor: MappedFactor, rows: str) -> Argument:
+    """The map as a parameter; `rows` is how many of them one box has, as a plan's expression."""
+    operand, _, axes = _sides(contraction, which)
+    assert operand.access is not None
+    if not factor.along_depth:
+        axes = (*axes[:-2], axes[-1], axes[-2])
+    shape = ", ".join(str(axis.size) for axis in axes)
+    strides = ", ".join(str(operand.access.step(axis.name)) for axis in axes)
+    inner = f"{rows}, {_STEP}" if factor.along_depth else f"{_STEP}, 64"
+    box = "1, " * len(contraction.batch) + inner
+    passed = f"tensor_map({operand.access.buffer}, shape=({shape}), strides=({strides}), "
+    passed += f"offset={operand.access.offset}, box=({box}))"
+    declaration = f"const __grid_constant__ kw::TensorMap {factor.map}"
+    return Argument(factor.map, declaration, passed)
+
+
+def _factors(contraction: Contraction) -> tuple[MappedFactor, MappedFactor] | None:
+    left, right = (_mapped(contraction, which) for which in ("left", "right"))
+    return None if left is None or right is None else (left, right)
+
+
+def _takes(case: Case, contraction: Contraction) -> Fit:
+    if case.hardware.architecture != _ARCHITECTURE or half_type(contraction) is None:
+        return Fit.NO
+    if min(contraction.m, contraction.n) < FEWEST or _factors(contraction) is None:
+        return Fit.NO
+    return Fit.BEST
+
+
+def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
+    return [
+        Strategy(
+            name=WGMMA_MAPS,
+            title=_TITLE,
+            mechanism="Persistent blocks: one thread has the copy engine bring boxes of both "
+            "factors into a ring of swizzled stages by tensor maps, neighbours in a cluster share "
+            "the larger one, and warpgroups multiply straight from shared memory by wgmma; the "
+            "epilogue runs on the sums in registers before they are stored once.",
+            reason="Hopper's tensor cores reach their full rate when nothing but products is left "
+            "for the warps that ask for them.",
+            category="arithmetic",
+            metric="tensor core utilisation",
+            memory="ring of copies by tensor maps",
+            compute="tensor cores by warpgroups",
+            parallel="persistent tiles in clusters",
+            efficiency=0.9,
+        )
+    ]
+
+
+def _tile_ms(case: Case, contraction: Contraction, tile: tuple[int, int]) -> float:
+    """Waves of tiles at the rate of products, or at that of the last-level cache."""
+    rows, columns = tile
+    tiles = tiles_of(shape_of(contraction), rows, columns)
+    waves = -(-tiles // case.multiprocessors)
+    active = min(tiles, case.multiprocessors)
+    rate = min(_CACHE_ALONE, _CACHE_TOGETHER * case.multiprocessors / active)
+    shared = 2 if _clusters(case, contraction, tile) > 1 else 1
+    read = 2.0 * _STEP * (min(tile) + max(tile) / shared)
+    multiplied = rows * columns * _STEP / (_MULTIPLIED * (_SHARE if rows > 64 else _ALONE))
+    steps = -(-contraction.k // _STEP)
+    cycles = waves * (steps * max(multiplied, read / rate) + rows * columns * _STORED) + _BEFORE
+    hertz = (case.hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
+    return cycles / hertz * 1e3
+
+
+def _clusters(case: Case, contraction: Contraction, tile: tuple[int, int]) -> int:
+    """Blocks of a cluster that are tried first: two where there are tiles for all processors."""
+    down, across = -(-contraction.m // tile[0]), -(-contraction.n // tile[1])
+    beside = down if tile[1] >= tile[0] else across
+    enough = contraction.batches * down * across * 4 >= case.multiprocessors * 3
+    return 2 if enough and beside % 2 == 0 and max(tile) >= 128 else 1
+
+
+def _ordered(case: Case, contraction: Contraction) -> list[tuple[int, int]]:
+    factors = _factors(contraction)
+    # Half a panel of 64 columns is no box.
+    tiles = [tile for tile in _TILES if tile[1] >= 64 or (factors and factors[1].along_depth)]
+    return sorted(tiles, key=lambda tile: _tile_ms(case, contraction, tile))
+
+
+def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
+    best = _ordered(case, contraction)[0]
+    flops = shape_of(contraction).flops
+    rate = flops / (_tile_ms(case, contraction, best) * 1e9)
+    return roofline_ms(sum(loop_bytes(case.loop)), flops, strategy, case.hardware, tflops=rate)
+
+
+_ROWS, _COLUMNS = "{TILE} // 1000", "{TILE} % 1000"
+_SHARED = f"{{STAGES}} * (({_ROWS} + {_COLUMNS}) * {2 * _STEP}) + {_ALIGNMENT}"
+
+
+def _tunables(
+    case: Case, contraction: Contraction, prefix: str, factors: Sequence[MappedFactor], alike: bool
+) -> Tunables:
+    ordered = _ordered(case, contraction)
+    best, room = ordered[0], case.shared_bytes - _ALIGNMENT
+    most = _STAGES_OF_LARGE if best[0] > 64 else _MOST_STAGES
+    steps = max(2, -(-contraction.k // _STEP))
+    stages = min(most, steps, room // (sum(best) * 2 * _STEP))
+    tunables = Tunables(prefix)
+    tunables.add("TILE", [1000 * rows + columns for rows, columns in ordered])
+    tunables.add("STAGES", (stages, 4, 3, 5, 6, 8, 2))
+    if alike:
+        clusters = _clusters(case, contraction, best)
+        tunables.add("CLUSTER", (clusters, 3 - clusters)).add("LATE", (0, 1, 2))
+        tunables.require("{LATE} < {STAGES} - 1")
+        tunables.require(f"{{CLUSTER}} == 1 or max({_ROWS}, {_COLUMNS}) >= 128")
+        if not factors[1].along_depth:
+            tunables.require(f"{{CLUSTER}} == 1 or {_COLUMNS} != 192")
+    spans = (256, 64, 32) if _is_light(contraction) else (64, 32, 256)
+    tunables.add("SPAN", spans).add("GROUP", (8, 16, 4, 1))
+    tunables.require(f"({_COLUMNS}) % min({{SPAN}}, {_COLUMNS}) == 0")
+    return tunables.require(f"{_SHARED} <= {case.shared_bytes}")
+
+
+def _is_light(contraction: Contraction) -> bool:
+    epilogue = contraction.epilogue
+    return len(epilogue) <= _FEW and all(stmt.op in _CHEAP for stmt in epilogue)
+
+
+def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
+    kind, factors = half_type(contraction), _factors(contraction)
+    if kind is None or factors is None:
+        raise ValueError(f"{case.loop.name}: {name} needs factors that tensor maps describe")
+    printer = ElementPrinter(case.loop, contraction)
+    needed = printer.tile_is_needed(("first_row", "BM"), ("first_column", "BN"))
+    # Blocks of a cluster go through the same steps, whether they need them or not.
+    alike = needed == "true"
+    tunables = _tunables(case, contraction, prefix, factors, alike)
+    width = min(_PIECE, printer.width_of_epilogue())
+    source = render(
+        "map_tiles",
+        title=_TITLE,
+        prefix=tunables.prefix,
+        name=prefix,
+        tunables=tunables.text(),
+        type=c_type(kind),
+        shape=shape_of(contraction),
+        needed=needed,
+        clusters=alike,
+        left=factors[0],
+        right=factors[1],
+        batch_lines=decoded("batch_", "batch", [axis.size for axis in contraction.batch], "int"),
+        epilogue=printer.epilogue("sum[k]" if width > 1 else "sum[0]", width=width),
+    )
+    arguments = [*_arguments(contraction, tunables, factors, alike)]
+    arguments += contraction_arguments(contraction)
+    text, plan = complete(source, arguments, [_launch(case, contraction, tunables, prefix, alike)])
+    return Emitted(source=INCLUDE + text, plan=plan)
+
+
+def _arguments(
+    contraction: Contraction, tunables: Tunables, factors: Sequence[MappedFactor], alike: bool
+) -> list[Argument]:
+    """The maps; a box of the larger factor is what one block of a cluster brings of it."""
+    parts = "{CLUSTER}" if alike else "1"
+    left = f"{_ROWS} // ({parts} if {_ROWS} > {_COLUMNS} else 1)"
+    right = f"{_COLUMNS} // ({parts} if {_COLUMNS} >= {_ROWS} else 1)"
+    pairs = zip(("left", "right"), factors, (left, right), strict=True)
+    return [
+        _argument(contraction, which, factor, tunables.named(rows)) for which, factor, rows in pairs
+    ]
+
+
+def _launch(
+    case: Case, contraction: Contraction, tunables: Tunables, prefix: str, alike: bool
+) -> Launch:
+    """A persistent block a multiprocessor, in whole clusters; a warp or warpgroup of it copies."""
+    down = f"ceil_div({contraction.m}, {_ROWS})"
+    across = f"ceil_div({contraction.n}, {_COLUMNS})"
+    blocks = f"{contraction.batches} * {down} * {across}"
+    grid = f"min({case.multiprocessors}, {blocks})"
+    if alike:
+        below = f"ceil_div({down}, {{CLUSTER}} if {_COLUMNS} >= {_ROWS} else 1)"
+        beside = f"ceil_div({across}, {{CLUSTER}} if {_ROWS} > {_COLUMNS} else 1)"
+        clusters = f"{contraction.batches} * {below} * {beside}"
+        grid = f"{{CLUSTER}} * min({case.multiprocessors} // {{CLUSTER}}, {clusters})"
+    return Launch(
+        kernel=f"{prefix}_maps",
+        grid=tunables.named(grid),
+        block=tunables.named(f"384 if {_ROWS} > 64 else 160"),
+        shared=tunables.named(_SHARED),
+        cluster=tunables.named("{CLUSTER}") if alike else "",
+    )
+
+
+MAP_FAMILY = ContractionFamily((WGMMA_MAPS,), _takes, _propose, _predicted_ms, _emit)
