@@ -62,6 +62,8 @@ _PROMOTED_EARLIER = (32,)
 # What a magnitude is worth looking for with: warps and blocks of a multiprocessor, and the most
 # shares, which one thread joins.
 _WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
+# Statements of an epilogue that may stand once a result.
+_LIGHT_EPILOGUE = 8
 _INTEGERS = 'dtype="int32"'
 
 
@@ -270,6 +272,32 @@ def packing_allocations(
             f"{name}_exponents = empty(({factor.sides},), {_INTEGERS})",
         ]
     return lines
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """The epilogue of a split product, printed for both ways in which results leave.
+
+    `wide` is for neighbours that passed through shared memory, `direct` for those that one lane
+    holds next to each other. `first` are the values of the tunable DIRECT, the better guess first:
+    direct ones stand once for each result of a lane, and nothing is gained where that is long.
+    """
+
+    wide: Printed
+    direct: Printed
+    first: tuple[int, int]
+
+
+def leaving(printer: ElementPrinter, contraction: Contraction, *, by_rows: bool) -> Leaving:
+    """`by_rows` says whether a lane's neighbours are those of a row."""
+    widest = printer.width_of_epilogue()
+    pair = 2 if by_rows and widest % 2 == 0 else 1
+    first = (1, 0) if len(contraction.epilogue) <= _LIGHT_EPILOGUE else (0, 1)
+    return Leaving(_epilogue(printer, min(4, widest)), _epilogue(printer, pair), first)
+
+
+def _epilogue(printer: ElementPrinter, width: int) -> Printed:
+    return printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width)
 
 
 def magnitude_launch(prefix: str, *factors: Packed) -> Launch:

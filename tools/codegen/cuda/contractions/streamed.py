@@ -28,6 +28,7 @@ from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
 from kernelwright.tools.codegen.cuda.contractions.split import (
     Packed,
     image_launch,
+    leaving,
     magnitude_launch,
     packed_factor,
     packing_allocations,
@@ -278,7 +279,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer = ElementPrinter(case.loop, contraction)
     found, split = _found(case, contraction, printer), name == STREAMED_SPLITS
     tunables = _tunables(case, contraction, found, prefix, split=split)
-    width = min(4, printer.width_of_epilogue())
+    ways = leaving(printer, contraction, by_rows=found.by_rows)
+    tunables.add("DIRECT", ways.first)
     sides = ("first", "BM"), ("other", "BN")
     rows, columns = sides if found.by_rows else sides[::-1]
     source = render(
@@ -295,7 +297,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         packed=found.packed,
         left=_narrow(printer, "left"),
         right=_narrow(printer, "right"),
-        epilogue=printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width),
+        epilogue=ways.wide,
+        direct=ways.direct,
     )
     across = tunables.named("{TILE} % 1000")
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, found.packed)]

@@ -23,6 +23,7 @@ from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, fact
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     image_launch,
+    leaving,
     magnitude_launch,
     packed,
     packing_allocations,
@@ -144,7 +145,8 @@ def _emit_split(case: Case, contraction: Contraction, name: str, prefix: str) ->
     printer = ElementPrinter(case.loop, contraction)
     tunables = _tunables(case, contraction, prefix, SCHEME)
     left, right = packed(case, contraction, printer)
-    width = min(4, printer.width_of_epilogue())
+    ways = leaving(printer, contraction, by_rows=True)
+    tunables.add("DIRECT", ways.first)
     source = render(
         "split_wgmma",
         title=_TITLE,
@@ -155,7 +157,8 @@ def _emit_split(case: Case, contraction: Contraction, name: str, prefix: str) ->
         needed=printer.tile_is_needed(("first_row", "BM"), ("first_column", "BN")),
         left=left,
         right=right,
-        epilogue=printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width),
+        epilogue=ways.wide,
+        direct=ways.direct,
     )
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
     launches = [
