@@ -58,8 +58,9 @@ _MULTIPLIED, _SHARE, _ALONE = 2048, 0.85, 0.7
 _CACHE_ALONE, _CACHE_TOGETHER = 64.0, 40.0
 # Cycles before a block's first product, and those of storing one result (a tile has many).
 _BEFORE, _STORED = 1500.0, 1 / 16
-# Statements of an epilogue that are few enough to stand once for every register.
-_FEW, _CHEAP = 10, frozenset(
+# Statements of an epilogue that are few enough to stand once for every register, and all of them
+# but one cheap: choosing among registers costs more than the length.
+_FEW, _CHEAP = 16, frozenset(
     {"add", "cast", "const", "fma", "load", "maximum", "minimum", "mul", "neg", "relu", "sub"}
 )  # fmt: skip
 
@@ -221,7 +222,8 @@ def _tunables(
 
 def _is_light(contraction: Contraction) -> bool:
     epilogue = contraction.epilogue
-    return len(epilogue) <= _FEW and all(stmt.op in _CHEAP for stmt in epilogue)
+    dear = sum(stmt.op not in _CHEAP for stmt in epilogue)
+    return len(epilogue) <= _FEW and dear <= 1
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:

@@ -315,6 +315,7 @@ template <class T> inline const T* of_block(const T* mine, int rank) {
     return reinterpret_cast<const T*>(emulator::block->cluster->anchors[rank] + away);
 }
 inline float maximum_raw(float a, float b) { return a != a || a > b ? a : b; }
+inline float exp2_raw(float x) { return std::exp2(x); }
 inline float reciprocal_raw(float x) { return 1.0f / x; }
 inline float minimum_raw(float a, float b) { return a != a || a < b ? a : b; }
 
