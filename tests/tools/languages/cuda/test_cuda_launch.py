@@ -65,6 +65,25 @@ extern "C" __global__ void widen(
 }
 """
 
+BOX = """#include "kernelwright.cuh"
+#include "kernelwright_mma.cuh"
+// One box of 8 x 16, brought by the copy engine.
+extern "C" __global__ void box(
+    int row, const __grid_constant__ kw::TensorMap map, float* y, int column) {
+    __shared__ __align__(128) float brought[8 * 16];
+    __shared__ unsigned long long arrived;
+    if (threadIdx.x == 0) {
+        kw::barrier_init(&arrived, 1);
+        kw::barriers_ready();
+        kw::barrier_expect(&arrived, sizeof(brought));
+        kw::map_load(brought, map, &arrived, column, row);
+    }
+    __syncthreads();
+    kw::barrier_wait(&arrived, 0);
+    for (int i = threadIdx.x; i < 8 * 16; i += 32) y[i] = brought[i];
+}
+"""
+
 Load = Callable[..., PlanRunner]
 
 
@@ -97,6 +116,25 @@ async def test_a_kernel_runs_under_its_settings(load: Load, x: torch.Tensor, thr
     (z,) = runner((x, -1), {})
     assert torch.equal(z, -x)
     assert torch.equal(y, x * 2.5)
+
+
+@pytest.mark.parametrize("part", ["", ", shape=(18, 20), strides=(24, 1), offset=28"])
+async def test_a_tensor_map_brings_a_box_and_zeros_around_it(load: Load, part: str) -> None:
+    if torch.cuda.get_device_capability()[0] < 9:
+        pytest.skip("copies by tensor maps begin with sm_90")
+    plan = f"""def forward(x):
+    y = empty((8, 16))
+    launch("box", grid=1, block=32, args=(13, tensor_map(x, box=(8, 16), swizzle=0{part}), y, 16))
+    return y
+"""
+    runner = await load(BOX, plan)
+    for _ in range(2):
+        x = torch.randn(20, 24, device="cuda")
+        inside = x[1:19, 4:24] if part else x
+        wanted = torch.zeros(8, 16, device="cuda")
+        rows, columns = (inside[13:21, 16:32]).shape
+        wanted[:rows, :columns] = inside[13:21, 16:32]
+        assert torch.equal(runner((x,), {})[0], wanted)
 
 
 async def test_work_goes_to_the_current_stream(load: Load, x: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
+from math import gcd, isclose, sqrt
 
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
@@ -85,6 +85,7 @@ class ElementPrinter:
             "depth": contraction.depth,
         }
         self._types = {stmt.name: stmt.dtype for stmt in loop.body}
+        self._known = {stmt.name: stmt for stmt in loop.body}
         self._alone = rounded_alone(loop)
         self._narrow = narrow_values(nest_of(loop))
 
@@ -266,8 +267,35 @@ class ElementPrinter:
         """A pointwise statement over values by name."""
         if stmt.name in self._narrow and stmt.op == "const":
             return str(stmt.value)
+        if (inside := self._inside_of_gelu(stmt)) is not None:
+            return f"kw::gelu(v_{inside})"
         args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
         return expression(stmt, args, alone=stmt.name in self._alone)
+
+    def _inside_of_gelu(self, stmt: Stmt) -> str | None:
+        """The value x of a statement (x / 2) (1 + erf(x / sqrt 2)); None of any other."""
+        for half, one_more in (self._operands(stmt, "mul"), self._operands(stmt, "mul")[::-1]):
+            x = self._beside(half, "mul", 0.5)
+            erf = self._beside(one_more, "add", 1.0)
+            if x and erf and self._known[erf].op == "erf":
+                return x if self._beside(self._known[erf].args[0], "mul", sqrt(0.5)) == x else None
+        return None
+
+    def _operands(self, stmt: Stmt, op: str) -> tuple[str, str]:
+        """Both of a float32 statement of two; empty names of any other."""
+        if stmt.op != op or stmt.dtype is not DType.FLOAT32:
+            return "", ""
+        return stmt.args[0], stmt.args[1]
+
+    def _beside(self, name: str, op: str, constant: float) -> str:
+        """What a statement adds to, or multiplies by, a constant; "" where it does neither."""
+        if name not in self._known:
+            return ""
+        for value, other in (operands := self._operands(self._known[name], op), operands[::-1]):
+            const = self._known[other].value if other and self._known[other].op == "const" else None
+            if const is not None and isclose(const, constant, rel_tol=1e-6):
+                return value
+        return ""
 
     def _argument(self, stmt: Stmt, name: str) -> str:
         """A value; one of 32 bits becomes wide where it meets wide ones."""

@@ -2,12 +2,13 @@
 
 As `wgmma`'s kernel for halves, but one thread asks the copy engine for whole boxes of both factors,
 which leaves the others nothing but to multiply. Tiles that are neighbours can form a cluster, whose
-blocks bring the larger factor once for all of them. Results go from registers to memory.
+blocks bring the larger factor once for all of them, or share the depth of one tile where there are
+few. Results go from registers to memory.
 
 A map takes a factor as it lies: along the depth or along its side, up to three axes of batches, 16
 bytes between any two rows. Edges of tiles come out as zeros. Not here: factors that are computed
-on the way or lie in odd strides (`wgmma_tiles`, `mma_tiles`), several axes a side, and sums that
-blocks share.
+on the way or lie in odd strides (`wgmma_tiles`, `mma_tiles`), several axes a side, and depths
+that more blocks share than a cluster has.
 """
 
 from __future__ import annotations
@@ -56,10 +57,15 @@ _MOST_STAGES, _STAGES_OF_LARGE = 8, 4
 _MULTIPLIED, _SHARE, _ALONE = 2048, 0.85, 0.7
 # Bytes that a multiprocessor gets of the last-level cache in a cycle: alone, and all together.
 _CACHE_ALONE, _CACHE_TOGETHER = 64.0, 40.0
-# Cycles before a block's first product, and those of storing one result (a tile has many).
-_BEFORE, _STORED = 1500.0, 1 / 16
-# Statements of an epilogue that are few enough to stand once for every register.
-_FEW, _CHEAP = 10, frozenset(
+# Cycles before a block's first product, those of storing one result (a tile has many), and those of
+# joining the sums of a cluster; steps that are worth a block of their own.
+_BEFORE, _STORED, _JOINED = 1500.0, 1 / 16, 2500.0
+_LEAST_STEPS = 8
+# Results of a tile whose depth is shared: they lie in shared memory beside the stages.
+_MOST_JOINED = 64 * 128
+# Statements of an epilogue that are few enough to stand once for every register, and all of them
+# but one cheap: choosing among registers costs more than the length.
+_FEW, _CHEAP = 16, frozenset(
     {"add", "cast", "const", "fma", "load", "maximum", "minimum", "mul", "neg", "relu", "sub"}
 )  # fmt: skip
 
@@ -157,14 +163,16 @@ def _tile_ms(case: Case, contraction: Contraction, tile: tuple[int, int]) -> flo
     """Waves of tiles at the rate of products, or at that of the last-level cache."""
     rows, columns = tile
     tiles = tiles_of(shape_of(contraction), rows, columns)
+    split = _split(case, contraction, tile)
     waves = -(-tiles // case.multiprocessors)
-    active = min(tiles, case.multiprocessors)
+    active = min(tiles * split, case.multiprocessors)
     rate = min(_CACHE_ALONE, _CACHE_TOGETHER * case.multiprocessors / active)
     shared = 2 if _clusters(case, contraction, tile) > 1 else 1
     read = 2.0 * _STEP * (min(tile) + max(tile) / shared)
     multiplied = rows * columns * _STEP / (_MULTIPLIED * (_SHARE if rows > 64 else _ALONE))
-    steps = -(-contraction.k // _STEP)
+    steps = -(-contraction.k // (_STEP * split))
     cycles = waves * (steps * max(multiplied, read / rate) + rows * columns * _STORED) + _BEFORE
+    cycles += _JOINED if split > 1 else 0.0
     hertz = (case.hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
     return cycles / hertz * 1e3
 
@@ -175,6 +183,20 @@ def _clusters(case: Case, contraction: Contraction, tile: tuple[int, int]) -> in
     beside = down if tile[1] >= tile[0] else across
     enough = contraction.batches * down * across * 4 >= case.multiprocessors * 3
     return 2 if enough and beside % 2 == 0 and max(tile) >= 128 else 1
+
+
+def _split(case: Case, contraction: Contraction, tile: tuple[int, int]) -> int:
+    """Blocks that share a tile's depth: as many as there are processors for, eight at most."""
+    tiles = tiles_of(shape_of(contraction), *tile)
+    steps = -(-contraction.k // _STEP)
+    fits = [
+        n
+        for n in (8, 4, 2)
+        if tiles * n <= case.multiprocessors
+        and steps >= n * _LEAST_STEPS
+        and tile[0] * tile[1] <= _MOST_JOINED
+    ]
+    return max(fits, default=1)
 
 
 def _ordered(case: Case, contraction: Contraction) -> list[tuple[int, int]]:
@@ -192,7 +214,8 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
 
 
 _ROWS, _COLUMNS = "{TILE} // 1000", "{TILE} % 1000"
-_SHARED = f"{{STAGES}} * (({_ROWS} + {_COLUMNS}) * {2 * _STEP}) + {_ALIGNMENT}"
+_STAGES = f"{{STAGES}} * (({_ROWS} + {_COLUMNS}) * {2 * _STEP}) + {_ALIGNMENT}"
+_JOINT = f" + min({{SPLIT}} - 1, 1) * ({_ROWS}) * ({_COLUMNS}) * 4"
 
 
 def _tunables(
@@ -202,6 +225,8 @@ def _tunables(
     best, room = ordered[0], case.shared_bytes - _ALIGNMENT
     most = _STAGES_OF_LARGE if best[0] > 64 else _MOST_STAGES
     steps = max(2, -(-contraction.k // _STEP))
+    split = _split(case, contraction, best) if alike else 1
+    room -= best[0] * best[1] * 4 if split > 1 else 0
     stages = min(most, steps, room // (sum(best) * 2 * _STEP))
     tunables = Tunables(prefix)
     tunables.add("TILE", [1000 * rows + columns for rows, columns in ordered])
@@ -209,6 +234,9 @@ def _tunables(
     if alike:
         clusters = _clusters(case, contraction, best)
         tunables.add("CLUSTER", (clusters, 3 - clusters)).add("LATE", (0, 1, 2))
+        tunables.add("SPLIT", (split, *_splits(contraction)))
+        tunables.require("{CLUSTER} == 1 or {SPLIT} == 1")
+        tunables.require(f"{{SPLIT}} == 1 or ({_ROWS}) * ({_COLUMNS}) <= {_MOST_JOINED}")
         tunables.require("{LATE} < {STAGES} - 1")
         tunables.require(f"{{CLUSTER}} == 1 or max({_ROWS}, {_COLUMNS}) >= 128")
         if not factors[1].along_depth:
@@ -216,12 +244,22 @@ def _tunables(
     spans = (256, 64, 32) if _is_light(contraction) else (64, 32, 256)
     tunables.add("SPAN", spans).add("GROUP", (8, 16, 4, 1))
     tunables.require(f"({_COLUMNS}) % min({{SPAN}}, {_COLUMNS}) == 0")
-    return tunables.require(f"{_SHARED} <= {case.shared_bytes}")
+    return tunables.require(f"{_shared(alike)} <= {case.shared_bytes}")
+
+
+def _splits(contraction: Contraction) -> tuple[int, ...]:
+    steps = -(-contraction.k // _STEP)
+    return tuple(n for n in (1, 2, 4, 8) if n == 1 or steps >= 2 * n)
+
+
+def _shared(alike: bool) -> str:
+    return _STAGES + (_JOINT if alike else "")
 
 
 def _is_light(contraction: Contraction) -> bool:
     epilogue = contraction.epilogue
-    return len(epilogue) <= _FEW and all(stmt.op in _CHEAP for stmt in epilogue)
+    dear = sum(stmt.op not in _CHEAP for stmt in epilogue)
+    return len(epilogue) <= _FEW and dear <= 1
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
@@ -280,13 +318,14 @@ def _launch(
         below = f"ceil_div({down}, {{CLUSTER}} if {_COLUMNS} >= {_ROWS} else 1)"
         beside = f"ceil_div({across}, {{CLUSTER}} if {_ROWS} > {_COLUMNS} else 1)"
         clusters = f"{contraction.batches} * {below} * {beside}"
-        grid = f"{{CLUSTER}} * min({case.multiprocessors} // {{CLUSTER}}, {clusters})"
+        size = "{CLUSTER} * {SPLIT}"
+        grid = f"{size} * min({case.multiprocessors} // ({size}), {clusters})"
     return Launch(
         kernel=f"{prefix}_maps",
         grid=tunables.named(grid),
         block=tunables.named(f"384 if {_ROWS} > 64 else 160"),
-        shared=tunables.named(_SHARED),
-        cluster=tunables.named("{CLUSTER}") if alike else "",
+        shared=tunables.named(_shared(alike)),
+        cluster=tunables.named("{CLUSTER} * {SPLIT}") if alike else "",
     )
 
 

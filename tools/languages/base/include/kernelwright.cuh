@@ -315,6 +315,11 @@ __device__ __forceinline__ float minimum_raw(float a, float b) {
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
     return out;
 }
+__device__ __forceinline__ float exp2_raw(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
 // Within one unit in the last place, in one instruction where a division takes a dozen.
 __device__ __forceinline__ float reciprocal_raw(float x) {
     float out;
@@ -362,6 +367,23 @@ KW_UNARY(ceil, ::ceilf, ::ceil)
 KW_UNARY(round, ::rintf, ::rint)  // halves go to the even neighbour
 KW_UNARY(trunc, ::truncf, ::trunc)
 #undef KW_UNARY
+// x (1 + erf(x / sqrt 2)) / 2, off by at most 1.7e-7 of the larger of 1 and the result. The share of x
+// that is missing (or, below zero, left) is 2 to a polynomial's power wherever x is: half of what erf
+// costs, without a branch, and small results keep their digits.
+__device__ __forceinline__ float gelu(float x) {
+    const float t = ::fabsf(x);
+    float p = ::fmaf(-2.77308541e-08f, t, 8.34424952e-07f);
+    p = ::fmaf(p, t, -1.07376763e-05f);
+    p = ::fmaf(p, t, 7.5229771e-05f);
+    p = ::fmaf(p, t, -0.00027549488f);
+    p = ::fmaf(p, t, -9.20994353e-06f);
+    p = ::fmaf(p, t, 0.00695942622f);
+    p = ::fmaf(p, t, -0.0524507314f);
+    p = ::fmaf(p, t, -0.459217459f);
+    p = ::fmaf(p, t, -1.15110457f);
+    const float missing = exp2_raw(::fmaf(p, t, -1.0f));
+    return x * (x < 0.0f ? missing : 1.0f - missing);
+}
 // Rounding an integer is the identity.
 __device__ __forceinline__ long long floor(long long x) { return x; }
 __device__ __forceinline__ long long ceil(long long x) { return x; }

@@ -213,9 +213,7 @@ struct alignas(64) TensorMap {
 
 #if __CUDA_ARCH__ >= 900
 // Says that a map will be used soon.
-__device__ __forceinline__ void map_ready(const TensorMap& map) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
+__device__ __forceinline__ void map_ready(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
 #define KW_MAP_LOAD(rank, places, mask, list, ...)                                                                            \
     __device__ __forceinline__ void map_load(void* shared, const TensorMap& map, unsigned long long* barrier, list) {         \
@@ -243,12 +241,26 @@ KW_MAP_LOAD(5, "%3, %4, %5, %6, %7", 8, int x KW_COMMA int y KW_COMMA int z KW_C
 #undef KW_COMMA
 #undef KW_MAP_LOAD
 
-// `barrier_arrive` at the same barrier of another block of the cluster, which is told that this thread has
-// read what it wanted; writes of its own are not ordered by it.
+// `barrier_arrive` at the same barrier of another block of the cluster; writes are not ordered by it.
 __device__ __forceinline__ void barrier_arrive_at(unsigned long long* barrier, int rank) {
     asm volatile(
         "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         ::"r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+// The same, with everything that lanes of this warp wrote before a `__syncwarp`.
+__device__ __forceinline__ void barrier_give_at(unsigned long long* barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}"
+        ::"r"(shared_address(barrier)), "r"(rank) : "memory");
+}
+// `barrier_wait`, behind which what other blocks of the cluster gave can be read.
+__device__ __forceinline__ void barrier_wait_for_others(unsigned long long* barrier, unsigned int parity) {
+    unsigned int over = 0;
+    while (over == 0) {
+        asm volatile(
+            "{\n.reg .pred over;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+            : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    }
 }
 #endif  // sm_90
 

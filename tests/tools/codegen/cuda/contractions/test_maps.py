@@ -19,6 +19,24 @@ from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.types import Setting
 
 EMITTER = CudaEmitter()
+# Copies of two to five dimensions, to this block and to two of a cluster.
+COPIES = """#include "kernelwright.cuh"
+#include "kernelwright_mma.cuh"
+extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, float* y, int a) {
+    unsigned char* into = kw::swizzled_shared();
+    __shared__ unsigned long long barrier;
+    kw::map_load(into, map, &barrier, a, a + 1);
+    kw::map_load(into, map, &barrier, a, a + 1, a + 2);
+    kw::map_load(into, map, &barrier, a, a + 1, a + 2, a + 3);
+    kw::map_load(into, map, &barrier, a, a + 1, a + 2, a + 3, a + 4);
+    kw::map_load_shared(into, map, &barrier, 3, a, a + 1);
+    kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2);
+    kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3);
+    kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3, a + 4);
+    kw::barrier_wait_for_others(&barrier, 0);
+    y[threadIdx.x] = into[threadIdx.x];
+}
+"""
 # Ways that left and right lie: "n" as m x k and k x n, "t" the other way.
 WAYS = ("nn", "nt", "tn", "tt")
 
@@ -45,6 +63,10 @@ TRIED: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("nn", 64128, {"CLUSTER": 2, "STAGES": 3}),
     ("nt", 64032, {"CLUSTER": 1, "STAGES": 2}),
     ("tn", 64064, {"CLUSTER": 1, "STAGES": 8}),
+    ("nt", 64064, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 4}),
+    ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
+    ("tt", 128064, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 3, "LATE": 1}),
+    ("nt", 64032, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 2}),
 )
 
 
@@ -105,6 +127,13 @@ def test_first_settings_are_those_of_the_size(toolbox: SimpleNamespace) -> None:
     assert firsts[256][0] < 65000
 
 
+def test_a_long_depth_is_shared_by_the_blocks_of_a_cluster(toolbox: SimpleNamespace) -> None:
+    source, plan = _source(toolbox, "nt", 128, 128, 65536)
+    first = {one.name: one.value for one in valid_settings(parse_kernel(source, "cuda"))[0]}
+    assert first["K_SPLIT"] == 8
+    assert "cluster=K_CLUSTER * K_SPLIT" in plan
+
+
 def test_maps_say_where_factors_lie(toolbox: SimpleNamespace) -> None:
     _, plan = _source(toolbox, "nt", 96, 64, 80)
     assert re.search(r"tensor_map\(x, shape=\(2, 96, 80\), strides=\(7680, 80, 1\), offset=0", plan)
@@ -120,3 +149,11 @@ def test_odd_strides_are_left_to_others(
     loop = product(toolbox.Build, "tt", *sizes).loop("k")
     names = {one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))}
     assert WGMMA_MAPS not in names
+
+
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_90a", "sm_100a", "sm_120"])
+async def test_copies_of_every_rank_compile(toolbox: SimpleNamespace, architecture: str) -> None:
+    candidate = new_candidate("cuda", COPIES, "def forward(x):\n    return x\n")
+    built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
+    assert isinstance(built, Built), built
+    assert not await toolbox.never_runs(built.artifact)

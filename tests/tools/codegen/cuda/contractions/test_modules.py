@@ -33,7 +33,13 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(33, 72){type}, torch.randn(33, 40){type}]
 """
-TYPES = {"split_mma": "", "split_wgmma": "", "mma_tiles": ".half()", "wgmma_tiles": ".half()"}
+TYPES = {
+    "split_mma": "",
+    "split_wgmma": "",
+    "mma_tiles": ".half()",
+    "wgmma_tiles": ".half()",
+    "wgmma_maps": ".half()",
+}
 
 
 @dataclass

@@ -190,6 +190,8 @@ template <class... At> inline void map_load_shared(void* shared, const TensorMap
         if (blocks >> rank & 1) emulator::post(rank, {emulator::place_of(barrier), emulator::place_of(shared), bytes});
     }
 }
+inline void barrier_wait_for_others(unsigned long long* at, unsigned int parity) { barrier_wait(at, parity); }
 inline void barrier_arrive_at(unsigned long long* barrier, int rank) { emulator::post(rank, {emulator::place_of(barrier), 0, {}}); }
+inline void barrier_give_at(unsigned long long* barrier, int rank) { barrier_arrive_at(barrier, rank); }
 
 }  // namespace kw

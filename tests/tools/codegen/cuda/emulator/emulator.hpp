@@ -93,9 +93,10 @@ struct Inbox {
 };
 
 struct Cluster {
-    explicit Cluster(int size) : meeting(size), anchors(size), inboxes(size) {}
+    explicit Cluster(int size) : meeting(size), anchors(size), memories(size), inboxes(size) {}
     std::barrier<> meeting;
     std::vector<char*> anchors;
+    std::vector<unsigned char*> memories;
     std::vector<Inbox> inboxes;
 };
 
@@ -214,6 +215,7 @@ inline void run_block(unsigned int index, unsigned int threads, size_t shared, C
     mine.rank = rank;
     mine.body = &body;
     cluster->anchors[rank] = &anchor;
+    cluster->memories[rank] = mine.memory.get();
     cluster->meeting.arrive_and_wait();
     for (unsigned int i = 0; i < threads; ++i) {
         mine.stacks.emplace_back(new char[STACK]);
@@ -309,12 +311,15 @@ inline void cluster_sync() {
     if (threadIdx.x == 0) emulator::block->cluster->meeting.arrive_and_wait();
     __syncthreads();
 }
-// Locals of a system thread lie at the same distance from each other in every system thread.
+// Dynamic memory is known of every block; locals of a system thread lie at the same distance from each other in every system thread.
 template <class T> inline const T* of_block(const T* mine, int rank) {
+    const auto place = reinterpret_cast<const unsigned char*>(mine) - emulator::block->memory.get();
+    if (place >= 0 && place < (long)emulator::block->shared) return reinterpret_cast<const T*>(emulator::block->cluster->memories[rank] + place);
     const auto away = reinterpret_cast<const char*>(mine) - &emulator::anchor;
     return reinterpret_cast<const T*>(emulator::block->cluster->anchors[rank] + away);
 }
 inline float maximum_raw(float a, float b) { return a != a || a > b ? a : b; }
+inline float exp2_raw(float x) { return std::exp2(x); }
 inline float reciprocal_raw(float x) { return 1.0f / x; }
 inline float minimum_raw(float a, float b) { return a != a || a < b ? a : b; }
 
