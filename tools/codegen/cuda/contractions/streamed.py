@@ -60,7 +60,7 @@ _TILES = ((128, 128), (128, 64), (64, 128), (64, 64))
 _STRIP_BYTES, _ALIGNMENT, _MOST_STAGES = 640 * 4, 1024, 6
 # What a step of 64 positions takes, in us: for each warpgroup, which splits what it multiplies, and
 # for every 64 across. Measured on an H200 (benchmarks/results/h200/products).
-_STEP_US_DOWN, _STEP_US_ACROSS = 0.40, 0.30
+_STEP_US_DOWN, _STEP_US_ACROSS = 0.50, 0.34
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 2.2
 # Steps of a part at least, and the fewest blocks for a multiprocessor that need no parts.
@@ -384,7 +384,7 @@ def _launches(
         block=tunables.named("({TILE} // 64000 + 1) * 128"),
         shared=tunables.named(_shared(found)),
     )
-    warps = f"({{TILE}} // 16000) * ({{TILE}} % 1000 // 32)"
+    warps = "({TILE} // 16000) * ({TILE} % 1000 // 32)"
     join = Launch(f"{prefix}_join", tunables.named(f"{tiles} * {warps}"), "32")
     return [product, join] if split else [product]
 
