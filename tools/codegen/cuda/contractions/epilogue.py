@@ -281,6 +281,13 @@ class ElementPrinter:
                 return x if self._beside(self._known[erf].args[0], "mul", sqrt(0.5)) == x else None
         return None
 
+    def read_by(self, stmt: Stmt) -> set[str]:
+        """The statements that one is computed from, as it is printed."""
+        if (inside := self._inside_of_gelu(stmt)) is not None:
+            return {inside}
+        strides = stmt.access.strides if stmt.access is not None else ()
+        return {*stmt.args, *(stride.by for stride in strides)}
+
     def _operands(self, stmt: Stmt, op: str) -> tuple[str, str]:
         """Both of a float32 statement of two; empty names of any other."""
         if stmt.op != op or stmt.dtype is not DType.FLOAT32:
@@ -353,8 +360,21 @@ class _Scope:
         """Every value at neighbour `k`."""
         return [
             f"const {self.printer.type_of(stmt)} v_{stmt.name} = {self._value(stmt)};"
-            for stmt in self.body
+            for stmt in self._needed()
         ]
+
+    def _needed(self) -> list[Stmt]:
+        """What the stores need, in order; all of a scope that stores nothing."""
+        if not self.stores:
+            return [*self.body]
+        wanted = {store.value for store in self.stores}
+        wanted |= {stride.by for store in self.stores for stride in store.access.strides}
+        found: list[Stmt] = []
+        for stmt in reversed(self.body):
+            if stmt.name in wanted:
+                found.append(stmt)
+                wanted |= self.printer.read_by(stmt)
+        return found[::-1]
 
     def _value(self, stmt: Stmt) -> str:
         if stmt.op == "index":

@@ -5,9 +5,9 @@ each fills a ring of stages, and one or two others multiply straight from shared
 packed by the passes of `split`, so that one thread asks the copy engine for whole images. Halves
 are copied from where they lie by all threads of a warpgroup, 16 bytes at a time.
 
-Not here: tensor maps, which launches cannot pass yet and which would spare halves those threads;
-factors of halves that do not lie in 16-byte pieces or are computed on the way (`mma_tiles` takes
-them); clusters; any other device than sm_90a.
+Not here: halves that tensor maps describe (`maps`), which spares those threads; factors of halves
+that do not lie in 16-byte pieces or are computed on the way (`mma_tiles` takes them); clusters; any
+other device than sm_90a.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _STAGE_BYTES, _STRIP_BYTES, _ALIGNMENT = 4 * _STEP, 16 * 40 * 4, 1024
 _MOST_STAGES = 6
 # The share of the data sheet's rate that products reach where shared memory is no limit. With parts
 # promoted every 64 positions one module of 4096 cubed took 0.69 ms, packing included, on an H200;
-# that of halves is an assumption until it is measured.
-_SHARE, _HALF_SHARE = 0.72, 0.75
+# halves of that size took 0.244 ms.
+_SHARE, _HALF_SHARE = 0.72, 0.6
 # Of it, what one warpgroup alone leaves while it adds.
 _ALONE = 0.8
 # Multiply-adds and bytes of shared memory that a multiprocessor does in a cycle.
