@@ -75,10 +75,10 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
 
 
 def products(toolbox: SimpleNamespace) -> dict[str, Any]:
-    """Products in every type, either factor either way, of sizes that tiles divide and others."""
+    """Products in every type, either factor either way: sizes that tiles divide, others, one step."""
     made = {}
     for kind in ("float32", "float16", "bfloat16"):
-        for m, n, k in ((272, 392, 520), (271, 389, 517)):
+        for m, n, k in ((272, 392, 520), (271, 389, 517), (304, 1544, 40)):
             ways = {
                 "plain": ({"m": k, "k": 1}, {"k": n, "n": 1}),
                 "turned": ({"m": 1, "k": m}, {"k": 1, "n": k}),

@@ -95,14 +95,15 @@ def takes(case: Case, contraction: Contraction) -> Fit:
     """Products that the module takes in float32."""
     if capability(case.hardware) < 80 or contraction.precision is not DType.FLOAT32:
         return Fit.NO
-    if contraction.dtype is not DType.FLOAT32 or not _is_floating(contraction):
+    if contraction.dtype is not DType.FLOAT32 or _is_double(contraction):
         return Fit.NO
     return Fit.BEST if min(contraction.m, contraction.n) >= FEWEST else Fit.NO
 
 
-def _is_floating(contraction: Contraction) -> bool:
-    return all(
-        access.dtype.is_floating and access.dtype is not DType.FLOAT64
+def _is_double(contraction: Contraction) -> bool:
+    """Whether a factor is read in float64, which a float32 product rounds."""
+    return any(
+        access.dtype is DType.FLOAT64
         for operand in (contraction.left, contraction.right)
         for access in operand.loads
     )

@@ -75,6 +75,7 @@ MODULES: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         ((2, 80, 72), (2, 90, 72), (2, 90, 64)),
     ),
     "distances": ("(x * x).sum(1, True) - 2 * x @ y.T + (y * y).sum(1)", ((40, 24), (50, 24))),
+    "counted": ("(x > 0).float() @ (y * 3).long().float() * 0.5", XY),
     "gated": ("self.second(self.first(x) * torch.sigmoid(self.gate(x)))", X),
 }
 # Inputs of a half type: products are taken in it, and what is computed before is rounded to it.
@@ -90,7 +91,7 @@ CAST = {
 }
 HALF_WAYS, FLOAT_WAYS = ("mma_tiles", "wgmma_tiles"), ("split_mma", "split_wgmma", "simt_tiles")
 # It copies a factor as it lies, in pieces of 16 bytes.
-STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared")
+STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared", "counted")
 # Under which strategies each is played every time; under the others by `make test-all`.
 QUICK = {
     "groups": "streamed_wgmma", "least": "split_mma", "triangles": "split_wgmma",
