@@ -75,7 +75,7 @@ def large(toolbox: SimpleNamespace) -> dict[str, Any]:
 
 
 def products(toolbox: SimpleNamespace) -> dict[str, Any]:
-    """Products in every type, either factor either way: sizes that tiles divide, others, one step."""
+    """Products in every type, either factor either way: whole tiles, odd sizes, a single step."""
     made = {}
     for kind in ("float32", "float16", "bfloat16"):
         for m, n, k in ((272, 392, 520), (271, 389, 517), (304, 1544, 40)):
