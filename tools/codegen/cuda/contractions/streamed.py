@@ -26,6 +26,7 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
 from kernelwright.tools.codegen.cuda.contractions.split import (
+    LONGEST,
     Packed,
     image_launch,
     leaving,
@@ -191,7 +192,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             "launches": 4,
         }
     )
-    return [parts, whole]
+    return [parts] if contraction.k > LONGEST else [parts, whole]
 
 
 def splits_of(case: Case, contraction: Contraction) -> list[int]:
@@ -202,14 +203,16 @@ def splits_of(case: Case, contraction: Contraction) -> list[int]:
     whole = _filling(case, contraction, found, _ordered(case, contraction, found, split=True)[0])
     wanted = (whole, 2 * whole, whole // 2, 4 * whole)
     most = -(-contraction.k // _STEP) // _LEAST_STEPS
-    return [n for n in dict.fromkeys(wanted) if whole > 1 and 1 < n <= most] or [1]
+    least = max(2, -(-contraction.k // LONGEST))
+    return [n for n in dict.fromkeys(wanted) if whole > 1 and least <= n <= most] or [1]
 
 
 def _filling(case: Case, contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:
-    """How many parts of a tile's sums give every multiprocessor work; 1 where tiles do."""
+    """How many parts of a tile's sums give every multiprocessor work, none of them too long."""
     tiles = _count(contraction, found, tile)
     most = max(1, -(-contraction.k // _STEP) // _LEAST_STEPS)
-    return 1 if tiles >= _FULL * case.multiprocessors else min(case.multiprocessors // tiles, most)
+    idle = 1 if tiles >= _FULL * case.multiprocessors else case.multiprocessors // tiles
+    return max(min(idle, most), -(-contraction.k // LONGEST))
 
 
 def _count(contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:

@@ -29,7 +29,7 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     packing_allocations,
     packing_arguments,
     packing_ms,
-    takes,
+    takes_whole,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import Scheme, shape_of, tiles_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
@@ -70,7 +70,8 @@ _RAMP_STEPS = 2
 
 
 def _takes_split(case: Case, contraction: Contraction) -> Fit:
-    return takes(case, contraction) if case.hardware.architecture == _ARCHITECTURE else Fit.NO
+    is_hopper = case.hardware.architecture == _ARCHITECTURE
+    return takes_whole(case, contraction) if is_hopper else Fit.NO
 
 
 def _propose_split(case: Case, contraction: Contraction) -> Sequence[Strategy]:

@@ -319,6 +319,23 @@ def test_denormals_are_factors_like_any_other(compiled: Compiled, way: str) -> N
     assert _errors(compiled.ways[way, LEAST[way]].run(x, w), truth)[0] < 3e-7
 
 
+@pytest.mark.parametrize(("m", "splits"), [(256, 33), (8192, 4)])
+def test_sums_longer_than_a_chain_may_be_are_taken_in_parts(
+    toolbox: SimpleNamespace, m: int, splits: int
+) -> None:
+    """Seen on a device: a chain of 524,288 missed the judge's bound, parts of it did not."""
+    n, k = 256 if m == 256 else 8192, 131072
+    b = toolbox.Build({"m": m, "n": n}, {"k": k})
+    total = b.reduce("sum", b.op("mul", b.load("x", m=k, k=1), b.load("w", k=n, n=1)))
+    b.store("y", total, m=n, n=1)
+    emitter, hardware = CudaEmitter(), hardware_profile("H200")
+    found = {one.name: one for one in emitter.strategies(b.loop("k"), hardware)}
+    assert STREAMED_SPLITS in found
+    assert not {STREAMED, SPLIT_WGMMA, SPLIT_MMA} & set(found)
+    emitted = emitter.emit(b.loop("k"), found[STREAMED_SPLITS], "k", hardware)
+    assert f"// tune: K_SPLITS in {splits}," in emitted.source
+
+
 OTHERS = (("A100", SPLIT_MMA), ("L40S", SPLIT_MMA), ("H200", SPLIT_MMA), ("B200", SPLIT_MMA),
           ("RTX 5090", SPLIT_MMA))  # fmt: skip
 
