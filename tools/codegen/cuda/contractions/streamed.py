@@ -89,7 +89,7 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Halves:
+class Factors:
     """Which factor is streamed, and how; the other one is packed."""
 
     streamed: Streamed
@@ -101,7 +101,7 @@ class Halves:
         return self.streamed.side == "row"
 
 
-def halves(case: Case, contraction: Contraction, printer: ElementPrinter) -> Halves | None:
+def factors_of(case: Case, contraction: Contraction, printer: ElementPrinter) -> Factors | None:
     """The larger factor streamed if it can be, else the other one; None where neither can."""
     sides = [(contraction.left, "row", contraction.m), (contraction.right, "column", contraction.n)]
     for operand, side, extent in sorted(sides, key=lambda one: -one[2]):
@@ -110,7 +110,7 @@ def halves(case: Case, contraction: Contraction, printer: ElementPrinter) -> Hal
             continue
         other = contraction.right if side == "row" else contraction.left
         streamed = _streamed(printer, contraction, operand, side, extent, along_depth=along_depth)
-        return Halves(streamed, packed_factor(case, contraction, printer, other))
+        return Factors(streamed, packed_factor(case, contraction, printer, other))
     return None
 
 
@@ -160,7 +160,7 @@ def _streamed(
 def _takes(case: Case, contraction: Contraction) -> Fit:
     if case.hardware.architecture != _ARCHITECTURE or takes(case, contraction) is Fit.NO:
         return Fit.NO
-    found = halves(case, contraction, ElementPrinter(case.loop, contraction))
+    found = factors_of(case, contraction, ElementPrinter(case.loop, contraction))
     return Fit.NO if found is None or found.packed.extent < FEWEST else Fit.BEST
 
 
@@ -197,7 +197,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
 
 def splits_of(case: Case, contraction: Contraction) -> list[int]:
     """Numbers of parts of a sum that are worth a second kernel, the most promising first."""
-    found = halves(case, contraction, ElementPrinter(case.loop, contraction))
+    found = factors_of(case, contraction, ElementPrinter(case.loop, contraction))
     if found is None:
         return [1]
     whole = _filling(case, contraction, found, _ordered(case, contraction, found, split=True)[0])
@@ -207,7 +207,7 @@ def splits_of(case: Case, contraction: Contraction) -> list[int]:
     return [n for n in dict.fromkeys(wanted) if whole > 1 and least <= n <= most] or [1]
 
 
-def _filling(case: Case, contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:
+def _filling(case: Case, contraction: Contraction, found: Factors, tile: tuple[int, int]) -> int:
     """How many parts of a tile's sums give every multiprocessor work, none of them too long."""
     tiles = _count(contraction, found, tile)
     most = max(1, -(-contraction.k // _STEP) // _LEAST_STEPS)
@@ -215,14 +215,14 @@ def _filling(case: Case, contraction: Contraction, found: Halves, tile: tuple[in
     return max(min(idle, most), -(-contraction.k // LONGEST))
 
 
-def _count(contraction: Contraction, found: Halves, tile: tuple[int, int]) -> int:
+def _count(contraction: Contraction, found: Factors, tile: tuple[int, int]) -> int:
     down, across = tile
     grid = -(-found.streamed.extent // down) * -(-found.packed.extent // across)
     return contraction.batches * grid
 
 
 def _product_ms(
-    case: Case, contraction: Contraction, found: Halves, tile: tuple[int, int], splits: int = 1
+    case: Case, contraction: Contraction, found: Factors, tile: tuple[int, int], splits: int = 1
 ) -> float:
     """The most of: waves of tiles, what they read of the last-level cache, and memory."""
     hardware, (down, across) = case.hardware, tile
@@ -243,14 +243,14 @@ def _results(contraction: Contraction) -> int:
     return contraction.batches * contraction.m * contraction.n
 
 
-def _packing_ms(case: Case, contraction: Contraction, found: Halves) -> float:
+def _packing_ms(case: Case, contraction: Contraction, found: Factors) -> float:
     """The smaller factor read twice, its parts written."""
     elements = contraction.batches * contraction.k * found.packed.extent
     return 12.0 * elements / (case.hardware.bandwidth_gb_s * _MEMORY * 1e6)
 
 
 def _ordered(
-    case: Case, contraction: Contraction, found: Halves, *, split: bool
+    case: Case, contraction: Contraction, found: Factors, *, split: bool
 ) -> list[tuple[int, int]]:
     """Tiles by their time; with `split`, each in as many parts as fill the device."""
 
@@ -261,8 +261,8 @@ def _ordered(
     return sorted(_TILES, key=time)
 
 
-def _found(case: Case, contraction: Contraction, printer: ElementPrinter) -> Halves:
-    found = halves(case, contraction, printer)
+def _found(case: Case, contraction: Contraction, printer: ElementPrinter) -> Factors:
+    found = factors_of(case, contraction, printer)
     if found is None:
         raise ValueError(f"{case.loop.name}: no factor of it can be streamed")
     return found
@@ -331,7 +331,7 @@ def _narrow(printer: ElementPrinter, which: str) -> _Narrow:
 
 
 def _tunables(
-    case: Case, contraction: Contraction, found: Halves, prefix: str, *, split: bool
+    case: Case, contraction: Contraction, found: Factors, prefix: str, *, split: bool
 ) -> Tunables:
     ordered = _ordered(case, contraction, found, split=split)
     stages = [n for n in range(2, _MOST_STAGES + 1) if _fits(case, found, ordered[0], n)][-1]
@@ -349,18 +349,18 @@ def _room(case: Case) -> int:
     return 1024 * (case.hardware.shared_kib_per_block or 48)
 
 
-def _fits(case: Case, found: Halves, tile: tuple[int, int], stages: int) -> bool:
+def _fits(case: Case, found: Factors, tile: tuple[int, int], stages: int) -> bool:
     down, across = tile
     return _shared_bytes(found, down, across, stages) <= _room(case)
 
 
-def _shared_bytes(found: Halves, down: int, across: int, stages: int) -> int:
+def _shared_bytes(found: Factors, down: int, across: int, stages: int) -> int:
     lines = down * (_STEP + 8) if found.streamed.along_depth else _STEP * (down + 4)
     stage = across * 4 * _STEP + -(-4 * lines // 1024) * 1024
     return stages * (stage + 16) + down // 16 * _STRIP_BYTES + _ALIGNMENT
 
 
-def _shared(found: Halves) -> str:
+def _shared(found: Factors) -> str:
     """The same as plan text."""
     down, across = "({TILE} // 1000)", "({TILE} % 1000)"
     along = found.streamed.along_depth
@@ -369,14 +369,14 @@ def _shared(found: Halves) -> str:
     return f"{{STAGES}} * ({stage} + 16) + {down} // 16 * {_STRIP_BYTES} + {_ALIGNMENT}"
 
 
-def _tiles_text(contraction: Contraction, found: Halves) -> str:
+def _tiles_text(contraction: Contraction, found: Factors) -> str:
     down = f"ceil_div({found.streamed.extent}, {{TILE}} // 1000)"
     across = f"ceil_div({found.packed.extent}, {{TILE}} % 1000)"
     return f"{contraction.batches} * {down} * {across}"
 
 
 def _launches(
-    case: Case, contraction: Contraction, found: Halves, tunables: Tunables, prefix: str, *,
+    case: Case, contraction: Contraction, found: Factors, tunables: Tunables, prefix: str, *,
     split: bool,
 ) -> list[Launch]:  # fmt: skip
     tiles = _tiles_text(contraction, found)
@@ -400,7 +400,7 @@ def _part_arguments(prefix: str) -> list[Argument]:
 
 
 def _part_allocations(
-    contraction: Contraction, found: Halves, tunables: Tunables, prefix: str
+    contraction: Contraction, found: Factors, tunables: Tunables, prefix: str
 ) -> list[str]:
     rows = tunables.named(f"{_tiles_text(contraction, found)} * {{SPLITS}} * ({{TILE}} // 1000)")
     across = tunables.named("({TILE} % 1000)")
