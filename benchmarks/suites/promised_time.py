@@ -18,7 +18,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -46,19 +49,22 @@ def once(asked: argparse.Namespace, home: Path) -> dict:
     ]  # fmt: skip
     command += ["--seconds", str(asked.seconds)] if asked.seconds else []
     environment = {**os.environ, "KERNELWRIGHT_HOME": str(home)}
-    began, busy_s, own_s = time.monotonic(), busy(), used()
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False
-    )
+    began, busy_s, tree = time.monotonic(), busy(), Tree()
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env=environment,
+    )  # fmt: skip
+    with tree.watched(os.getpid()):
+        printed, said = started.communicate()
     wall_s = time.monotonic() - began
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    others_s = max(0.0, busy() - busy_s - (used() - own_s))
-    summary = json.loads(done.stdout)
+    if started.returncode:
+        raise SystemExit(said[-2000:])
+    others_s = max(0.0, busy() - busy_s - tree.used_s)
+    summary = json.loads(printed)
     return {
         "wall_s": round(wall_s, 1),
         "others_share": round(others_s / wall_s / (os.cpu_count() or 1), 2),
-        "own_processor_s": round(used() - own_s, 1),
+        "own_processor_s": round(tree.used_s, 1),
         "search_s": round(summary["seconds"], 1),
         "rounds": summary["rounds"],
         "status": summary["status"],
@@ -101,10 +107,49 @@ def searching_s(events: list[Event]) -> float:
     return (ended[-1] - first).total_seconds() - compiling_s
 
 
-def used() -> float:
-    """Processor seconds of this program and of all that it waited for."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+class Tree:
+    """Processor seconds of a process and all that descends from it, looked at ten times a second.
+
+    Workers behind a wall die with it, and what they used is added to nobody's waiting parent: those
+    that end are counted by the last look at them.
+    """
+
+    def __init__(self) -> None:
+        self._ticks: dict[tuple[int, str], int] = {}
+
+    @property
+    def used_s(self) -> float:
+        """So far."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    @contextmanager
+    def watched(self, root: int) -> Iterator[None]:
+        """Look until the block ends."""
+        over = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(root, over))
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+    def _watch(self, root: int, over: threading.Event) -> None:
+        while not over.wait(0.1):
+            parents, used = {}, {}
+            for path in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError):
+                    fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+                    process = int(path.parent.name)
+                    parents[process] = int(fields[1])
+                    used[process] = fields[19], int(fields[11]) + int(fields[12])
+            for process in used:
+                above = process
+                while above not in (0, 1, root):
+                    above = parents.get(above, 0)
+                if above == root:
+                    begun, ticks = used[process]
+                    self._ticks[process, begun] = ticks
 
 
 def busy() -> float:
