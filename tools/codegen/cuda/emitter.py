@@ -15,7 +15,7 @@ from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY, WGMMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.families.columns import COLUMN_FAMILY
 from kernelwright.tools.codegen.cuda.families.partly import PARTLY_FAMILY
 from kernelwright.tools.codegen.cuda.families.pointwise import POINTWISE_FAMILY
@@ -35,7 +35,6 @@ from kernelwright.tools.types import LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
     MAP_FAMILY,
-    WGMMA_FAMILY,
     MMA_FAMILY,
     SPLIT_WGMMA_FAMILY,
     STREAMED_FAMILY,

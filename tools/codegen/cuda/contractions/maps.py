@@ -7,7 +7,7 @@ few. Results go from registers to memory.
 
 A map takes a factor as it lies: along the depth or along its side, up to three axes of batches, 16
 bytes between any two rows. Edges of tiles come out as zeros. Not here: factors that are computed
-on the way or lie in odd strides (`wgmma_tiles`, `mma_tiles`), several axes a side, and depths
+on the way or lie in odd strides (`mma_tiles`), several axes a side, and depths
 that more blocks share than a cluster has.
 """
 

@@ -11,11 +11,10 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_TILES
-from kernelwright.tools.codegen.cuda.contractions.wgmma import WGMMA_TILES
 from kernelwright.tools.codegen.ir.kernel_family import Emitter
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
-STRATEGIES = (MMA_TILES, WGMMA_TILES, WGMMA_MAPS)
+STRATEGIES = (MMA_TILES, WGMMA_MAPS)
 M, N, K = 72, 48, 80
 
 
@@ -129,11 +128,8 @@ def variants(
 
 def test_every_product_is_taken(variants: list[Any]) -> None:
     taken = {tuple(variant.label.split("-")[:2]) for variant in variants}
-    in_pieces = {
-        (case.__name__, WGMMA_TILES) for case in (deep, plain, linear, transposed, batched)
-    }
     mapped = {(case.__name__, WGMMA_MAPS) for case in (deep, padded, plain, linear, transposed)}
-    assert taken == {(case.__name__, MMA_TILES) for case in CASES} | in_pieces | mapped
+    assert taken == {(case.__name__, MMA_TILES) for case in CASES} | mapped
 
 
 def test_every_product_is_right_and_reads_without_conflicts(

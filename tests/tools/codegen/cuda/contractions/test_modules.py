@@ -37,7 +37,6 @@ TYPES = {
     "split_mma": "",
     "split_wgmma": "",
     "mma_tiles": ".half()",
-    "wgmma_tiles": ".half()",
     "wgmma_maps": ".half()",
 }
 

@@ -89,7 +89,7 @@ CAST = {
         X,
     ),
 }
-HALF_WAYS, FLOAT_WAYS = ("mma_tiles", "wgmma_tiles"), ("split_mma", "split_wgmma", "simt_tiles")
+HALF_WAYS, FLOAT_WAYS = ("mma_tiles", "wgmma_maps"), ("split_mma", "split_wgmma", "simt_tiles")
 # It copies a factor as it lies, in pieces of 16 bytes.
 STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared", "counted")
 # Under which strategies each is played every time; under the others by `make test-all`.
@@ -97,7 +97,7 @@ QUICK = {
     "groups": "streamed_wgmma", "least": "split_mma", "triangles": "split_wgmma",
     "sums": "split_mma",
     "added": "split_wgmma", "turned": "split_mma", "attended": "split_wgmma",
-    "half": "wgmma_tiles", "bfloat16": "mma_tiles", "cast": "mma_tiles",
+    "half": "wgmma_maps", "bfloat16": "mma_tiles", "cast": "mma_tiles",
 }  # fmt: skip
 EVERY = [
     *((name, way) for name in MODULES for way in FLOAT_WAYS),
