@@ -89,7 +89,9 @@ CAST = {
         X,
     ),
 }
-HALF_WAYS, FLOAT_WAYS = ("mma_tiles", "wgmma_maps"), ("split_mma", "split_wgmma", "simt_tiles")
+FLOAT_WAYS = ("split_mma", "split_wgmma", "simt_tiles")
+# Tensor maps describe one axis of the depth alone, and nothing that is computed on the way in.
+HALF_WAY, MAPPED, UNMAPPED = "mma_tiles", "wgmma_maps", ("bfloat16",)
 # It copies a factor as it lies, in pieces of 16 bytes.
 STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared", "counted")
 # Under which strategies each is played every time; under the others by `make test-all`.
@@ -102,8 +104,8 @@ QUICK = {
 EVERY = [
     *((name, way) for name in MODULES for way in FLOAT_WAYS),
     *((name, STREAMED) for name in MODULES if name not in UNSTREAMED),
-    *((name, way) for name in HALVES for way in HALF_WAYS),
-    *((name, HALF_WAYS[0]) for name in CAST),
+    *((name, HALF_WAY) for name in (*HALVES, *CAST)),
+    *((name, MAPPED) for name in HALVES if name not in UNMAPPED),
 ]
 # Kernels of one library have names of their own.
 _OURS = re.compile(r"\b(P?L\d+_)")
