@@ -18,7 +18,8 @@ by output), in 75 seconds too; `streams` what a plain stream of reads and writes
 looks at what row strategies try first, and at what may be better, in 40 seconds; `scans` what reads
 that are shifted by one element cost a scan, in 30; `waves` looks at blocks that run all at once, in
 60; `turned` at rows that are stored beside each other, in 60; `products` at products of matrices
-beside the library's, in 300. To see the bytes that moved:
+beside the library's, in 300; `convolutions` at these, in 200. Each entry has the device's time of
+every kernel of one call. To see the bytes that moved:
 
     ncu --clock-control none --profile-from-start off --csv \
         --metrics dram__bytes_read.sum,dram__bytes_write.sum,gpu__time_duration.sum \
@@ -43,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import torch
-from strategy_bench import Bench, Expected, drawn
+from strategy_bench import Bench, Expected, drawn, kernels_us
 from strategy_loops import Problem
 from strategy_rounds import ROUNDS, problems
 
@@ -212,7 +213,8 @@ def _one(bench, problem: Problem, candidate: Candidate, built, data, expected) -
     del outputs
     reports = [(r.registers, r.spill_bytes) for r in built.reports] if built.reports else []
     ms = bench.median_ms(lambda: runner(args, {}))
-    return {"ms": ms, "error": error, "reports": reports}
+    kernels = {} if bench.counted else kernels_us(lambda: runner(args, {}))
+    return {"ms": ms, "error": error, "reports": reports, "kernels_us": kernels}
 
 
 def _table(problem: Problem, rows: list[dict], floor: float, eager: float) -> None:

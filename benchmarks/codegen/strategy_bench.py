@@ -58,6 +58,14 @@ class Bench:
         return 2 * source.numel() * 4 / self.median_ms(lambda: into.copy_(source)) / 1e6
 
 
+def kernels_us(job: Callable[[], object]) -> dict[str, float]:
+    """Microseconds of each kernel of one call, as CUPTI saw it."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        job()
+        torch.cuda.synchronize()
+    return {one.key: round(one.self_device_time_total, 1) for one in seen.key_averages()}
+
+
 def drawn(problem: Problem) -> dict[str, torch.Tensor]:
     """Random inputs on the device."""
     torch.manual_seed(7)

@@ -33,17 +33,18 @@ def called(
     apart: bool = True,
     dtype: torch.dtype = torch.float32,
     products: bool = False,
+    convolutions: bool = False,
 ) -> Problem:
     """A call on tensors of these shapes, the first of which is a batch of images.
 
     `apart` says that images do not meet, so that the truth may be made some images at a time;
-    `products` that products of matrices are loops too, and not the library's.
+    `products` and `convolutions` that these are loops too, and not the library's.
     """
     inputs = [torch.empty(shape, device="meta", dtype=dtype) for shape in shapes]
     traced = trace_graph(_Called(call), inputs, None)
     simplify(traced)
     names = [f"x{at}" for at in range(len(shapes))]
-    program = lower(to_graph(traced, names), products=products)
+    program = lower(to_graph(traced, names), products=products, convolutions=convolutions)
     (output,) = program.returns
     return Problem(
         name=name,

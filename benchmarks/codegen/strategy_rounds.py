@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import strategy_convolutions as convolutions
 import strategy_norms as norms
 import strategy_products as products
 import strategy_reductions as reductions
@@ -44,6 +45,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         **waves.PROBLEMS,
         **turned.PROBLEMS,
         **products.PROBLEMS,
+        **convolutions.PROBLEMS,
     }
 
 
@@ -96,6 +98,9 @@ ROUNDS = {
         problems=tuple(waves.WAVES),
         seconds=60,
         chosen=tuple((name, *one) for name, each in waves.WAVES.items() for one in each),
+    ),
+    "convolutions": Round(
+        problems=tuple(convolutions.PROBLEMS), strategies=("wgmma_windows",), settings=8, seconds=200
     ),
     "products": Round(problems=tuple(products.PROBLEMS), settings=12, seconds=300),
     "turned": Round(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily, is_tiled
 from kernelwright.tools.codegen.cuda.contractions.maps import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
@@ -34,6 +35,7 @@ from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFam
 from kernelwright.tools.types import LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
+    CONVOLUTION_FAMILY,
     MAP_FAMILY,
     MMA_FAMILY,
     SPLIT_WGMMA_FAMILY,

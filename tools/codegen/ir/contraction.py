@@ -79,8 +79,9 @@ class Contraction(Value):
     `left` varies with batch, rows and depth, `right` with batch, columns and depth. `total` names
     the statement of the sum, and `dtype` is the type that it is computed in. `precision` is the
     type that the module multiplies in, whatever lies in memory: an operand that it casts to a half
-    type may be rounded to it. `epilogue` holds the statements that the stores need besides the
-    sum, in topological order: those computed from it, and what is read with it.
+    type may be rounded to it. `is_tf32` says that the module rounds float32 operands to TF32, so
+    eleven significant bits of each are enough. `epilogue` holds the statements that the stores need
+    besides the sum, in topological order: those computed from it, and what is read with it.
     """
 
     batch: tuple[Axis, ...]
@@ -94,6 +95,7 @@ class Contraction(Value):
     precision: DType
     epilogue: tuple[Stmt, ...]
     stores: tuple[Store, ...]
+    is_tf32: bool = False
 
     @property
     def batches(self) -> int:
@@ -221,12 +223,15 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         precision=precision,
         epilogue=epilogue,
         stores=loop.stores,
+        is_tf32=all(loop.stmt(factor).op == "tf32" for factor in factors),
     )
 
 
 def _unrounded(loop: Loop, factor: str) -> tuple[str, DType]:
-    """A factor before it is rounded to a half type, and the type that is multiplied in."""
+    """A factor before it is rounded, and the type that is multiplied in."""
     stmt = loop.stmt(factor)
+    if stmt.op == "tf32":
+        return stmt.args[0], stmt.dtype
     if stmt.op == "cast" and stmt.dtype in (DType.FLOAT16, DType.BFLOAT16):
         return stmt.args[0], stmt.dtype
     return factor, stmt.dtype
@@ -351,6 +356,28 @@ def needed_where(contraction: Contraction) -> tuple[Bound, ...]:
             if bound is not None and not condition and then != other:
                 bounds.append(bound if then else bound.elsewhere)
     return tuple(bounds)
+
+
+def bounds_of(name: str, body: Iterable[Stmt]) -> tuple[Bound, ...] | None:
+    """The bounds within which a condition holds; None where it is more than bounds of positions.
+
+    Args:
+        name: The statement of the condition.
+        body: It and everything that it is computed from.
+    """
+    known = {stmt.name: stmt for stmt in body}
+    found: list[Bound] = []
+    waiting = [name]
+    while waiting:
+        stmt = known[waiting.pop()]
+        if stmt.op == "logical_and":
+            waiting += stmt.args
+            continue
+        bound = _bound(stmt.name, known)
+        if bound is None:
+            return None
+        found.append(bound)
+    return tuple(found)
 
 
 def _dependent(contraction: Contraction, without: str) -> set[str]:

@@ -110,6 +110,8 @@ class Stmt(Value):
                 inclusive
       cast      `args[0]` converted to `dtype`; a factor of a product to the half type that the
                 module multiplies in, by kernels that compute in it (others go on in float32)
+      tf32      `args[0]`, a factor of a product that kernels may round to TF32's 11 bits, as the
+                module does; others go on in float32
       <name>    a pointwise operator of `OPERATORS`, on `args`
 
     `dtype` is the type computed in: float32, float64, int64 or bool.
@@ -238,7 +240,7 @@ def loop_label(loop: Loop) -> str:
 
 
 def _without_reductions(loop: Loop) -> str:
-    computes = any(stmt.op not in ("load", "const", "index", "cast") for stmt in loop.body)
+    computes = any(stmt.op not in ("load", "const", "index", "cast", "tf32") for stmt in loop.body)
     if not computes:
         return "copy"
     return "pointwise"

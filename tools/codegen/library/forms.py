@@ -295,12 +295,51 @@ def _products_idea(lowerings: Lowerings) -> Strategy:
 PRODUCTS_FORM = FormKind(_PRODUCTS, "P", _products_program, _products_idea)
 
 
+_CONVOLUTIONS = "convolutions"
+_CONVOLUTION = "aten.convolution.default"
+
+
+def _convolutions_program(lowerings: Lowerings) -> Program | None:
+    if not _convolved(lowerings.plain):
+        return None
+    program = lower(lowerings.changed, lowerings.parameters, products=True, convolutions=True)
+    return program if _convolved(program) < _convolved(lowerings.plain) else None
+
+
+def _convolved(program: Program) -> int:
+    """How many convolutions the library is asked for."""
+    lines = (step for step in program.steps if isinstance(step, PlanLine))
+    return sum(line.operator == _CONVOLUTION for line in lines)
+
+
+def _convolutions_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_CONVOLUTIONS,
+        title=f"convolutions in kernels of our own{lowerings.after}",
+        mechanism="Every convolution is a product over channels and the window's positions, a loop "
+        "like any other, and so is every product of matrices: what follows is done before results "
+        "are stored.",
+        reason="nothing between a convolution and what follows goes through memory, and the window "
+        "is read in the layout that tensor cores want; it pays where that gains more than packing "
+        "the input costs",
+        category="fusion",
+        metric="time of the convolutions",
+        memory="packed inputs",
+        compute="own convolutions",
+        parallel="as written",
+    )
+
+
+CONVOLUTIONS_FORM = FormKind(_CONVOLUTIONS, "V", _convolutions_program, _convolutions_idea)
+
+
 FORM_KINDS: tuple[FormKind, ...] = (
     AS_WRITTEN_FORM,
     ALGEBRA_FORM,
     ONE_PASS_FORM,
     CHANNELS_LAST_FORM,
     PRODUCTS_FORM,
+    CONVOLUTIONS_FORM,
 )
 
 

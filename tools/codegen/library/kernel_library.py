@@ -27,7 +27,13 @@ from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.forms import FORM_KINDS, PRODUCTS_FORM, Form, forms
+from kernelwright.tools.codegen.library.forms import (
+    CONVOLUTIONS_FORM,
+    FORM_KINDS,
+    PRODUCTS_FORM,
+    Form,
+    forms,
+)
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
@@ -191,11 +197,13 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    kinds = [kind for kind in FORM_KINDS if writes.multiplies or kind is not PRODUCTS_FORM]
+    kinds = [kind for kind in FORM_KINDS if writes.multiplies or kind not in _MULTIPLYING]
     found = forms(task, writes.graph_rewrites, kinds=kinds, is_ours=is_ours)
     return PlaybookRepertoire(found, writes, hardware)
 
 
+# Forms for languages that have kernels for products.
+_MULTIPLYING = (PRODUCTS_FORM, CONVOLUTIONS_FORM)
 # How far behind the library products of our own may be expected to stay, to be proposed at all.
 # Of a product this short it is not told: the library waits for its operands as well.
 _FAR_BEHIND, _SHORT_MS = 2.0, 0.03

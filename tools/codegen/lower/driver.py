@@ -28,6 +28,7 @@ from kernelwright.tools.codegen.lower.nests.layout import tidy
 from kernelwright.tools.codegen.lower.nests.nest import loop_of
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.attention import ATTENTION
+from kernelwright.tools.codegen.lower.operators.convolutions import convolution
 from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
 from kernelwright.tools.codegen.lower.operators.library import (
     Users,
@@ -47,12 +48,20 @@ from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS
 from kernelwright.tools.types import DType, Graph, Node, Ref, Scalar, TensorSpec
 
 
-def translate(graph: Graph, *, channels_last: bool = False, products: bool = False) -> Context:
+def translate(
+    graph: Graph,
+    *,
+    channels_last: bool = False,
+    products: bool = False,
+    convolutions: bool = False,
+) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
     kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
     single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
-    context = Context(single=single, channels_last=channels_last, products=products)
+    context = Context(
+        single=single, channels_last=channels_last, products=products, convolutions=convolutions
+    )
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
     for node in graph.nodes:
@@ -79,20 +88,25 @@ def _node(context: Context, node: Node, users: Users) -> None:
 
 
 def _convolution(context: Context, node: Node, users: Users) -> None:
-    """A window of our own where channels do not meet; else the library's, its bias moved on."""
-    empty = any(0 in spec.shape for spec in node.out)
-    try:
-        if empty:
-            raise UnlikeError("nothing to convolve")
-        depthwise(context, node, Arguments(node))
-    except UnlikeError:
-        ours = read_by_loops(node, users)
-        if ours and without_bias(context, node):
-            return
-        if ours and context.channels_last:
-            convolved(context, node)
+    """A loop of our own where there is one; else the library's call, its bias moved on."""
+    if any(0 in spec.shape for spec in node.out):
+        call(context, node)
+        return
+    for ours in (depthwise, convolution):
+        steps = len(context.steps)
+        try:
+            ours(context, node, Arguments(node))
+        except UnlikeError:
+            del context.steps[steps:]
         else:
-            call(context, node)
+            return
+    read = read_by_loops(node, users)
+    if read and without_bias(context, node):
+        return
+    if read and context.channels_last:
+        convolved(context, node)
+    else:
+        call(context, node)
 
 
 def _leaf(context: Context, node: Node, role: str) -> None:
@@ -232,6 +246,7 @@ def lower(
     channels_last: bool = False,
     one_pass: bool = False,
     products: bool = False,
+    convolutions: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -242,11 +257,14 @@ def lower(
         channels_last: whether convolutions that loops read are called in that layout.
         one_pass: whether windows over normalised rows compute the rows' statistics themselves.
         products: whether products of matrices are loops, with what surrounds them fused.
+        convolutions: whether convolutions are; they are products too.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    context = translate(graph, channels_last=channels_last, products=products)
+    context = translate(
+        graph, channels_last=channels_last, products=products, convolutions=convolutions
+    )
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations

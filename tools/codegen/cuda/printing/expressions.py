@@ -103,7 +103,7 @@ def expression(stmt: Stmt, args: Sequence[tuple[str, DType]], *, alone: bool = F
     """
     if stmt.op == "const":
         return literal(stmt.value, stmt.dtype)
-    if stmt.op == "cast":
+    if stmt.op in ("cast", "tf32"):
         return convert(*args[0], stmt.dtype)
     if stmt.op not in OPERATORS or len(args) != OPERATORS[stmt.op]:
         raise ValueError(f"{stmt.name}: no operator {stmt.op!r} with {len(args)} arguments")

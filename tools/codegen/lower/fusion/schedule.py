@@ -202,12 +202,15 @@ class Fusion:
         """Whether a product should read what it would have to compute again for every tile.
 
         That is what reads more than two elements for each of its own, what can follow another
-        product, where it is computed once, and a factor of half types that is used so often that
-        copying it into tiles as it lies gains more than a pass that converts it takes.
+        product, where it is computed once, a factor of half types that is used so often that
+        copying it into tiles as it lies gains more than a pass that converts it takes, and what
+        the window of a convolution reads many times.
         """
         if not self._is_own_product(reader):
             return False
         is_factor = any(where.step(axis) for axis in reader.inner)
+        if is_factor and any(expr.op == "tf32" for expr in reader.exprs):
+            return True
         if is_factor and reader.half_uses(self.context.pool) >= COPIED_USES:
             return True
         (write,) = made.writes

@@ -164,8 +164,8 @@ class Context:
 
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
-    layout; see `library.convolved`. `products` asks for products of matrices as nests, which
-    otherwise stay with the library.
+    layout; see `library.convolved`. `products` asks for products of matrices as nests, and
+    `convolutions` for those; otherwise both stay with the library.
     """
 
     pool: Pool = field(default_factory=Pool)
@@ -181,6 +181,7 @@ class Context:
     single: frozenset[str] = frozenset()
     channels_last: bool = False
     products: bool = False
+    convolutions: bool = False
 
     @cached_property
     def ops(self) -> Ops:

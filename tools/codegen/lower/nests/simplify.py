@@ -123,7 +123,7 @@ class Ops:
         """An expression whose arguments changed, simplified again."""
         if expr.op == "cast":
             return self.cast(expr.args[0], expr.dtype)
-        if expr.op in ("load", "const", "index", "reduce", "scan", "second"):
+        if expr.op in ("load", "const", "index", "reduce", "scan", "second", "tf32"):
             return expr
         return self.make(expr.op, expr.args)
 

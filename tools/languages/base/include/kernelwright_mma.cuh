@@ -113,6 +113,10 @@ __device__ __forceinline__ bool falls_short(float sum, int short_factors) {
     return ::fabsf(sum) < (float)short_factors * SHORT_WEIGHT;
 }
 
+// Of what one 16-bit number is to stand for: whether it has fewer than its eleven bits. It is then off
+// by at most 2^-25 and meets a factor of at most 2^15.
+__device__ __forceinline__ bool is_subnormal_half(float x, float scaled) { return x != 0.0f && ::fabsf(scaled) < 0x1p-14f; }
+
 // Of a row that is scaled piece by piece: the exponent of a piece whose largest magnitude has these
 // bits, at most 126, or 127 for a piece of zeros. Infinities stay what they are: they and NaN make
 // the lower part and so the sum NaN, which is found there.
@@ -284,12 +288,14 @@ template <int COUNT> __device__ __forceinline__ void settled(float (&sums)[COUNT
 }
 
 // A factor in shared memory as a product of a group names it: rows (of the right factor columns) of
-// 64 positions of the depth, 128 bytes each in the order of `swizzled<8>`, from a multiple of 1024
-// bytes on. Sixteen positions further is the same plus GROUP_STEP<true>.
-__device__ __forceinline__ unsigned long long group_factor(const void* rows) {
+// LINE / 2 positions of the depth, LINE bytes each in the order of a swizzle of LINE bytes (of 128
+// that of `swizzled<8>`), from a multiple of 8 LINE bytes on. Sixteen positions further is the same
+// plus GROUP_STEP<true>. The swizzle goes by the address, so a factor may begin at any of the rows.
+template <int LINE = 128> __device__ __forceinline__ unsigned long long group_factor(const void* rows) {
+    static_assert(LINE == 128 || LINE == 64 || LINE == 32, "a swizzle of products of a group");
+    constexpr unsigned long long EIGHT_ROWS = LINE / 2, SWIZZLE = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
     const unsigned long long start = (shared_address(rows) & 0x3ffff) >> 4;
-    // Eight rows are 1024 bytes, in units of 16; swizzle 1 is that of 128 bytes.
-    return start | (1ull << 16) | (64ull << 32) | (1ull << 62);
+    return start | (1ull << 16) | (EIGHT_ROWS << 32) | (SWIZZLE << 62);
 }
 // The same for a factor that lies along its side: panels of 64 rows, `panel_bytes` apart, in which
 // each position of the depth is a line of 128 bytes. Sixteen positions are GROUP_STEP<false>.

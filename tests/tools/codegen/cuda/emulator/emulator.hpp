@@ -266,6 +266,12 @@ inline void launch(unsigned int grid, unsigned int threads, unsigned int cluster
 inline void __syncwarp() { emulator::warp_wait(); }
 inline void __syncthreads() { emulator::wait(emulator::block->whole, blockDim.x, false); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline unsigned int atomicMax(unsigned int* at, unsigned int other) {
+    unsigned int found = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (found < other && !__atomic_compare_exchange_n(at, &found, other, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+    return found;
+}
 inline unsigned int atomicAdd(unsigned int* at, unsigned int by) { return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST); }
 inline unsigned int __shfl_xor_sync(unsigned int, unsigned int value, int mask) {
     return emulator::exchange(value, (threadIdx.x % 32) ^ mask);

@@ -179,15 +179,18 @@ inline GroupLane& my_group_lane() {
     if (group_lanes.size() < block->fibers.size()) group_lanes.resize(block->fibers.size());
     return group_lanes[block->current];
 }
-// An element of the rows that a descriptor names: lines of 128 bytes in groups of eight, swizzled by
-// their address. A line is a row's depth; turned, it is 64 rows at one position of the depth.
+// An element of the rows that a descriptor names: lines of 128, 64 or 32 bytes in groups of eight,
+// swizzled by their address. A line is a row's depth; turned (lines of 128 bytes only), it is 64 rows
+// at one position of the depth.
 inline unsigned short group_element(unsigned long long factor, bool turned, int row, int inner) {
-    const unsigned int panel = (factor >> 16 & 0x3fff) * 16, eight = (factor >> 32 & 0x3fff) * 16;
-    if (factor >> 62 != 1 || eight == 0) refuse("a factor of a group is not swizzled by 128 bytes");
+    const unsigned int panel = (factor >> 16 & 0x3fff) * 16, eight = (factor >> 32 & 0x3fff) * 16, kind = factor >> 62;
+    if (kind == 0 || eight == 0) refuse("a factor of a group is not swizzled");
+    if (turned && kind != 1) refuse("a factor that lies along its side is not swizzled by 128 bytes");
+    const unsigned int length = 256u >> kind;
     const int line = turned ? inner : row, within = turned ? row % 64 : inner;
     const unsigned int start = (factor & 0x3fff) * 16 + (turned ? row / 64 * panel : 0);
-    const unsigned int at = start + line / 8 * eight + line % 8 * 128 + within * 2;
-    const unsigned int swizzled = at ^ (at >> 7 & 7) << 4;
+    const unsigned int at = start + line / 8 * eight + line % 8 * length + within * 2;
+    const unsigned int swizzled = at ^ (at >> 7 & (length / 16 - 1)) << 4;
     if (swizzled + 2 > block->shared) refuse("a factor of a group leaves shared memory");
     unsigned short bits;
     memcpy(&bits, block->memory.get() + swizzled, 2);
@@ -311,12 +314,19 @@ inline void group_commit() {
 }
 template <int PENDING> inline void group_wait() { emulator::finish_batches(PENDING); }
 template <int COUNT> inline void settled(float (&)[COUNT]) {}
-inline unsigned long long turned_group_factor(const void* panels, int panel_bytes) {
-    const unsigned long long at = static_cast<const unsigned char*>(panels) - emulator::block->memory.get();
-    if (at % 1024) emulator::refuse("a factor of a group does not begin at a multiple of 1024 bytes");
-    return at >> 4 | (unsigned long long)(panel_bytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
+inline unsigned long long shared_factor(const void* rows, int panel_bytes, int line) {
+    const unsigned long long at = static_cast<const unsigned char*>(rows) - emulator::block->memory.get();
+    return at >> 4 | (unsigned long long)(panel_bytes >> 4) << 16 | (unsigned long long)(line / 2) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
 }
-inline unsigned long long group_factor(const void* rows) { return turned_group_factor(rows, 16); }
+inline unsigned long long turned_group_factor(const void* panels, int panel_bytes) {
+    if ((static_cast<const unsigned char*>(panels) - emulator::block->memory.get()) % 1024) emulator::refuse("a factor of a group does not begin at a multiple of 1024 bytes");
+    return shared_factor(panels, panel_bytes, 128);
+}
+template <int LINE = 128> inline unsigned long long group_factor(const void* rows) {
+    // It may begin at any row of what lies there swizzled.
+    if ((static_cast<const unsigned char*>(rows) - emulator::block->memory.get()) % LINE) emulator::refuse("a factor of a group does not begin at a row");
+    return shared_factor(rows, 16, LINE);
+}
 template <class T, int N> struct GroupProduct {
     template <bool LEFT_TURNED, bool RIGHT_TURNED>
     static void multiply(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {

@@ -134,7 +134,7 @@ _SPELLED = {
 
 def _pointwise(stmt: Stmt, args: list[torch.Tensor]) -> torch.Tensor:
     kind = {"bool": torch.bool, "int64": torch.int64}.get(stmt.dtype.value, torch.float64)
-    if stmt.op == "cast":
+    if stmt.op in ("cast", "tf32"):
         return args[0].to(kind)
     if stmt.op in _SPELLED:
         return _SPELLED[stmt.op](*args)

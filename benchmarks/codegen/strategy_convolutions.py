@@ -1,0 +1,66 @@
+"""Problems of the round `convolutions`: of the shapes that networks and suites have.
+
+Truth is the same call in float64, some images at a time; `eager` is the library's convolution, in
+float32 as PyTorch computes it, which is TF32.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from strategy_calls import called
+from strategy_loops import Problem
+
+_F32, _F16, _BF16 = torch.float32, torch.float16, torch.bfloat16
+_CALLS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+_TURNED = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
+# Name, type, shapes of input and weight, and the call's keywords.
+_PLAIN: tuple[tuple[str, torch.dtype, tuple[int, ...], tuple[int, ...], dict[str, object]], ...] = (
+    ("conv_64", _F32, (16, 64, 256, 256), (128, 64, 3, 3), {"padding": 1}),
+    ("conv_128", _F32, (64, 128, 56, 56), (128, 128, 3, 3), {"padding": 1}),
+    ("conv_512", _F32, (64, 512, 7, 7), (512, 512, 3, 3), {"padding": 1}),
+    ("conv_strided", _F32, (64, 128, 56, 56), (256, 128, 3, 3), {"padding": 1, "stride": 2}),
+    ("conv_first", _F32, (128, 3, 224, 224), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ("conv_point", _F32, (16, 64, 512, 512), (64, 64, 1, 1), {}),
+    ("conv_point_256", _F32, (64, 256, 56, 56), (256, 256, 1, 1), {}),
+    ("conv_wide", _F32, (8, 32, 512, 512), (64, 32, 5, 9), {"padding": (2, 4), "dilation": (2, 3)}),
+    ("conv_16", _F32, (8, 16, 1024, 1024), (128, 16, 3, 3), {}),
+    ("conv_volume", _F32, (16, 32, 48, 48, 48), (64, 32, 3, 3, 3), {"padding": 1}),
+    ("conv_volume_first", _F32, (16, 3, 64, 64, 64), (64, 3, 3, 5, 7), {}),
+    ("conv_line", _F32, (16, 32, 131072), (64, 32, 3), {"padding": 1}),
+    ("conv_grouped", _F32, (32, 128, 56, 56), (128, 4, 3, 3), {"padding": 1, "groups": 32}),
+    ("conv_64_half", _F16, (16, 64, 256, 256), (128, 64, 3, 3), {"padding": 1}),
+    ("conv_128_half", _BF16, (64, 128, 56, 56), (128, 128, 3, 3), {"padding": 1}),
+)
+_TRANSPOSED: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]], ...] = (
+    ("turned_64", (8, 64, 512, 512), (64, 64, 3, 3), {}),
+    ("turned_volume", (8, 32, 32, 32, 32), (32, 64, 3, 3, 3), {}),
+)
+
+
+def _convolution(
+    name: str,
+    dtype: torch.dtype,
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    more: dict[str, object],
+) -> Problem:
+    def call(data: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+        return _CALLS[len(x)](data, kernel, **more)
+
+    return called(name, call, x, weight, dtype=dtype, convolutions=True, products=True)
+
+
+def _transposed(
+    name: str, x: tuple[int, ...], weight: tuple[int, ...], more: dict[str, object]
+) -> Problem:
+    def call(data: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+        return _TURNED[len(x)](data, kernel, **more)
+
+    return called(name, call, x, weight, convolutions=True, products=True)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    **{name: lambda one=(name, *rest): _convolution(*one) for name, *rest in _PLAIN},
+    **{name: lambda one=(name, *rest): _transposed(*one) for name, *rest in _TRANSPOSED},
+}

@@ -1,0 +1,223 @@
+"""Convolutions, from the traced module to what the emulated tensor cores return."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION
+from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Setting, Task, TracePolicy
+
+FILE = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.{conv}
+
+    def forward(self, x):
+        return {returned}
+
+def get_inputs():
+    torch.manual_seed(1)
+    return [torch.randn({shape})]
+"""
+# The module, the input's shape, and what is returned where it is more than the convolution.
+MODULES: dict[str, tuple[str, str, str]] = {
+    "plain": ("Conv2d(64, 40, 3, padding=1)", "2, 64, 13, 18", "F.relu(self.conv(x)) * 0.5"),
+    "strided": ("Conv2d(32, 24, 3, stride=2, padding=1, bias=False)", "3, 32, 17, 14", ""),
+    "few_channels": ("Conv2d(3, 32, 7, stride=2, padding=3)", "2, 3, 30, 34", ""),
+    "dilated": ("Conv2d(16, 70, (3, 5), padding=(2, 6), dilation=(2, 3))", "1, 16, 15, 33", ""),
+    "grouped": ("Conv2d(32, 48, 3, groups=4, padding=1)", "2, 32, 9, 11", ""),
+    "wide": ("Conv1d(20, 36, 5, stride=3, dilation=2)", "3, 20, 97", "torch.tanh(self.conv(x))"),
+    "volume": ("Conv3d(8, 33, (3, 2, 3), padding=(1, 0, 1))", "2, 8, 5, 7, 9", ""),
+    "turned": ("ConvTranspose2d(24, 32, 3, padding=1)", "2, 24, 9, 12", ""),
+    "turned_wide": ("ConvTranspose1d(32, 64, 5, dilation=3)", "2, 32, 61", ""),
+    "patches": ("Conv2d(3, 64, 4, stride=4)", "2, 3, 24, 32", ""),
+    "pointwise": ("Conv2d(48, 64, 1)", "2, 48, 9, 15", "self.conv(x) + 1"),
+    "halves": ("Conv2d(64, 40, 3, padding=1).half()", "2, 64, 13, 18, dtype=torch.half", ""),
+    "bfloat16": (
+        "Conv2d(24, 48, 3, stride=2).bfloat16()", "2, 24, 19, 18, dtype=torch.bfloat16", "",
+    ),
+    "channels_last": (
+        "Conv2d(32, 64, 3, padding=1)", "2, 11, 14, 32",
+        "self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous()",
+    ),
+}  # fmt: skip
+QUICK = ("plain", "strided", "few_channels", "turned_wide", "halves")
+# Eleven significant bits of each factor, times a few products; those of the half types' results.
+_ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
+# The first setting of each reuse, and others.
+MORE = ({}, {"SPAN": 16, "STAGES": 2}, {"REUSE": 1, "TILE": 64032}, {"TILE": 128064, "STAGES": 2})
+
+
+@dataclass
+class Playable:
+    """A candidate's kernels as the emulator takes them."""
+
+    name: str
+    plan: str
+    emitted: Any
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+
+def _source(name: str) -> str:
+    conv, shape, returned = MODULES[name]
+    return FILE.format(conv=conv, shape=shape, returned=returned or "self.conv(x)")
+
+
+def _repertoire(name: str, hardware: Hardware) -> PlaybookRepertoire:
+    task = trace(_source(name), f"/tmp/{name}.py", TracePolicy())
+    assert isinstance(task, Task), task
+    return repertoire_for(task, hardware)
+
+
+def _draft(name: str, hardware: Hardware) -> Any:
+    repertoire = _repertoire(name, hardware)
+    ours = [one for one in repertoire.options() if one.strategy.name == CONVOLUTION]
+    assert len(ours) == 1, [one.strategy.name for one in repertoire.options()]
+    form = {"form": ours[0].form} if ours[0].form else {}
+    return repertoire.draft({**form, ours[0].loop: CONVOLUTION})
+
+
+def _settings(kernel: str, more: dict[str, int]) -> dict[str, int] | None:
+    """A complete setting; None where this kernel has no such."""
+    parsed = parse_kernel(kernel, "cuda")
+    names = {one.name.rsplit("_", 1)[1]: one for one in parsed.tunables}
+    if any(value not in names[key].values for key, value in more.items()):
+        return None
+    wanted = [Setting(name=names[key].name, value=value) for key, value in more.items()]
+    return {one.name: int(one.value) for one in complete_settings(parsed, wanted)}
+
+
+def _playable(name: str, hardware: Hardware, more: Sequence[dict[str, int]]) -> list[Playable]:
+    found, draft = [], _draft(name, hardware)
+    assert "aten" not in draft.plan, draft.plan
+    for at, one in enumerate(more):
+        settings = _settings(draft.kernel, one)
+        if settings is None:
+            continue
+        own = f"{[*MODULES].index(name)}{at}"
+        kernel, plan = (re.sub(r"\b(V?L\d+_)", rf"K{own}\1", t) for t in (draft.kernel, draft.plan))
+        emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
+        renamed = {f"K{own}{key}": value for key, value in settings.items()}
+        found.append(Playable(name, plan, emitted, renamed))
+    return found
+
+
+@pytest.fixture(scope="module")
+def quick(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Playable]:
+    found = [one for name in QUICK for one in _playable(name, small_device, MORE[:1])]
+    toolbox.compile_emulated(found, tmp_path_factory.mktemp("convolutions"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def every(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Playable]:
+    found = [one for name in MODULES for one in _playable(name, small_device, MORE)]
+    toolbox.compile_emulated(found, tmp_path_factory.mktemp("all_convolutions"))
+    return found
+
+
+def _run(toolbox: SimpleNamespace, one: Playable, model: torch.nn.Module, x: torch.Tensor) -> Any:
+    words = toolbox.Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
+    words["weights"] = {name: value.detach().clone() for name, value in model.named_parameters()}
+    exec(one.plan, words)
+    return words["forward"](x)
+
+
+def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+    space: dict[str, Any] = {}
+    exec(_source(name), space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    for one in (one for one in made if one.name == name):
+        found = _run(toolbox, one, model, x).double()
+        with torch.no_grad():
+            wanted = space["Model"]().double()(x.double())
+        off = _ROUGH.get(name, 1e-3) * float(wanted.abs().max())
+        torch.testing.assert_close(found, wanted, rtol=0, atol=off, msg=str(one.settings))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_convolution_computes_what_the_module_does(
+    toolbox: SimpleNamespace, quick: list[Playable], name: str
+) -> None:
+    _compare(toolbox, quick, name)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MODULES)
+def test_every_convolution_in_several_settings(
+    toolbox: SimpleNamespace, every: list[Playable], name: str
+) -> None:
+    _compare(toolbox, every, name)
+
+
+def test_what_halves_cannot_hold_is_summed_from_the_factors(
+    toolbox: SimpleNamespace, quick: list[Playable]
+) -> None:
+    """Images 1e30 apart, pixels 1e12 apart within one, infinities and NaN."""
+    space: dict[str, Any] = {}
+    exec(_source("strided"), space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    x[0] *= 1e-30
+    x[1] *= 1e12
+    x[1, :, 8:] = 1e-12 * torch.randn(32, 9, 14)
+    x[2, 3, 4, 5], x[2, 7, 12, 9] = float("inf"), float("nan")
+    (one,) = (one for one in quick if one.name == "strided")
+    found = _run(toolbox, one, model, x)
+    with torch.no_grad():
+        wanted = model(x)
+    scales = wanted.abs().nan_to_num(0.0, 0.0).amax(dim=(1, 2, 3), keepdim=True)
+    torch.testing.assert_close(found / scales, wanted / scales, rtol=2e-3, atol=2e-3, equal_nan=True)
+    # What lies below the border is tiny, and as exact as the rest.
+    torch.testing.assert_close(found[1, :, 5:], wanted[1, :, 5:], rtol=5e-3, atol=1e-14)
+
+
+LARGE = {
+    "images": ("Conv2d(64, 128, 3, padding=1)", "16, 64, 256, 256"),
+    "first": ("Conv2d(3, 64, 7, stride=2, padding=3)", "64, 3, 224, 224"),
+    "volumes": ("Conv3d(32, 64, 3, padding=1)", "8, 32, 48, 48, 48"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["images", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in LARGE)]
+)
+async def test_the_first_setting_spills_nothing(toolbox: SimpleNamespace, name: str) -> None:
+    conv, shape = LARGE[name]
+    source = FILE.format(conv=conv, shape=shape, returned="F.relu(self.conv(x))")
+    source = source.replace("torch.randn(", "torch.empty(")
+    task = trace(source, f"/tmp/{name}.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire = repertoire_for(task, hardware_profile("H200"))
+    (ours,) = (one for one in repertoire.options() if one.strategy.name == CONVOLUTION)
+    draft = repertoire.draft({"form": ours.form, ours.loop: CONVOLUTION})
+    candidate = new_candidate("cuda", draft.kernel, draft.plan)
+    candidate = with_values(candidate, complete_settings(parse_kernel(draft.kernel, "cuda")))
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+    assert not any(report.spill_bytes for report in built.reports)
+    assert not await toolbox.never_runs(built.artifact)

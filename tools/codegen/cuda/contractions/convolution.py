@@ -1,0 +1,402 @@
+"""Convolutions on Hopper's tensor cores: one product of halves over a packed input.
+
+One pass writes the factor that windows read as rows of halves (`windows`), another the window's own
+factor, and the product fetches shifted boxes of rows by tensor maps: nothing is gathered, and
+padding, strides, dilation and any number of dimensions are a matter of where rows lie. Where taps
+lie next to each other in rows, one box serves several of them.
+
+Float32 that the module multiplies in TF32 is scaled by powers of two, of each image and each output
+channel, and rounded to one half: these have the same eleven bits. Results that numbers below
+half's normal ones may decide are summed from the factors themselves. Half types are packed as they are.
+
+Not here: float32 that the module multiplies as IEEE says (`split`), factors that are computed on
+the way in, any other device than sm_90a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.contractions.epilogue import (
+    ElementPrinter,
+    contraction_arguments,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
+from kernelwright.tools.codegen.cuda.contractions.window_code import WindowCode
+from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.printing.expressions import (
+    Argument,
+    Launch,
+    Tunables,
+    c_type,
+    complete,
+    render,
+)
+from kernelwright.tools.codegen.ir import Emitted, Strategy
+from kernelwright.tools.codegen.ir.contraction import Contraction
+from kernelwright.tools.codegen.ir.kernel_family import Fit
+from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.types import DType
+
+CONVOLUTION = "wgmma_windows"
+_TITLE = "A convolution as one product of halves, its input packed into rows"
+_ARCHITECTURE = "sm_90a"
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+# Rows (outputs) by columns of a tile; a warpgroup holds both, at most 128 sums a thread.
+_TILES = (
+    (128, 128), (64, 256), (64, 192), (256, 64), (192, 64), (128, 64), (64, 128), (256, 32),
+    (128, 32), (64, 64), (64, 32),
+)  # fmt: skip
+# Elements of a line, those of the largest swizzle first.
+_LINES = (64, 32, 16)
+_MOST_BOX = 256
+# What aligns the first stage, and the barriers.
+_ALIGNMENT = 1024 + 256
+# Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
+# factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
+_MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 40.0
+# Cycles of a step besides, and results that a multiprocessor stores in one.
+_STEP_CYCLES, _STORED = 40.0, 8.0
+# The share of memory's bandwidth that packing reaches, and shares of an image that blocks look at.
+_PACKING, _SHARES_OF_IMAGE = 0.7, 264
+_FEW = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to pack and to step: which taps are channels, how wide lines are, taps a step."""
+
+    windows: Windows
+    line: int
+
+    @cached_property
+    def run(self) -> Direction | None:
+        """The direction whose taps may share a box: rows beside each other, in one phase."""
+        slid = [one for one in self.windows.slid if one.stride == 1 and one.dilation > 0]
+        return slid[-1] if slid and slid[-1] is self.windows.slid[-1] else None
+
+    @property
+    def apart(self) -> int:
+        """Rows between neighbouring taps of the run."""
+        if self.run is None:
+            return 0
+        at = self.windows.directions.index(self.run)
+        return self.windows.pitches[at] * self.run.dilation
+
+    @property
+    def run_taps(self) -> int:
+        """Taps of the last direction, which steps go through innermost."""
+        return self.windows.slid[-1].taps if self.windows.slid else 1
+
+    @property
+    def outer_taps(self) -> int:
+        """Taps of all others."""
+        return self.windows.taps // self.run_taps
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a packed row."""
+        return -(-self.windows.width // self.line) * self.line
+
+    @property
+    def reuses(self) -> list[int]:
+        """How many taps a step may take."""
+        if self.run is None:
+            return [1]
+        fits = [n for n in range(1, self.run_taps + 1) if (n - 1) * self.apart <= _MOST_BOX]
+        # As many steps with fewer taps each, where fewer steps are none.
+        return [n for n in fits if n == 1 or -(-self.run_taps // n) < -(-self.run_taps // (n - 1))]
+
+    def steps(self, reuse: int) -> int:
+        """Steps of a tile."""
+        return self.outer_taps * (self.pitch // self.line) * -(-self.run_taps // reuse)
+
+    def stage_bytes(self, tile: tuple[int, int], reuse: int) -> int:
+        """Shared memory of one step."""
+        halo = -(-((reuse - 1) * self.apart) // 8) * 8
+        left = -(-(tile[0] + halo) * self.line * 2 // 1024) * 1024
+        return left + reuse * tile[1] * self.line * 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A layout with a tile, the taps of a step, and the cycles that the product then takes."""
+
+    layout: Layout
+    tile: tuple[int, int]
+    reuse: int
+    cycles: float
+
+
+def _is_scaled(contraction: Contraction) -> bool:
+    return contraction.precision is DType.FLOAT32
+
+
+def _takes(case: Case, contraction: Contraction) -> Fit:
+    if case.hardware.architecture != _ARCHITECTURE or contraction.dtype is not DType.FLOAT32:
+        return Fit.NO
+    scaled = _is_scaled(contraction)
+    if not (contraction.is_tf32 if scaled else contraction.precision in _HALVES):
+        return Fit.NO
+    found = windows_of(contraction) if min(contraction.m, contraction.n) >= FEWEST else None
+    if found is None:
+        return Fit.NO
+    side, ways = found
+    wanted = DType.FLOAT32 if scaled else contraction.precision
+    if ways[0].access.dtype is not wanted or not (ways[0].slid or scaled):
+        return Fit.NO
+    return Fit.BEST
+
+
+def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
+    return [
+        Strategy(
+            name=CONVOLUTION,
+            title=_TITLE,
+            mechanism="The input is written once more as rows of halves, channels beside each "
+            "other, padding as zeros and strided positions sorted; every tap of the window is then "
+            "a box of rows at a distance, which the copy engine brings into swizzled stages, and "
+            "warpgroups multiply from there; taps beside each other share a box.",
+            reason="Tensor cores multiply halves at twice the rate of TF32 with the same eleven "
+            "bits, and rows that lie as tiles need them leave them nothing to wait for.",
+            category="arithmetic",
+            metric="tensor core utilisation",
+            memory="packed rows of the window's factor",
+            compute="tensor cores by warpgroups",
+            parallel="persistent tiles, two in turns",
+            efficiency=0.9,
+            launches=3,
+        )
+    ]
+
+
+def _others(contraction: Contraction, side: str) -> int:
+    """Columns of the product: the side of the window's own factor."""
+    return contraction.m if side == "right" else contraction.n
+
+
+def _choices(case: Case, contraction: Contraction) -> list[Choice]:
+    """Every way to pack, with its best tile, the fastest first; packing is counted."""
+    found = windows_of(contraction)
+    if found is None:
+        raise ValueError(f"{case.loop.name}: no factor that windows read")
+    side, ways = found
+    n, batches = _others(contraction, side), contraction.batches
+    choices = []
+    for windows in ways:
+        lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
+        for layout in (Layout(windows, line) for line in lines):
+            packing = _packing_cycles(case, contraction, layout)
+            tiled = [
+                Choice(layout, tile, reuse, packing + _cycles(case, layout, tile, reuse, n, batches))
+                for tile in _TILES
+                for reuse in layout.reuses
+                if 2 * layout.stage_bytes(tile, reuse) + _ALIGNMENT <= case.shared_bytes
+                and n > tile[1] // 2 or tile[1] == 32
+            ]
+            choices += sorted(tiled, key=lambda one: one.cycles)[:1]
+    return sorted(choices, key=lambda one: one.cycles)
+
+
+def _tiles_of(case: Case, contraction: Contraction, chosen: Choice) -> list[Choice]:
+    """The tiles and reuses of a layout, the fastest first."""
+    side = "right" if _side(contraction) == "right" else "left"
+    n, batches, layout = _others(contraction, side), contraction.batches, chosen.layout
+    tiled = [
+        Choice(layout, tile, reuse, _cycles(case, layout, tile, reuse, n, batches))
+        for tile in _TILES
+        for reuse in layout.reuses
+        if 2 * layout.stage_bytes(tile, reuse) + _ALIGNMENT <= case.shared_bytes
+    ]
+    return sorted(tiled, key=lambda one: one.cycles)
+
+
+def _side(contraction: Contraction) -> str:
+    found = windows_of(contraction)
+    return found[0] if found is not None else ""
+
+
+def _cycles(
+    case: Case, layout: Layout, tile: tuple[int, int], reuse: int, n: int, batches: int
+) -> float:
+    """Of the product: waves of tiles at the rate of products, copies or stores."""
+    rows, columns = tile
+    tiles = batches * -(-layout.windows.places // rows) * -(-n // columns)
+    products = reuse * layout.line / 16 * rows / 64
+    multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
+    brought = (layout.stage_bytes(tile, reuse)) / _CACHE_RATE
+    step = max(products * multiplied, brought) + _STEP_CYCLES
+    of_tile = max(layout.steps(reuse) * step, rows * columns / _STORED)
+    return -(-tiles // case.multiprocessors) * of_tile
+
+
+def _hertz(hardware: Hardware, multiprocessors: int) -> float:
+    return (hardware.tensor_tflops or 1.0) * 1e12 / multiprocessors / (2 * _MULTIPLIED)
+
+
+def _packing_cycles(case: Case, contraction: Contraction, layout: Layout) -> float:
+    read = loop_bytes(case.loop)[0] * (2 if _is_scaled(contraction) else 1)
+    moved = read + 2 * 2 * contraction.batches * layout.windows.rows * layout.pitch
+    seconds = moved / (case.hardware.bandwidth_gb_s * 1e9 * _PACKING)
+    return seconds * _hertz(case.hardware, case.multiprocessors)
+
+
+def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
+    best = _choices(case, contraction)[0]
+    packing = _packing_cycles(case, contraction, best.layout)
+    hertz = _hertz(case.hardware, case.multiprocessors)
+    written = loop_bytes(case.loop)[1] / (case.hardware.bandwidth_gb_s * 0.9e9)
+    seconds = packing / hertz + max((best.cycles - packing) / hertz, written)
+    return seconds * 1e3 + strategy.launches * case.hardware.launch_us / 1e3
+
+
+def _tunables(
+    case: Case, contraction: Contraction, prefix: str, chosen: Choice
+) -> Tunables:
+    layout, room = chosen.layout, case.shared_bytes - _ALIGNMENT
+    ordered = _tiles_of(case, contraction, chosen)
+    tunables = Tunables(prefix)
+    tunables.add("TILE", [one.tile[0] * 1000 + one.tile[1] for one in ordered])
+    tunables.add("REUSE", (ordered[0].reuse, *layout.reuses))
+    stages = room // layout.stage_bytes(ordered[0].tile, ordered[0].reuse)
+    tunables.add("STAGES", (max(2, min(8, stages)), 3, 4, 6, 2))
+    light = len(contraction.epilogue) <= _FEW
+    tunables.add("SPAN", (32, 16, 64) if light else (16, 32))
+    tunables.require(f"{_stages(layout)} <= {case.shared_bytes}")
+    return tunables.require("({TILE} % 1000) % min({SPAN}, {TILE} % 1000) == 0")
+
+
+def _halo(layout: Layout) -> str:
+    return f"(({{REUSE}} - 1) * {layout.apart} + 7) // 8 * 8"
+
+
+def _stages(layout: Layout) -> str:
+    """Shared memory of a block, as a plan's expression."""
+    line = 2 * layout.line
+    left = f"(({{TILE}} // 1000 + {_halo(layout)}) * {line} + 1023) // 1024 * 1024"
+    return f"{{STAGES}} * ({left} + {{REUSE}} * ({{TILE}} % 1000) * {line}) + {_ALIGNMENT}"
+
+
+def _depth(layout: Layout) -> str:
+    """Elements of the other factor's packed depth, as a plan's expression."""
+    steps = layout.outer_taps * (layout.pitch // layout.line)
+    return f"{steps} * ceil_div({layout.run_taps}, {{REUSE}}) * {{REUSE}} * {layout.line}"
+
+
+def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
+    side = _side(contraction)
+    if not side:
+        raise ValueError(f"{case.loop.name}: {name} needs a factor that windows read")
+    chosen = _choices(case, contraction)[0]
+    layout, scaled, is_left = chosen.layout, _is_scaled(contraction), side == "left"
+    printer, whole = ElementPrinter(case.loop, contraction), windows_of(contraction)
+    assert whole is not None
+    tunables = _tunables(case, contraction, prefix, chosen)
+    other = (printer.right if is_left else printer.left)(along="depth", width=1)
+    width = 2 if is_left and printer.width_of_epilogue() % 2 == 0 else 1
+    epilogue = printer.epilogue("sum[k]" if width > 1 else "sum[0]", width=width)
+    code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch)
+    half = contraction.precision if contraction.precision in _HALVES else DType.FLOAT16
+    images = code.images if scaled else 0
+    shares = max(1, min(_SHARES_OF_IMAGE, case.multiprocessors * 4 // max(1, images)))
+    source = render(
+        "windows",
+        title=_TITLE, prefix=tunables.prefix, name=prefix, tunables=tunables.text(),
+        type=c_type(half), memory_type=c_type(layout.windows.access.dtype), scaled=scaled,
+        windows=layout.windows, batches=contraction.batches, others=_others(contraction, side),
+        line=layout.line, pitch=layout.pitch, run_taps=layout.run_taps,
+        outer_taps=layout.outer_taps, run_distance=layout.apart, is_left=is_left,
+        summands=contraction.k, other_side="column" if is_left else "row", other=other, epilogue=epilogue,
+        shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
+        **code.values(),
+    )  # fmt: skip
+    arguments = [*_arguments(contraction, layout, tunables, prefix, scaled)]
+    arguments += contraction_arguments(contraction)
+    sides = contraction.batches * _others(contraction, side)
+    launches = [
+        Launch(f"{prefix}_prepare", f"{images * shares + sides}", "256"),
+        Launch(f"{prefix}_pack", f"{code.pack_blocks}", "256"),
+        _launch(case, contraction, layout, tunables, prefix, _others(contraction, side)),
+    ]
+    text, plan = complete(source, arguments, launches)
+    lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
+    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+
+
+def _arguments(
+    contraction: Contraction, layout: Layout, tunables: Tunables, prefix: str, scaled: bool
+) -> list[Argument]:
+    """What the passes leave for the product, as memory and as maps."""
+    line = layout.line
+    boxes = (
+        ("window_map", "rows", f"({{TILE}} // 1000, {line})"),
+        ("halo_map", "rows", f"(max(8, {_halo(layout)}), {line})"),
+        ("other_map", "others", f"({{TILE}} % 1000, {line})"),
+    )
+    found = [
+        Argument(
+            name,
+            f"const __grid_constant__ kw::TensorMap {name}",
+            tunables.named(f"tensor_map({prefix}_{what}, box={box}, swizzle={2 * line})"),
+        )
+        for name, what, box in boxes
+    ]
+    half = c_type(contraction.precision if contraction.precision in _HALVES else DType.FLOAT16)
+    found.append(Argument("window_rows", f"{half}* window_rows", f"{prefix}_rows"))
+    found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}_others"))
+    if scaled:
+        for name, kind in (
+            ("window_largest", "unsigned int"),
+            ("window_short", "unsigned int"),
+            ("other_scales", "int"),
+        ):
+            found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}"))
+    return found
+
+
+def _allocations(
+    contraction: Contraction,
+    layout: Layout,
+    tunables: Tunables,
+    prefix: str,
+    half: DType,
+    sides: int,
+    images: int,
+) -> list[str]:
+    rows = contraction.batches * layout.windows.rows
+    depth = tunables.named(_depth(layout))
+    lines = [
+        f'{prefix}_rows = empty(({rows}, {layout.pitch}), dtype="{half.value}")',
+        f'{prefix}_others = empty(({sides}, {depth}), dtype="{half.value}")',
+    ]
+    if images:
+        lines += [
+            f'{prefix}_window_largest = zeros(({images},), dtype="int32")',
+            f'{prefix}_window_short = zeros(({images},), dtype="int32")',
+            f'{prefix}_other_scales = empty(({2 * sides},), dtype="int32")',
+        ]
+    return lines
+
+
+def _launch(
+    case: Case, contraction: Contraction, layout: Layout, tunables: Tunables, prefix: str, n: int
+) -> Launch:
+    down = f"ceil_div({layout.windows.places}, {{TILE}} // 1000)"
+    tiles = f"{contraction.batches} * {down} * ceil_div({n}, {{TILE}} % 1000)"
+    return Launch(
+        kernel=f"{prefix}_windows",
+        grid=tunables.named(f"min({case.multiprocessors}, {tiles})"),
+        block="384",
+        shared=tunables.named(_stages(layout)),
+    )
+
+
+CONVOLUTION_FAMILY = ContractionFamily(
+    (CONVOLUTION,), _takes, _propose, _predicted_ms, _emit
+)

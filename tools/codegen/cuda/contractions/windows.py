@@ -1,0 +1,271 @@
+"""A factor that windows read, as packed rows: what a convolution's input looks like to tiles.
+
+Along each direction in which a window slides, an output at `o` and a position `k` of the window
+read the element at stride x o + dilation x k. A pass writes the factor once more so that outputs
+beside each other read rows beside each other: elements are sorted by their remainder modulo the
+stride (their phase), and padding is written out as zeros. A position of the window then is a
+distance between rows, the same for every output, and a box of rows shifted by it is a tile of the
+factor. A row holds what all outputs' windows read at one place: the channels, and those positions
+of the window that were folded into them.
+
+Directions are read off the steps that the factor is read with, not off an operator: an axis of the
+outputs and one of the depth belong together where their reads overlap. A window that moves by its
+own size has no overlap, and is read as channels. Not here: factors that are computed on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import gcd, prod
+
+from kernelwright.tools.codegen.ir import Access, Axis
+from kernelwright.tools.codegen.ir.contraction import Bound, Contraction, Operand, bounds_of
+
+# Positions that 32 bits count, with room for a shift.
+_MOST_ROWS = (1 << 31) - (1 << 20)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """An axis of the outputs, and the axis of the window that slides along it, if one does.
+
+    Coordinates are stride x output + dilation x tap; `unit` elements lie between two of them.
+    """
+
+    output: Axis
+    tap: Axis | None
+    unit: int
+    stride: int = 1
+    dilation: int = 0
+
+    @property
+    def least(self) -> int:
+        """The first coordinate that is read."""
+        return min(0, self.dilation * (self.taps - 1))
+
+    @property
+    def taps(self) -> int:
+        """Positions of the window."""
+        return self.tap.size if self.tap is not None else 1
+
+    def shift(self, tap: int) -> tuple[int, int]:
+        """The phase that a tap reads, and the distance in it from the output's own place."""
+        at = self.dilation * tap - self.least
+        return at % self.stride, at // self.stride
+
+    @property
+    def extent(self) -> int:
+        """Places of one phase."""
+        return self.output.size + max(self.shift(tap)[1] for tap in range(self.taps))
+
+    @property
+    def span(self) -> int:
+        """Coordinates from the first to the last that is read."""
+        return self.stride * (self.output.size - 1) + abs(self.dilation) * (self.taps - 1) + 1
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A factor that windows read, and which of its axes become what.
+
+    `directions` are the axes of the outputs' side in its order, `channels` the axes of the depth
+    that a row holds. `bounds` say which reads are inside of the tensor.
+    """
+
+    access: Access
+    batch: tuple[Axis, ...]
+    directions: tuple[Direction, ...]
+    channels: tuple[Axis, ...]
+    bounds: tuple[Bound, ...]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return prod(axis.size for axis in self.channels)
+
+    @property
+    def slid(self) -> tuple[Direction, ...]:
+        """The directions along which a window slides."""
+        return tuple(one for one in self.directions if one.tap is not None)
+
+    @property
+    def taps(self) -> int:
+        """Positions of the window that are told apart by rows."""
+        return prod(one.taps for one in self.slid)
+
+    @property
+    def phases(self) -> int:
+        """Phases of all directions."""
+        return prod(one.stride for one in self.slid)
+
+    @property
+    def places(self) -> int:
+        """Rows of one phase: a place for every output, and what lies beside them."""
+        return prod(one.extent for one in self.directions)
+
+    @property
+    def rows(self) -> int:
+        """Rows of one batch."""
+        return self.phases * self.places
+
+    @cached_property
+    def pitches(self) -> tuple[int, ...]:
+        """Rows from one place to the next along each direction."""
+        sizes = [one.extent for one in self.directions]
+        return tuple(prod(sizes[at + 1 :]) for at in range(len(sizes)))
+
+    @property
+    def reach(self) -> int:
+        """Rows from an output's own to the last that its window reads in the same phase."""
+        shifts = (max(one.shift(tap)[1] for tap in range(one.taps)) for one in self.directions)
+        return sum(pitch * shift for pitch, shift in zip(self.pitches, shifts, strict=True))
+
+    @cached_property
+    def images(self) -> Axis | None:
+        """The outermost axis that no window slides along: parts that are scaled apart."""
+        still = [one for one in self.directions if one.tap is None and one.output.size > 1]
+        ends = [self._ends(one.output.name) for one in still]
+        apart = (
+            one.output
+            for one, (low, high) in zip(still, ends, strict=True)
+            if abs(self.access.step(one.output.name)) >= high - low
+        )
+        return next(apart, None)
+
+    @cached_property
+    def image_span(self) -> tuple[int, int]:
+        """The first element of an image from where it begins, and the number up to its last."""
+        name = self.images.name if self.images is not None else ""
+        low, high = self._ends(name)
+        return self.access.offset + low, high - low
+
+    def _ends(self, without: str) -> tuple[int, int]:
+        """The least and one more than the largest distance from the offset that is read."""
+        low, high = 0, 1
+        for one in self.directions:
+            if one.output.name != without:
+                first, last = self._inside(one)
+                ends = sorted((one.unit * first, one.unit * last))
+                low, high = low + ends[0], high + ends[1]
+        for axis in (*self.batch, *self.channels):
+            moved = self.access.step(axis.name) * (axis.size - 1)
+            low, high = low + min(0, moved), high + max(0, moved)
+        return low, high
+
+    def _inside(self, one: Direction) -> tuple[int, int]:
+        """The first and the last coordinate of a direction that lie inside of the tensor."""
+        first, last = one.least, one.least + one.span - 1
+        for bound in self.bounds:
+            times = coordinate_step(bound, one)
+            if times > 0:
+                first = max(first, -(bound.offset // times))
+            elif times < 0:
+                last = min(last, bound.offset // -times)
+        return first, last
+
+
+def coordinate_step(bound: Bound, one: Direction) -> int:
+    """How a bound moves with a direction's coordinate; 0 where it is about anything else."""
+    steps = {stride.by: stride.step for stride in bound.steps}
+    wanted = {one.output.name: one.stride}
+    if one.tap is not None:
+        wanted[one.tap.name] = one.dilation
+    if set(steps) != {name for name, step in wanted.items() if step}:
+        return 0
+    times, rest = divmod(steps[one.output.name], one.stride)
+    alike = all(steps[name] == times * step for name, step in wanted.items() if step)
+    return times if alike and rest == 0 else 0
+
+
+def windows_of(contraction: Contraction) -> tuple[str, tuple[Windows, ...]] | None:
+    """The side whose factor windows read ("left" or "right"), in all ways to fold it.
+
+    The first way folds nothing; the others take positions of the window along some directions for
+    channels. None where both factors are computed on the way.
+    """
+    for side in ("right", "left"):
+        operand = contraction.right if side == "right" else contraction.left
+        outputs = contraction.columns if side == "right" else contraction.rows
+        whole = _whole(contraction, operand, outputs)
+        if whole is not None and whole.slid:
+            return side, tuple(_folded(whole, contraction.depth))
+    for side in ("right", "left"):
+        operand = contraction.right if side == "right" else contraction.left
+        outputs = contraction.columns if side == "right" else contraction.rows
+        whole = _whole(contraction, operand, outputs)
+        if whole is not None:
+            return side, (whole,)
+    return None
+
+
+def _whole(
+    contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]
+) -> Windows | None:
+    """The factor with every direction along which reads overlap; None where it is computed."""
+    load = next((stmt for stmt in operand.body if stmt.name == operand.value), None)
+    if load is None or load.access is None or len(operand.loads) != 1:
+        return None
+    bounds = bounds_of(load.args[0], operand.body) if load.args else ()
+    axes = (*contraction.batch, *outputs, *contraction.depth)
+    known = {axis.name for axis in axes}
+    if bounds is None or any(one.by not in known for one in load.access.strides):
+        return None
+    if any(one.by not in known for bound in bounds for one in bound.steps):
+        return None
+    directions = _directions(load.access, outputs, contraction.depth)
+    taken = {one.tap.name for one in directions if one.tap is not None}
+    channels = tuple(axis for axis in contraction.depth if axis.name not in taken)
+    found = Windows(load.access, contraction.batch, directions, channels, bounds)
+    return found if found.rows * (prod(a.size for a in found.batch)) < _MOST_ROWS else None
+
+
+def _directions(
+    access: Access, outputs: Sequence[Axis], depth: Sequence[Axis]
+) -> tuple[Direction, ...]:
+    """Each axis of the outputs with the axis of the depth that overlaps it most, if one does."""
+    pairs: list[tuple[float, Direction]] = []
+    for output in outputs:
+        for tap in depth:
+            one = _together(access, output, tap)
+            if one is not None and one.span < output.size * tap.size:
+                pairs.append((one.span / (output.size * tap.size), one))
+    chosen: dict[str, Direction] = {}
+    taken: set[str] = set()
+    for _, one in sorted(pairs, key=lambda pair: pair[0]):
+        assert one.tap is not None
+        if one.output.name not in chosen and one.tap.name not in taken:
+            chosen[one.output.name] = one
+            taken.add(one.tap.name)
+    return tuple(chosen.get(axis.name) or alone(access, axis) for axis in outputs)
+
+
+def _together(access: Access, output: Axis, tap: Axis) -> Direction | None:
+    step, gap = access.step(output.name), access.step(tap.name)
+    if not step or not gap:
+        return None
+    unit = gcd(step, gap) if step > 0 else -gcd(step, gap)
+    return Direction(output, tap, unit, step // unit, gap // unit)
+
+
+def alone(access: Access, axis: Axis) -> Direction:
+    """An axis of the outputs along which no window slides."""
+    return Direction(axis, None, access.step(axis.name))
+
+
+def _folded(whole: Windows, depth: tuple[Axis, ...]) -> list[Windows]:
+    """Every choice of directions whose window is taken for channels, nothing folded first."""
+    found = []
+    for count in range(len(whole.slid) + 1):
+        for folded in combinations(whole.slid, count):
+            names = {one.tap.name for one in folded if one.tap is not None}
+            directions = tuple(
+                alone(whole.access, one.output) if one in folded else one
+                for one in whole.directions
+            )
+            kept = {axis.name for axis in whole.channels} | names
+            channels = tuple(axis for axis in depth if axis.name in kept)
+            found.append(Windows(whole.access, whole.batch, directions, channels, whole.bounds))
+    return found
