@@ -56,8 +56,11 @@ _TILES = (
 # Elements of a line, those of the largest swizzle first.
 _LINES = (64, 32, 16)
 _MOST_BOX = 256
-# What aligns the first stage, and the barriers.
+# What aligns the first stage, the barriers, and strips of results that eight warps store, 80 bytes for
+# each of their columns.
 _ALIGNMENT = 1024 + 256
+_STRIPS = 8 * 80
+_BESIDE = _ALIGNMENT + 32 * _STRIPS
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
 _MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 40.0
@@ -197,7 +200,7 @@ def _choices(case: Case, contraction: Contraction) -> list[Choice]:
                 Choice(layout, tile, reuse, packing + _cycles(case, layout, tile, reuse, n, batches))
                 for tile in _TILES
                 for reuse in layout.reuses
-                if 2 * layout.stage_bytes(tile, reuse) + _ALIGNMENT <= case.shared_bytes
+                if 2 * layout.stage_bytes(tile, reuse) + _BESIDE <= case.shared_bytes
                 and n > tile[1] // 2 or tile[1] == 32
             ]
             choices += sorted(tiled, key=lambda one: one.cycles)[:1]
@@ -212,7 +215,7 @@ def _tiles_of(case: Case, contraction: Contraction, chosen: Choice) -> list[Choi
         Choice(layout, tile, reuse, _cycles(case, layout, tile, reuse, n, batches))
         for tile in _TILES
         for reuse in layout.reuses
-        if 2 * layout.stage_bytes(tile, reuse) + _ALIGNMENT <= case.shared_bytes
+        if 2 * layout.stage_bytes(tile, reuse) + _BESIDE <= case.shared_bytes
     ]
     return sorted(tiled, key=lambda one: one.cycles)
 
@@ -259,17 +262,20 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
 def _tunables(
     case: Case, contraction: Contraction, prefix: str, chosen: Choice
 ) -> Tunables:
-    layout, room = chosen.layout, case.shared_bytes - _ALIGNMENT
+    layout, room = chosen.layout, case.shared_bytes - _BESIDE
     ordered = _tiles_of(case, contraction, chosen)
     tunables = Tunables(prefix)
     tunables.add("TILE", [one.tile[0] * 1000 + one.tile[1] for one in ordered])
     tunables.add("REUSE", (ordered[0].reuse, *layout.reuses))
     stages = room // layout.stage_bytes(ordered[0].tile, ordered[0].reuse)
     tunables.add("STAGES", (max(2, min(8, stages)), 3, 4, 6, 2))
-    light = len(contraction.epilogue) <= _FEW
-    tunables.add("SPAN", (32, 16, 64) if light else (16, 32))
-    tunables.require(f"{_stages(layout)} <= {case.shared_bytes}")
-    return tunables.require("({TILE} % 1000) % min({SPAN}, {TILE} % 1000) == 0")
+    tunables.add("SPAN", (32, 64))
+    tunables.require("({TILE} % 1000) % {SPAN} == 0")
+    return tunables.require(f"{_stages(layout)} <= {case.shared_bytes}")
+
+
+def _is_light(contraction: Contraction) -> bool:
+    return len(contraction.epilogue) <= _FEW
 
 
 def _halo(layout: Layout) -> str:
@@ -280,7 +286,8 @@ def _stages(layout: Layout) -> str:
     """Shared memory of a block, as a plan's expression."""
     line = 2 * layout.line
     left = f"(({{TILE}} // 1000 + {_halo(layout)}) * {line} + 1023) // 1024 * 1024"
-    return f"{{STAGES}} * ({left} + {{REUSE}} * ({{TILE}} % 1000) * {line}) + {_ALIGNMENT}"
+    stage = f"({left} + {{REUSE}} * ({{TILE}} % 1000) * {line})"
+    return f"{{STAGES}} * {stage} + {{SPAN}} * {_STRIPS} + {_ALIGNMENT}"
 
 
 def _depth(layout: Layout) -> str:
@@ -299,8 +306,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     assert whole is not None
     tunables = _tunables(case, contraction, prefix, chosen)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
-    width = 2 if is_left and printer.width_of_epilogue() % 2 == 0 else 1
-    epilogue = printer.epilogue("sum[k]" if width > 1 else "sum[0]", width=width)
+    epilogue = printer.epilogue("whole")
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch)
     half = contraction.precision if contraction.precision in _HALVES else DType.FLOAT16
     images = code.images if scaled else 0
@@ -312,6 +318,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         windows=layout.windows, batches=contraction.batches, others=_others(contraction, side),
         line=layout.line, pitch=layout.pitch, run_taps=layout.run_taps,
         outer_taps=layout.outer_taps, run_distance=layout.apart, is_left=is_left,
+        light=_is_light(contraction),
         summands=contraction.k, other_side="column" if is_left else "row", other=other, epilogue=epilogue,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),

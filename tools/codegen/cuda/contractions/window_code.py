@@ -16,8 +16,8 @@ from kernelwright.tools.codegen.ir import Axis
 from kernelwright.tools.codegen.ir.contraction import Bound, Contraction
 
 Lines = list[str]
-# Elements that a thread packs: 32 bytes, a whole sector, or a vector where lanes share a row.
-_SECTOR, _VECTOR = 16, 8
+# Channels that a warp packs at once, at most: 128 bytes of a row.
+_CHUNK = 64
 _LOADED_BYTES = 16
 
 
@@ -50,7 +50,7 @@ class WindowCode:
             "zero": f"{c_type(self.windows.access.dtype)}(0.0f)",
             "along_row": self.along_row,
             "vector": self.vector,
-            "each": self.each,
+            "chunk": self.chunk,
             "row_lines": self._row_lines(),
             "row_offset": self._row_offset(),
             "row_inside": self._row_inside(),
@@ -97,7 +97,7 @@ class WindowCode:
         axes = [one.output for one in self.windows.directions]
         at = axes.index(axis)
         inner = prod(one.size for one in axes[at + 1 :])
-        return f"(places[lower] < 0 ? 0 : places[lower] / {inner} % {axis.size})"
+        return f"of_lane / {inner} % {axis.size}"
 
     # -- packing
 
@@ -118,18 +118,17 @@ class WindowCode:
         return gcd(most, access.offset, channels[0].size, *others)
 
     @property
-    def each(self) -> int:
-        """Elements of a thread."""
-        return _VECTOR if self.along_row else _SECTOR
+    def chunk(self) -> int:
+        """Channels of a row that a warp packs at once."""
+        return gcd(_CHUNK, self.pitch)
 
     @property
     def pack_blocks(self) -> int:
         """Blocks of 256 threads."""
         rows = self.contraction.batches * self.windows.rows
-        pieces = self.pitch // self.each
         if self.along_row:
-            return -(-rows * pieces // 256)
-        return -(-(-(-rows // 32) * pieces) // 8)
+            return -(-rows * self.pitch // (8 * 256))
+        return -(-(-(-rows // 32) * self.pitch) // (8 * self.chunk))
 
     def _row_lines(self) -> Lines:
         """A row's batch, its phase and place along each direction, and the coordinates there."""
