@@ -56,14 +56,13 @@ _TILES = (
 # Elements of a line, those of the largest swizzle first.
 _LINES = (64, 32, 16)
 _MOST_BOX = 256
-# What aligns the first stage, the barriers, and strips of results that eight warps store, 80 bytes for
-# each of their columns.
-_ALIGNMENT = 1024 + 256
-_STRIPS = 8 * 80
-_BESIDE = _ALIGNMENT + 32 * _STRIPS
+# What aligns the first stage, and the barriers; for each of eight warps 80 bytes for a column of its
+# strip and 4 for one of its tile.
+_ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 8 * 80, 8 * 4
+_STRIP = 32
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
-_MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 40.0
+_MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
 # Cycles of a step besides, and results that a multiprocessor stores in one.
 _STEP_CYCLES, _STORED = 40.0, 8.0
 # The share of memory's bandwidth that packing reaches, and shares of an image that blocks look at.
@@ -120,20 +119,33 @@ class Layout:
         """Steps of a tile."""
         return self.outer_taps * (self.pitch // self.line) * -(-self.run_taps // reuse)
 
-    def stage_bytes(self, tile: tuple[int, int], reuse: int) -> int:
-        """Shared memory of one step."""
+    def brought(self, rows: int, reuse: int) -> int:
+        """Bytes of the window's factor that a step brings."""
         halo = -(-((reuse - 1) * self.apart) // 8) * 8
-        left = -(-(tile[0] + halo) * self.line * 2 // 1024) * 1024
-        return left + reuse * tile[1] * self.line * 2
+        return -(-(rows + halo) * self.line * 2 // 1024) * 1024
+
+    def room(self, tile: tuple[int, int], reuse: int, *, stages: int, held: bool) -> int:
+        """Shared memory of a block."""
+        rows, columns = tile
+        of_step = reuse * columns * self.line * 2
+        others = self.steps(reuse) * of_step if held else stages * of_step
+        return stages * self.brought(rows, reuse) + others + _beside(columns)
+
+
+def _beside(columns: int) -> int:
+    return _ALIGNMENT + _STRIP * _OF_STRIP + columns * _OF_TILE
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A layout with a tile, the taps of a step, and the cycles that the product then takes."""
+    """A layout with a tile, the taps of a step, whether the other factor is held in shared memory,
+    and the cycles that packing and the product then take.
+    """
 
     layout: Layout
     tile: tuple[int, int]
     reuse: int
+    held: bool
     cycles: float
 
 
@@ -196,28 +208,24 @@ def _choices(case: Case, contraction: Contraction) -> list[Choice]:
         lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
         for layout in (Layout(windows, line) for line in lines):
             packing = _packing_cycles(case, contraction, layout)
-            tiled = [
-                Choice(layout, tile, reuse, packing + _cycles(case, layout, tile, reuse, n, batches))
-                for tile in _TILES
-                for reuse in layout.reuses
-                if 2 * layout.stage_bytes(tile, reuse) + _BESIDE <= case.shared_bytes
-                and n > tile[1] // 2 or tile[1] == 32
-            ]
-            choices += sorted(tiled, key=lambda one: one.cycles)[:1]
+            choices += _tiled(case, layout, n, batches, packing)[:1]
     return sorted(choices, key=lambda one: one.cycles)
 
 
-def _tiles_of(case: Case, contraction: Contraction, chosen: Choice) -> list[Choice]:
-    """The tiles and reuses of a layout, the fastest first."""
-    side = "right" if _side(contraction) == "right" else "left"
-    n, batches, layout = _others(contraction, side), contraction.batches, chosen.layout
-    tiled = [
-        Choice(layout, tile, reuse, _cycles(case, layout, tile, reuse, n, batches))
-        for tile in _TILES
-        for reuse in layout.reuses
-        if 2 * layout.stage_bytes(tile, reuse) + _BESIDE <= case.shared_bytes
-    ]
-    return sorted(tiled, key=lambda one: one.cycles)
+def _tiled(
+    case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0
+) -> list[Choice]:
+    """The tiles and reuses of a layout that fit a block, the fastest first."""
+    found = []
+    for tile in _TILES:
+        columns = batches * -(-n // tile[1])
+        for reuse in layout.reuses:
+            for held in (True, False):
+                fits = layout.room(tile, reuse, stages=2, held=held) <= case.shared_bytes
+                if fits and not (held and columns > case.multiprocessors):
+                    cycles = _cycles(case, layout, tile, reuse, held, n, batches)
+                    found.append(Choice(layout, tile, reuse, held, packing + cycles))
+    return sorted(found, key=lambda one: one.cycles)
 
 
 def _side(contraction: Contraction) -> str:
@@ -226,17 +234,25 @@ def _side(contraction: Contraction) -> str:
 
 
 def _cycles(
-    case: Case, layout: Layout, tile: tuple[int, int], reuse: int, n: int, batches: int
+    case: Case,
+    layout: Layout,
+    tile: tuple[int, int],
+    reuse: int,
+    held: bool,
+    n: int,
+    batches: int,
 ) -> float:
     """Of the product: waves of tiles at the rate of products, copies or stores."""
     rows, columns = tile
-    tiles = batches * -(-layout.windows.places // rows) * -(-n // columns)
+    across = batches * -(-n // columns)
+    down = -(-layout.windows.places // rows)
     products = reuse * layout.line / 16 * rows / 64
     multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
-    brought = (layout.stage_bytes(tile, reuse)) / _CACHE_RATE
-    step = max(products * multiplied, brought) + _STEP_CYCLES
+    brought = layout.brought(rows, reuse) + (0 if held else reuse * columns * layout.line * 2)
+    step = max(products * multiplied, brought / _CACHE_RATE) + _STEP_CYCLES
     of_tile = max(layout.steps(reuse) * step, rows * columns / _STORED)
-    return -(-tiles // case.multiprocessors) * of_tile
+    blocks = case.multiprocessors // across * across if held else case.multiprocessors
+    return -(-down * across // blocks) * of_tile
 
 
 def _hertz(hardware: Hardware, multiprocessors: int) -> float:
@@ -262,16 +278,24 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
 def _tunables(
     case: Case, contraction: Contraction, prefix: str, chosen: Choice
 ) -> Tunables:
-    layout, room = chosen.layout, case.shared_bytes - _BESIDE
-    ordered = _tiles_of(case, contraction, chosen)
+    layout, n = chosen.layout, _others(contraction, _side(contraction))
+    ordered = _tiled(case, layout, n, contraction.batches)
+    best = ordered[0]
     tunables = Tunables(prefix)
     tunables.add("TILE", [one.tile[0] * 1000 + one.tile[1] for one in ordered])
-    tunables.add("REUSE", (ordered[0].reuse, *layout.reuses))
-    stages = room // layout.stage_bytes(ordered[0].tile, ordered[0].reuse)
-    tunables.add("STAGES", (max(2, min(8, stages)), 3, 4, 6, 2))
-    tunables.add("SPAN", (32, 64))
+    tunables.add("REUSE", (best.reuse, *layout.reuses))
+    tunables.add("HELD", (int(best.held), 1 - int(best.held)))
+    fits = [
+        stages
+        for stages in range(2, 9)
+        if layout.room(best.tile, best.reuse, stages=stages, held=best.held) <= case.shared_bytes
+    ]
+    tunables.add("STAGES", (max(fits), 3, 4, 6, 2))
+    tunables.add("SPAN", (_STRIP, 64))
     tunables.require("({TILE} % 1000) % {SPAN} == 0")
-    return tunables.require(f"{_stages(layout)} <= {case.shared_bytes}")
+    units = f"{contraction.batches} * (({n} + {{TILE}} % 1000 - 1) // ({{TILE}} % 1000))"
+    tunables.require(f"{{HELD}} * {units} <= {case.multiprocessors}")
+    return tunables.require(f"{_room(layout)} <= {case.shared_bytes}")
 
 
 def _is_light(contraction: Contraction) -> bool:
@@ -282,12 +306,16 @@ def _halo(layout: Layout) -> str:
     return f"(({{REUSE}} - 1) * {layout.apart} + 7) // 8 * 8"
 
 
-def _stages(layout: Layout) -> str:
+def _room(layout: Layout) -> str:
     """Shared memory of a block, as a plan's expression."""
     line = 2 * layout.line
     left = f"(({{TILE}} // 1000 + {_halo(layout)}) * {line} + 1023) // 1024 * 1024"
-    stage = f"({left} + {{REUSE}} * ({{TILE}} % 1000) * {line})"
-    return f"{{STAGES}} * {stage} + {{SPAN}} * {_STRIPS} + {_ALIGNMENT}"
+    right = f"({{TILE}} % 1000) * {line}"
+    steps = layout.outer_taps * (layout.pitch // layout.line)
+    depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
+    others = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
+    beside = f"{{SPAN}} * {_OF_STRIP} + ({{TILE}} % 1000) * {_OF_TILE} + {_ALIGNMENT}"
+    return f"{{STAGES}} * ({left}) + {others} + {beside}"
 
 
 def _depth(layout: Layout) -> str:
@@ -395,12 +423,15 @@ def _launch(
     case: Case, contraction: Contraction, layout: Layout, tunables: Tunables, prefix: str, n: int
 ) -> Launch:
     down = f"ceil_div({layout.windows.places}, {{TILE}} // 1000)"
-    tiles = f"{contraction.batches} * {down} * ceil_div({n}, {{TILE}} % 1000)"
+    across = f"({contraction.batches} * ceil_div({n}, {{TILE}} % 1000))"
+    # Blocks that hold columns go through tiles of the same ones.
+    even = f"max(1, {case.multiprocessors} // {across}) * {across}"
+    blocks = f"({{HELD}} * {even} + (1 - {{HELD}}) * {case.multiprocessors})"
     return Launch(
         kernel=f"{prefix}_windows",
-        grid=tunables.named(f"min({case.multiprocessors}, {tiles})"),
+        grid=tunables.named(f"min({blocks}, {down} * {across})"),
         block="384",
-        shared=tunables.named(_stages(layout)),
+        shared=tunables.named(_room(layout)),
     )
 
 
