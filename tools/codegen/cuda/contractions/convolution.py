@@ -59,7 +59,6 @@ _MOST_BOX = 256
 # What aligns the first stage, and the barriers; for each of eight warps 80 bytes for a column of its
 # strip and 4 for one of its tile.
 _ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 8 * 80, 8 * 4
-_STRIP = 32
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
 _MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
@@ -133,7 +132,12 @@ class Layout:
 
 
 def _beside(columns: int) -> int:
-    return _ALIGNMENT + _STRIP * _OF_STRIP + columns * _OF_TILE
+    return _ALIGNMENT + _span(columns) * _OF_STRIP + columns * _OF_TILE
+
+
+def _span(columns: int) -> int:
+    """Columns of a strip."""
+    return 64 if columns % 64 == 0 else 32
 
 
 @dataclass(frozen=True)
@@ -291,7 +295,7 @@ def _tunables(
         if layout.room(best.tile, best.reuse, stages=stages, held=best.held) <= case.shared_bytes
     ]
     tunables.add("STAGES", (max(fits), 3, 4, 6, 2))
-    tunables.add("SPAN", (_STRIP, 64))
+    tunables.add("SPAN", (_span(best.tile[1]), 32, 64))
     tunables.require("({TILE} % 1000) % {SPAN} == 0")
     units = f"{contraction.batches} * (({n} + {{TILE}} % 1000 - 1) // ({{TILE}} % 1000))"
     tunables.require(f"{{HELD}} * {units} <= {case.multiprocessors}")

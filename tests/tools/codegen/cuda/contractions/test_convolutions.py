@@ -65,7 +65,7 @@ QUICK = ("plain", "strided", "few_channels", "turned_wide", "halves")
 # Eleven significant bits of each factor, times a few products; those of the half types' results.
 _ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
 # The first setting of each reuse, and others.
-MORE = ({}, {"SPAN": 64, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0}, {"TILE": 128064, "STAGES": 2, "HELD": 0})
+MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32}, {"TILE": 128064, "STAGES": 2, "HELD": 0})
 
 
 @dataclass
