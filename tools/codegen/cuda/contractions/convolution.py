@@ -48,7 +48,7 @@ CONVOLUTION = "wgmma_windows"
 _TITLE = "A convolution as one product of halves, its input packed into rows"
 _ARCHITECTURE = "sm_90a"
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
-# Rows (outputs) by columns of a tile; a warpgroup holds both, at most 128 sums a thread.
+# Rows (outputs) by columns of a tile, which one warpgroup multiplies.
 _TILES = (
     (128, 128), (64, 256), (64, 192), (256, 64), (192, 64), (128, 64), (64, 128), (256, 32),
     (128, 32), (64, 64), (64, 32),
@@ -56,17 +56,35 @@ _TILES = (
 # Elements of a line, those of the largest swizzle first.
 _LINES = (64, 32, 16)
 _MOST_BOX = 256
-# What aligns the first stage, and the barriers; for each of eight warps 80 bytes for a column of its
+# What aligns the first stage, and the barriers; for each warp of a group 80 bytes for a column of its
 # strip and 4 for one of its tile.
-_ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 8 * 80, 8 * 4
+_ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 4 * 80, 4 * 4
+# Warpgroups that take tiles in turns, and the most that all of their sums together are: so many
+# panels of 64 rows times columns.
+_GROUPS, _MOST_SUMS = (4, 3, 2), 576
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
 _MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
-# Cycles of a step besides, and results that a multiprocessor stores in one.
-_STEP_CYCLES, _STORED = 40.0, 8.0
+# Cycles of a step besides, and those in which a warpgroup stores one result a thread (measured: 100
+# on an H200, as a warp waits for what it has just asked for).
+_STEP_CYCLES, _STORED = 40.0, 100.0
 # The share of memory's bandwidth that packing reaches, and shares of an image that blocks look at.
 _PACKING, _SHARES_OF_IMAGE = 0.7, 264
 _FEW = 8
+# Columns that lie next to each other, for lanes to take these and not neighbouring rows.
+_SIDE_BY_SIDE = 16
+
+
+@dataclass(frozen=True)
+class Way:
+    """How tiles are multiplied: their size, taps a step, warpgroups in turns, and whether the other
+    factor is held in shared memory.
+    """
+
+    tile: tuple[int, int]
+    reuse: int
+    groups: int
+    held: bool
 
 
 @dataclass(frozen=True)
@@ -123,16 +141,13 @@ class Layout:
         halo = -(-((reuse - 1) * self.apart) // 8) * 8
         return -(-(rows + halo) * self.line * 2 // 1024) * 1024
 
-    def room(self, tile: tuple[int, int], reuse: int, *, stages: int, held: bool) -> int:
+    def room(self, way: Way, stages: int) -> int:
         """Shared memory of a block."""
-        rows, columns = tile
-        of_step = reuse * columns * self.line * 2
-        others = self.steps(reuse) * of_step if held else stages * of_step
-        return stages * self.brought(rows, reuse) + others + _beside(columns)
-
-
-def _beside(columns: int) -> int:
-    return _ALIGNMENT + _span(columns) * _OF_STRIP + columns * _OF_TILE
+        rows, columns = way.tile
+        of_step = way.reuse * columns * self.line * 2
+        others = self.steps(way.reuse) * of_step if way.held else stages * of_step
+        beside = way.groups * (_span(columns) * _OF_STRIP + columns * _OF_TILE) + _ALIGNMENT
+        return stages * self.brought(rows, way.reuse) + others + beside
 
 
 def _span(columns: int) -> int:
@@ -142,14 +157,10 @@ def _span(columns: int) -> int:
 
 @dataclass(frozen=True)
 class Choice:
-    """A layout with a tile, the taps of a step, whether the other factor is held in shared memory,
-    and the cycles that packing and the product then take.
-    """
+    """A layout with a way, and the cycles that packing and the product then take."""
 
     layout: Layout
-    tile: tuple[int, int]
-    reuse: int
-    held: bool
+    way: Way
     cycles: float
 
 
@@ -220,15 +231,20 @@ def _tiled(
     case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0
 ) -> list[Choice]:
     """The tiles and reuses of a layout that fit a block, the fastest first."""
-    found = []
-    for tile in _TILES:
-        columns = batches * -(-n // tile[1])
-        for reuse in layout.reuses:
-            for held in (True, False):
-                fits = layout.room(tile, reuse, stages=2, held=held) <= case.shared_bytes
-                if fits and not (held and columns > case.multiprocessors):
-                    cycles = _cycles(case, layout, tile, reuse, held, n, batches)
-                    found.append(Choice(layout, tile, reuse, held, packing + cycles))
+    ways = (
+        Way(tile, reuse, groups, held)
+        for tile in _TILES
+        for groups in _GROUPS
+        if tile[0] // 64 * tile[1] * groups <= _MOST_SUMS
+        for reuse in layout.reuses
+        for held in (True, False)
+        if not (held and batches * -(-n // tile[1]) > case.multiprocessors)
+    )
+    found = [
+        Choice(layout, way, packing + _cycles(case, layout, way, n, batches))
+        for way in ways
+        if layout.room(way, 2) <= case.shared_bytes
+    ]
     return sorted(found, key=lambda one: one.cycles)
 
 
@@ -237,25 +253,19 @@ def _side(contraction: Contraction) -> str:
     return found[0] if found is not None else ""
 
 
-def _cycles(
-    case: Case,
-    layout: Layout,
-    tile: tuple[int, int],
-    reuse: int,
-    held: bool,
-    n: int,
-    batches: int,
-) -> float:
+def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float:
     """Of the product: waves of tiles at the rate of products, copies or stores."""
-    rows, columns = tile
+    rows, columns = way.tile
     across = batches * -(-n // columns)
     down = -(-layout.windows.places // rows)
-    products = reuse * layout.line / 16 * rows / 64
+    products = way.reuse * layout.line / 16 * rows / 64
     multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
-    brought = layout.brought(rows, reuse) + (0 if held else reuse * columns * layout.line * 2)
+    others = 0 if way.held else way.reuse * columns * layout.line * 2
+    brought = layout.brought(rows, way.reuse) + others
     step = max(products * multiplied, brought / _CACHE_RATE) + _STEP_CYCLES
-    of_tile = max(layout.steps(reuse) * step, rows * columns / _STORED)
-    blocks = case.multiprocessors // across * across if held else case.multiprocessors
+    summed = layout.steps(way.reuse) * step
+    of_tile = max(summed, (summed + rows * columns / 128 * _STORED) / way.groups)
+    blocks = case.multiprocessors // across * across if way.held else case.multiprocessors
     return -(-down * across // blocks) * of_tile
 
 
@@ -283,19 +293,17 @@ def _tunables(
     case: Case, contraction: Contraction, prefix: str, chosen: Choice
 ) -> Tunables:
     layout, n = chosen.layout, _others(contraction, _side(contraction))
-    ordered = _tiled(case, layout, n, contraction.batches)
+    ordered = [one.way for one in _tiled(case, layout, n, contraction.batches)]
     best = ordered[0]
+    stages = [count for count in range(2, 9) if layout.room(best, count) <= case.shared_bytes]
     tunables = Tunables(prefix)
     tunables.add("TILE", [one.tile[0] * 1000 + one.tile[1] for one in ordered])
+    tunables.add("GROUPS", (best.groups, *_GROUPS))
     tunables.add("REUSE", (best.reuse, *layout.reuses))
     tunables.add("HELD", (int(best.held), 1 - int(best.held)))
-    fits = [
-        stages
-        for stages in range(2, 9)
-        if layout.room(best.tile, best.reuse, stages=stages, held=best.held) <= case.shared_bytes
-    ]
-    tunables.add("STAGES", (max(fits), 3, 4, 6, 2))
+    tunables.add("STAGES", (max(stages), 3, 4, 6, 2))
     tunables.add("SPAN", (_span(best.tile[1]), 32, 64))
+    tunables.require(f"({{TILE}} // 64000) * ({{TILE}} % 1000) * {{GROUPS}} <= {_MOST_SUMS}")
     tunables.require("({TILE} % 1000) % {SPAN} == 0")
     units = f"{contraction.batches} * (({n} + {{TILE}} % 1000 - 1) // ({{TILE}} % 1000))"
     tunables.require(f"{{HELD}} * {units} <= {case.multiprocessors}")
@@ -318,7 +326,8 @@ def _room(layout: Layout) -> str:
     steps = layout.outer_taps * (layout.pitch // layout.line)
     depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
     others = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
-    beside = f"{{SPAN}} * {_OF_STRIP} + ({{TILE}} % 1000) * {_OF_TILE} + {_ALIGNMENT}"
+    of_group = f"({{SPAN}} * {_OF_STRIP} + ({{TILE}} % 1000) * {_OF_TILE})"
+    beside = f"{{GROUPS}} * {of_group} + {_ALIGNMENT}"
     return f"{{STAGES}} * ({left}) + {others} + {beside}"
 
 
@@ -351,6 +360,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         line=layout.line, pitch=layout.pitch, run_taps=layout.run_taps,
         outer_taps=layout.outer_taps, run_distance=layout.apart, is_left=is_left,
         light=_is_light(contraction),
+        by_columns=is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE,
         summands=contraction.k, other_side="column" if is_left else "row", other=other, epilogue=epilogue,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
@@ -434,7 +444,7 @@ def _launch(
     return Launch(
         kernel=f"{prefix}_windows",
         grid=tunables.named(f"min({blocks}, {down} * {across})"),
-        block="384",
+        block=tunables.named("({GROUPS} + 1) * 128"),
         shared=tunables.named(_room(layout)),
     )
 

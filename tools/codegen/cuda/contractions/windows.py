@@ -186,19 +186,17 @@ def windows_of(contraction: Contraction) -> tuple[str, tuple[Windows, ...]] | No
     The first way folds nothing; the others take positions of the window along some directions for
     channels. None where both factors are computed on the way.
     """
-    for side in ("right", "left"):
-        operand = contraction.right if side == "right" else contraction.left
-        outputs = contraction.columns if side == "right" else contraction.rows
-        whole = _whole(contraction, operand, outputs)
-        if whole is not None and whole.slid:
-            return side, tuple(_folded(whole, contraction.depth))
-    for side in ("right", "left"):
-        operand = contraction.right if side == "right" else contraction.left
-        outputs = contraction.columns if side == "right" else contraction.rows
-        whole = _whole(contraction, operand, outputs)
-        if whole is not None:
-            return side, (whole,)
-    return None
+    sides = (
+        ("right", contraction.right, contraction.columns),
+        ("left", contraction.left, contraction.rows),
+    )
+    found = [(side, _whole(contraction, operand, outputs)) for side, operand, outputs in sides]
+    known = [(side, one) for side, one in found if one is not None]
+    if not known:
+        return None
+    # A window's own factor may slide as well, along positions of blocks; it is the smaller one.
+    side, whole = max(known, key=lambda one: (bool(one[1].slid), one[1].rows * one[1].width))
+    return side, tuple(_folded(whole, contraction.depth))
 
 
 def _whole(

@@ -3,31 +3,56 @@
 Output channels are one side, the output's positions the other, and the depth is the input channels
 of a group with the window's positions; groups are batches. A read that may lie in the padding is
 made on a condition. A transposed convolution that moves by single steps is the same over the
-turned window. The input stays in memory: it is read by many outputs, so whatever makes it is
-computed once.
+turned window. One that moves by several makes, of every place of the input, a block of outputs as
+large as a step: positions within the block are on the side of the output channels, as all of them
+see the same few elements of the input, each through weights of its own.
+
+The input stays in memory: it is read by many outputs, so whatever makes it is computed once.
 
 PyTorch rounds the factors of a float32 convolution to TF32 unless it is told not to, so kernels may
 as well; the nest says so of each factor.
 
-Not here: convolutions in which no channel meets another (`sliding`), and transposed ones that
-move by more than one step, which stay with the library.
+Not here: convolutions in which no channel meets another (`sliding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
-from kernelwright.tools.codegen.lower.nests.expressions import Expr, Term, address, computed
+from kernelwright.tools.codegen.lower.nests.expressions import Address, Expr, Term, address, computed
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import View
-from kernelwright.tools.codegen.lower.operators.sliding import Window, each
+from kernelwright.tools.codegen.lower.operators.sliding import each
 from kernelwright.tools.types import DType, Node, TensorSpec
 
 # Dimensions before those that the window slides along: batch, group, output channel of the group.
 _BEFORE = 3
+Axes = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class _Slide:
+    """One dimension of outputs, `count` places of `block` each, and `taps` that every place sees.
+
+    Place i and tap j read the input's position i x step + j x gap - low. Within the block position
+    r uses the weight's position (r + j x turn + start) / every, where that is a whole number of
+    the weight's `size`.
+    """
+
+    count: int
+    taps: int
+    step: int
+    gap: int
+    low: int
+    size: int
+    block: int = 1
+    turn: int = 1
+    start: int = 0
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -36,8 +61,12 @@ class _Convolution:
 
     x: View
     weight: View
-    windows: tuple[Window, ...]
-    flips: bool
+    slides: tuple[_Slide, ...]
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that the window slides along."""
+        return len(self.slides)
 
 
 def convolution(context: Context, node: Node, arguments: Arguments) -> None:
@@ -46,46 +75,64 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     Raises:
         UnlikeError: It is not asked for, or one of those that stay with the library.
     """
-    if not context.convolutions or computed(node.out[0].dtype) is not DType.FLOAT32:
+    out = node.out[0]
+    if not context.convolutions or computed(out.dtype) is not DType.FLOAT32:
         raise UnlikeError("a convolution that stays with the library")
-    found = _read(context, arguments)
-    shape = _by_group(node.out[0].shape, found.weight.shape[0])
-    space = _space(context, found, shape)
-    dims = len(shape)
-    factors = (_input(context, found, space, dims), _weight(context, found, space))
-    value = _multiplied(context, node.out[0].dtype, *factors)
-    outer, inner = space.names(range(dims)), space.names(range(dims, len(space.axes)))
+    found = _read(context, arguments, out.shape[2:])
+    groups, outputs = found.weight.shape[:2]
+    space = _space(context, found, (out.shape[0], groups, outputs))
+    kept = _BEFORE + 2 * found.rank
+    factors = (_input(context, found, space), _weight(context, found, space))
+    value = _multiplied(context, out.dtype, *factors)
+    outer, inner = space.names(range(kept)), space.names(range(kept, len(space.axes)))
     if not inner:
         raise UnlikeError("a convolution that only scales")
     value = context.pool.make("reduce", value.dtype, (value,), word="sum")
     value = _plus_bias(context, arguments, space, value)
-    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=node.out[0].dtype))
-    value = context.ops.cast(value, computed(node.out[0].dtype))
-    context.add(Nest(outer, inner, (Write(space.at(made, range(dims)), value),)))
-    result = views.reshape(made, node.out[0].shape)
-    context.values[node.name] = (made if result is None else result,)
+    whole = tuple(slide.count * slide.block for slide in found.slides)
+    shape = (out.shape[0], groups * outputs, *whole)
+    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=out.dtype))
+    written = _written(made, space, found, groups * outputs)
+    context.add(Nest(outer, inner, (Write(written, context.ops.cast(value, value.dtype)),)))
+    context.values[node.name] = (_cropped(context, made, out.shape),)
 
 
-def _read(context: Context, arguments: Arguments) -> _Convolution:
+def _read(
+    context: Context, arguments: Arguments, outputs_shape: tuple[int, ...]
+) -> _Convolution:
     x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
     rank, groups, transposed = len(weight.dims) - 2, arguments.integer(8), arguments.flag(6)
-    steps, lows, gaps = (each(arguments.integers(at), rank) for at in (3, 4, 5))
-    sizes = weight.shape[2:]
     if len(x.dims) != rank + 2:
         raise UnlikeError("a convolution without a batch")
-    if transposed and any(step > 1 for step in steps):
-        raise UnlikeError("a transposed convolution that moves by several steps")
-    if transposed:
-        lows = tuple((s - 1) * g - low for s, g, low in zip(sizes, gaps, lows, strict=True))
-    windows = tuple(Window(*one) for one in zip(sizes, steps, lows, gaps, strict=True))
+    numbers = (each(arguments.integers(at), rank) for at in (3, 4, 5))
+    slide = _turned if transposed else _plain
+    sides = zip(outputs_shape, weight.shape[2:], *numbers, strict=True)
+    slides = tuple(slide(*side) for side in sides)
     outputs = weight.shape[1] if transposed else weight.shape[0] // groups
     inputs = x.shape[1] // groups
     by_group = (groups, inputs, outputs) if transposed else (groups, outputs, inputs)
-    weight = _held(context, weight, (*by_group, *sizes))
+    weight = _held(context, weight, (*by_group, *weight.shape[2:]))
     if transposed:
         weight = views.permute(weight, (0, 2, 1, *range(3, rank + 3)))
     x = _held(context, x, (x.shape[0], groups, inputs, *x.shape[2:]))
-    return _Convolution(x, weight, windows, transposed)
+    return _Convolution(x, weight, slides)
+
+
+def _plain(count: int, size: int, step: int, low: int, gap: int) -> _Slide:
+    return _Slide(count, size, step, gap, low, size)
+
+
+def _turned(outputs: int, size: int, step: int, low: int, gap: int) -> _Slide:
+    """Output o takes the input's position i through weight k where o + low = i x step + k x gap."""
+    if step == 1:
+        reach = (size - 1) * gap
+        return _Slide(outputs, size, 1, gap, reach - low, size, turn=-1, start=size - 1)
+    # Outputs of a block see the inputs from its own place back by `first` to `last`.
+    first, last = -((low + step - 1) // step), ((size - 1) * gap - low) // step
+    taps = max(0, last - first) + 1
+    start = low + step * (first + taps - 1)
+    count, back = -(-outputs // step), first + taps - 1
+    return _Slide(count, taps, 1, 1, back, size, step, -step, start, gap)
 
 
 def _held(context: Context, view: View, shape: Sequence[int]) -> View:
@@ -98,72 +145,141 @@ def _held(context: Context, view: View, shape: Sequence[int]) -> View:
     return found
 
 
-def _by_group(shape: Sequence[int], groups: int) -> tuple[int, ...]:
-    return (shape[0], groups, shape[1] // groups, *shape[2:])
-
-
-def _space(context: Context, found: _Convolution, shape: tuple[int, ...]) -> Space:
-    """Axes of the output, then of the depth: the channel and the window's positions."""
+def _space(context: Context, found: _Convolution, sides: tuple[int, ...]) -> Space:
+    """Axes of batch, group and output channel, places, positions in blocks, channel and taps."""
+    nothing: tuple[tuple[views.Atom, ...], ...] = ((),) * found.rank
     batch, group, channel = found.x.dims[:_BEFORE]
-    still: tuple[tuple[views.Atom, ...], ...] = ((),) * (len(shape) - _BEFORE)
-    taps: tuple[tuple[views.Atom, ...], ...] = ((),) * len(found.windows)
-    x = (batch, group, (), *still, channel, *taps)
-    of_group, made, channel, *window = found.weight.dims
-    weight = ((), of_group, made, *still, channel, *window)
+    x = (batch, group, (), *nothing, *nothing, channel, *nothing)
+    of_group, made, of_channel = found.weight.dims[:_BEFORE]
+    weight = ((), of_group, made, *nothing, *nothing, of_channel, *nothing)
     both = (
         View(view.buffer, view.dtype, view.offset, dims, None)
         for view, dims in ((found.x, x), (found.weight, weight))
     )
-    return context.space([*both], (*shape, *found.weight.shape[2:]))
+    slides = found.slides
+    shape = (*sides, *(one.count for one in slides), *(one.block for one in slides))
+    return context.space([*both], (*shape, found.x.shape[2], *(one.taps for one in slides)))
 
 
-def _input(context: Context, found: _Convolution, space: Space, dims: int) -> Expr:
-    """What the window's position reads, zero in the padding."""
-    ops, fixed = context.ops, space.addresses[0]
-    offset, terms, inside = fixed.offset, [*fixed.terms], None
-    for at, window in enumerate(found.windows):
-        (atom,) = found.x.dims[_BEFORE + at] or (views.Atom(1, 0),)
-        size, outputs = found.x.shape[_BEFORE + at], space.axes[_BEFORE + at]
-        taps = space.axes[dims + 1 + at]
-        offset -= atom.step * window.low
-        place = ops.pool.const(-window.low, DType.INT64)
-        for axes, step in ((outputs, window.step), (taps, window.gap)):
-            for name, extent in reversed(axes):
-                terms.append(Term(name, atom.step * step, extent))
-                place = ops("add", place, ops("mul", ops.pool.index(name), step))
-                step *= extent
-        last = (_count(outputs) - 1) * window.step + (_count(taps) - 1) * window.gap - window.low
-        for needed, holds in (
-            (window.low > 0, ops("ge", place, 0)),
-            (last >= size, ops("lt", place, size)),
-        ):
-            if needed:
-                inside = holds if inside is None else ops("logical_and", inside, holds)
-    where = address(fixed.buffer, fixed.dtype, offset, terms)
-    if inside is None:
-        return context.read(where)
-    return context.pool.make("load", computed(where.dtype), (inside,), address=where)
+def _axes(found: _Convolution, space: Space, at: int) -> tuple[Axes, Axes, Axes]:
+    """Those of a dimension's places, its positions in a block, and its taps."""
+    rank = found.rank
+    first, second, third = _BEFORE + at, _BEFORE + rank + at, _BEFORE + 2 * rank + 1 + at
+    return space.axes[first], space.axes[second], space.axes[third]
 
 
-def _count(axes: Sequence[tuple[str, int]]) -> int:
-    total = 1
-    for _, size in axes:
-        total *= size
-    return total
+def _steps(axes: Axes, step: int) -> list[Term]:
+    """Terms that move by a step for each position of a dimension."""
+    terms = []
+    for name, extent in reversed(axes):
+        terms.append(Term(name, step, extent))
+        step *= extent
+    return terms
+
+
+def _position(context: Context, terms: Sequence[Term], start: int) -> Expr:
+    ops, place = context.ops, context.pool.const(start, DType.INT64)
+    for term in terms:
+        assert isinstance(term.by, str)
+        place = ops("add", place, ops("mul", ops.pool.index(term.by), term.step))
+    return place
+
+
+class _Condition:
+    """Bounds of positions, joined as far as they are needed."""
+
+    def __init__(self, context: Context) -> None:
+        self._ops = context.ops
+        self.holds: Expr | None = None
+
+    def within(self, place: Expr, terms: Sequence[Term], start: int, size: int) -> None:
+        """Asks for a position of 0 to size - 1, where it may be another."""
+        ends = [term.step * (term.size - 1) for term in terms]
+        if start + sum(min(0, end) for end in ends) < 0:
+            self.add(self._ops("ge", place, 0))
+        if start + sum(max(0, end) for end in ends) >= size:
+            self.add(self._ops("lt", place, size))
+
+    def add(self, holds: Expr) -> None:
+        """Asks for one more."""
+        self.holds = holds if self.holds is None else self._ops("logical_and", self.holds, holds)
+
+
+def _input(context: Context, found: _Convolution, space: Space) -> Expr:
+    """What a place reads through a tap, zero in the padding."""
+    fixed, inside = space.addresses[0], _Condition(context)
+    offset, terms = fixed.offset, [*fixed.terms]
+    for at, slide in enumerate(found.slides):
+        atom = _atom(found.x, _BEFORE + at)
+        places, _, taps = _axes(found, space, at)
+        moves = [*_steps(places, slide.step), *_steps(taps, slide.gap)]
+        offset -= atom.step * slide.low
+        terms += [Term(one.by, one.step * atom.step, one.size) for one in moves]
+        place = _position(context, moves, -slide.low)
+        inside.within(place, moves, -slide.low, found.x.shape[_BEFORE + at])
+    return _load(context, found.x, offset, terms, inside)
 
 
 def _weight(context: Context, found: _Convolution, space: Space) -> Expr:
-    """The window's own factor, turned where the convolution is transposed."""
-    where = space.addresses[1]
-    if not found.flips:
+    """The weight of a position in a block at a tap, zero where the window has none."""
+    fixed, inside = space.addresses[1], _Condition(context)
+    offset, terms = fixed.offset, [*fixed.terms]
+    for at, slide in enumerate(found.slides):
+        atom = _atom(found.weight, _BEFORE + at)
+        _, block, taps = _axes(found, space, at)
+        moves = [*_steps(block, 1), *_steps(taps, slide.turn)]
+        place = _position(context, moves, slide.start)
+        inside.within(place, moves, slide.start, (slide.size - 1) * slide.every + 1)
+        if slide.every == 1:
+            offset += atom.step * slide.start
+            terms += [Term(one.by, one.step * atom.step, one.size) for one in moves]
+            continue
+        ops = context.ops
+        inside.add(ops("eq", ops("remainder", place, slide.every), 0))
+        index = ops("truncdiv", place, slide.every)
+        terms.append(Term(index, atom.step, slide.size))
+    return _load(context, found.weight, offset, terms, inside)
+
+
+def _load(
+    context: Context, view: View, offset: int, terms: Sequence[Term], inside: _Condition
+) -> Expr:
+    where = address(view.buffer, view.dtype, offset, terms)
+    if inside.holds is None:
         return context.read(where)
-    offset, turned = where.offset, {name for dim in space.axes[-len(found.windows) :] for name, _ in dim}
-    terms = []
-    for term in where.terms:
-        if term.by in turned:
-            offset += term.step * (term.size - 1)
-        terms.append(Term(term.by, -term.step if term.by in turned else term.step, term.size))
-    return context.read(address(where.buffer, where.dtype, offset, terms))
+    return context.pool.make("load", computed(where.dtype), (inside.holds,), address=where)
+
+
+def _atom(view: View, dim: int) -> views.Atom:
+    (atom,) = view.dims[dim] or (views.Atom(1, 0),)
+    return atom
+
+
+def _written(made: View, space: Space, found: _Convolution, channels: int) -> Address:
+    """Where a result goes."""
+    whole = tuple(slide.count * slide.block for slide in found.slides)
+    pitches = [prod(whole[at + 1 :]) for at in range(len(whole))]
+    outputs = found.weight.shape[1]
+    steps = (channels * prod(whole), outputs * prod(whole), prod(whole))
+    terms = [
+        term for at, step in enumerate(steps) for term in _steps(space.axes[at], step)
+    ]
+    for at, slide in enumerate(found.slides):
+        places, block, _ = _axes(found, space, at)
+        terms += _steps(places, pitches[at] * slide.block)
+        terms += _steps(block, pitches[at])
+    return address(made.buffer, made.dtype, 0, terms)
+
+
+def _cropped(context: Context, made: View, shape: tuple[int, ...]) -> View:
+    """The output without what the last blocks have too much."""
+    view: View | None = made
+    for dim, size in enumerate(shape):
+        if view is not None and view.shape[dim] > size:
+            view = views.narrow(view, dim, 0, size)
+    if view is None:
+        raise UnlikeError("an output of no stride")
+    return view if view is made else context.copy(view)
 
 
 def _multiplied(context: Context, dtype: DType, x: Expr, weight: Expr) -> Expr:
@@ -179,10 +295,7 @@ def _plus_bias(context: Context, arguments: Arguments, space: Space, value: Expr
     bias = arguments.ref(2)
     if bias is None:
         return value
-    view, terms, axes = context.value(bias), list[Term](), (*space.axes[1], *space.axes[2])
-    (atom,) = view.dims[0] or (views.Atom(1, 0),)
-    step = atom.step
-    for name, size in reversed(axes):
-        terms.append(Term(name, step, size))
-        step *= size
-    return context.ops("add", value, context.read(address(view.buffer, view.dtype, view.offset, terms)))
+    view = context.value(bias)
+    terms = _steps((*space.axes[1], *space.axes[2]), _atom(view, 0).step)
+    where = address(view.buffer, view.dtype, view.offset, terms)
+    return context.ops("add", value, context.read(where))

@@ -50,6 +50,18 @@ MODULES: dict[str, tuple[str, str, str]] = {
     "volume": ("Conv3d(8, 33, (3, 2, 3), padding=(1, 0, 1))", "2, 8, 5, 7, 9", ""),
     "turned": ("ConvTranspose2d(24, 32, 3, padding=1)", "2, 24, 9, 12", ""),
     "turned_wide": ("ConvTranspose1d(32, 64, 5, dilation=3)", "2, 32, 61", ""),
+    "turned_steps": ("ConvTranspose2d(24, 20, 3, stride=2, padding=1)", "2, 24, 9, 12", ""),
+    "turned_even": (
+        "ConvTranspose2d(16, 24, 4, stride=2, padding=1)", "2, 16, 9, 12", "F.relu(self.conv(x))",
+    ),
+    "turned_gaps": (
+        "ConvTranspose2d(32, 32, (3, 5), stride=(2, 3), padding=(1, 2), dilation=(2, 1), groups=4)",
+        "2, 32, 7, 10", "",
+    ),
+    "turned_far": (
+        "ConvTranspose1d(16, 24, 3, stride=5, padding=1, dilation=2, output_padding=1)",
+        "3, 16, 23", "",
+    ),
     "patches": ("Conv2d(3, 64, 4, stride=4)", "2, 3, 24, 32", ""),
     "pointwise": ("Conv2d(48, 64, 1)", "2, 48, 9, 15", "self.conv(x) + 1"),
     "halves": ("Conv2d(64, 40, 3, padding=1).half()", "2, 64, 13, 18, dtype=torch.half", ""),
@@ -61,11 +73,11 @@ MODULES: dict[str, tuple[str, str, str]] = {
         "self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous()",
     ),
 }  # fmt: skip
-QUICK = ("plain", "strided", "few_channels", "turned_wide", "halves")
+QUICK = ("plain", "strided", "few_channels", "turned_wide", "turned_steps", "halves")
 # Eleven significant bits of each factor, times a few products; those of the half types' results.
 _ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
 # The first setting of each reuse, and others.
-MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32}, {"TILE": 128064, "STAGES": 2, "HELD": 0})
+MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3}, {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2})
 
 
 @dataclass
