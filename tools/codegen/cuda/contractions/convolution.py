@@ -56,18 +56,22 @@ _TILES = (
 # Elements of a line, those of the largest swizzle first.
 _LINES = (64, 32, 16)
 _MOST_BOX = 256
-# What aligns the first stage, and the barriers; for each warp of a group 80 bytes for a column of its
-# strip and 4 for one of its tile.
-_ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 4 * 80, 4 * 4
-# Warpgroups that take tiles in turns, and the most that all of their sums together are: so many
-# panels of 64 rows times columns.
-_GROUPS, _MOST_SUMS = (4, 3, 2), 576
+# What aligns the first stage, and the barriers; for each warp of a group 144 bytes for a column of its
+# strip and 4 for one of its tile; columns of a strip.
+_ALIGNMENT, _OF_STRIP, _OF_TILE = 1024 + 256, 4 * 144, 4 * 4
+_SPANS = (16, 32)
+# Warpgroups that take tiles in turns, and the most panels of 64 rows times columns of a tile: the more
+# there are, the fewer registers has each, and with more sums than these the epilogue spilled.
+_MOST_SUMS = {4: 64, 3: 128, 2: 256}
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
 _MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
-# Cycles of a step besides, and those in which a warpgroup stores one result a thread (measured: 100
-# on an H200, as a warp waits for what it has just asked for).
-_STEP_CYCLES, _STORED = 40.0, 100.0
+# Cycles of a step besides, from asking for a copy to its arrival, and those in which a warpgroup
+# stores one result a thread (measured: 100 on an H200, as a warp waits for what it has just asked for);
+# results that a multiprocessor stores in one at most, and lines that it is brought.
+_STEP_CYCLES, _ARRIVAL, _STORED, _MOST_STORED, _LINES_BROUGHT = 40.0, 1200.0, 100.0, 1.7, 1.0
+# How much more where two panels give a warp 32 rows beside each other.
+_PAIRED = 1.5
 # The share of memory's bandwidth that packing reaches, and shares of an image that blocks look at.
 _PACKING, _SHARES_OF_IMAGE = 0.7, 264
 _FEW = 8
@@ -146,13 +150,8 @@ class Layout:
         rows, columns = way.tile
         of_step = way.reuse * columns * self.line * 2
         others = self.steps(way.reuse) * of_step if way.held else stages * of_step
-        beside = way.groups * (_span(columns) * _OF_STRIP + columns * _OF_TILE) + _ALIGNMENT
+        beside = way.groups * (_SPANS[0] * _OF_STRIP + columns * _OF_TILE) + _ALIGNMENT
         return stages * self.brought(rows, way.reuse) + others + beside
-
-
-def _span(columns: int) -> int:
-    """Columns of a strip."""
-    return 64 if columns % 64 == 0 else 32
 
 
 @dataclass(frozen=True)
@@ -234,8 +233,8 @@ def _tiled(
     ways = (
         Way(tile, reuse, groups, held)
         for tile in _TILES
-        for groups in _GROUPS
-        if tile[0] // 64 * tile[1] * groups <= _MOST_SUMS
+        for groups, most in _MOST_SUMS.items()
+        if tile[0] // 64 * tile[1] <= most
         for reuse in layout.reuses
         for held in (True, False)
         if not (held and batches * -(-n // tile[1]) > case.multiprocessors)
@@ -253,6 +252,11 @@ def _side(contraction: Contraction) -> str:
     return found[0] if found is not None else ""
 
 
+def _stages(case: Case, layout: Layout, way: Way) -> int:
+    """As many as fit, eight at most."""
+    return max(n for n in range(2, 9) if layout.room(way, n) <= case.shared_bytes)
+
+
 def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float:
     """Of the product: waves of tiles at the rate of products, copies or stores."""
     rows, columns = way.tile
@@ -262,9 +266,14 @@ def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float
     multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
     others = 0 if way.held else way.reuse * columns * layout.line * 2
     brought = layout.brought(rows, way.reuse) + others
-    step = max(products * multiplied, brought / _CACHE_RATE) + _STEP_CYCLES
+    lines = brought / (2 * layout.line) / _LINES_BROUGHT
+    step = max(products * multiplied, brought / _CACHE_RATE, lines) + _STEP_CYCLES
+    # A stage is asked for again when its products are over.
+    step = max(step, (_ARRIVAL + 2 * step) / _stages(case, layout, way))
     summed = layout.steps(way.reuse) * step
-    of_tile = max(summed, (summed + rows * columns / 128 * _STORED) / way.groups)
+    stored = rows * columns / 128 * _STORED
+    rate = _MOST_STORED * (_PAIRED if rows % 128 == 0 else 1.0)
+    of_tile = max(summed, (summed + stored) / way.groups, rows * columns / rate)
     blocks = case.multiprocessors // across * across if way.held else case.multiprocessors
     return -(-down * across // blocks) * of_tile
 
@@ -295,16 +304,16 @@ def _tunables(
     layout, n = chosen.layout, _others(contraction, _side(contraction))
     ordered = [one.way for one in _tiled(case, layout, n, contraction.batches)]
     best = ordered[0]
-    stages = [count for count in range(2, 9) if layout.room(best, count) <= case.shared_bytes]
     tunables = Tunables(prefix)
     tunables.add("TILE", [one.tile[0] * 1000 + one.tile[1] for one in ordered])
-    tunables.add("GROUPS", (best.groups, *_GROUPS))
+    tunables.add("GROUPS", (best.groups, *_MOST_SUMS))
     tunables.add("REUSE", (best.reuse, *layout.reuses))
     tunables.add("HELD", (int(best.held), 1 - int(best.held)))
-    tunables.add("STAGES", (max(stages), 3, 4, 6, 2))
-    tunables.add("SPAN", (_span(best.tile[1]), 32, 64))
-    tunables.require(f"({{TILE}} // 64000) * ({{TILE}} % 1000) * {{GROUPS}} <= {_MOST_SUMS}")
-    tunables.require("({TILE} % 1000) % {SPAN} == 0")
+    tunables.add("STAGES", (_stages(case, layout, best), 3, 4, 6, 2))
+    tunables.add("SPAN", _SPANS)
+    # Twice as many sums for one group less, from 64 for four on.
+    often = "({GROUPS} * {GROUPS} - 3 * {GROUPS} + 4) // 2"
+    tunables.require(f"({{TILE}} // 64000) * ({{TILE}} % 1000) * {often} <= {_MOST_SUMS[2]}")
     units = f"{contraction.batches} * (({n} + {{TILE}} % 1000 - 1) // ({{TILE}} % 1000))"
     tunables.require(f"{{HELD}} * {units} <= {case.multiprocessors}")
     return tunables.require(f"{_room(layout)} <= {case.shared_bytes}")

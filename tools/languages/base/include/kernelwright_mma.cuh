@@ -291,9 +291,10 @@ template <int COUNT> __device__ __forceinline__ void settled(float (&sums)[COUNT
 // LINE / 2 positions of the depth, LINE bytes each in the order of a swizzle of LINE bytes (of 128
 // that of `swizzled<8>`), from a multiple of 8 LINE bytes on. Sixteen positions further is the same
 // plus GROUP_STEP<true>. The swizzle goes by the address, so a factor may begin at any of the rows.
-template <int LINE = 128> __device__ __forceinline__ unsigned long long group_factor(const void* rows) {
+// Of every APART blocks of eight rows it takes one.
+template <int LINE = 128, int APART = 1> __device__ __forceinline__ unsigned long long group_factor(const void* rows) {
     static_assert(LINE == 128 || LINE == 64 || LINE == 32, "a swizzle of products of a group");
-    constexpr unsigned long long EIGHT_ROWS = LINE / 2, SWIZZLE = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
+    constexpr unsigned long long EIGHT_ROWS = LINE / 2 * APART, SWIZZLE = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
     const unsigned long long start = (shared_address(rows) & 0x3ffff) >> 4;
     return start | (1ull << 16) | (EIGHT_ROWS << 32) | (SWIZZLE << 62);
 }

@@ -77,7 +77,7 @@ QUICK = ("plain", "strided", "few_channels", "turned_wide", "turned_steps", "hal
 # Eleven significant bits of each factor, times a few products; those of the half types' results.
 _ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
 # The first setting of each reuse, and others.
-MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3}, {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2})
+MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3}, {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2}, {"TILE": 192064, "STAGES": 2, "HELD": 0, "GROUPS": 2})
 
 
 @dataclass
@@ -219,7 +219,7 @@ LARGE = {
 }
 
 
-SETTINGS = ({}, {"SPAN": 32}, {"GROUPS": 2}, {"TILE": 64128})
+SETTINGS = ({}, {"SPAN": 32}, {"TILE": 128128, "GROUPS": 2}, {"TILE": 64064, "GROUPS": 4})
 
 
 @pytest.mark.parametrize(

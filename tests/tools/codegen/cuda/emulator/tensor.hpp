@@ -314,18 +314,18 @@ inline void group_commit() {
 }
 template <int PENDING> inline void group_wait() { emulator::finish_batches(PENDING); }
 template <int COUNT> inline void settled(float (&)[COUNT]) {}
-inline unsigned long long shared_factor(const void* rows, int panel_bytes, int line) {
+inline unsigned long long shared_factor(const void* rows, int panel_bytes, int line, int apart = 1) {
     const unsigned long long at = static_cast<const unsigned char*>(rows) - emulator::block->memory.get();
-    return at >> 4 | (unsigned long long)(panel_bytes >> 4) << 16 | (unsigned long long)(line / 2) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
+    return at >> 4 | (unsigned long long)(panel_bytes >> 4) << 16 | (unsigned long long)(line / 2 * apart) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
 }
 inline unsigned long long turned_group_factor(const void* panels, int panel_bytes) {
     if ((static_cast<const unsigned char*>(panels) - emulator::block->memory.get()) % 1024) emulator::refuse("a factor of a group does not begin at a multiple of 1024 bytes");
     return shared_factor(panels, panel_bytes, 128);
 }
-template <int LINE = 128> inline unsigned long long group_factor(const void* rows) {
+template <int LINE = 128, int APART = 1> inline unsigned long long group_factor(const void* rows) {
     // It may begin at any row of what lies there swizzled.
     if ((static_cast<const unsigned char*>(rows) - emulator::block->memory.get()) % LINE) emulator::refuse("a factor of a group does not begin at a row");
-    return shared_factor(rows, 16, LINE);
+    return shared_factor(rows, 16, LINE, APART);
 }
 template <class T, int N> struct GroupProduct {
     template <bool LEFT_TURNED, bool RIGHT_TURNED>
