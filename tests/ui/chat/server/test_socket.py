@@ -34,6 +34,7 @@ def add(driver, home: Path, name: str) -> None:
     subprocess.run(command, input=driver.PASSWORD + "\n", text=True, check=True, cwd=driver.ROOT)
 
 
+@pytest.mark.exhaustive  # in a browser in every run
 async def test_a_file_becomes_a_card_a_search_and_a_result(server, visit, small):
     anna = await visit(server.url)
     await anna.say("make this faster", small)
