@@ -4,8 +4,13 @@ It executes loops with plain index tensors (every axis is one dimension of a bro
 and plan lines with Python, and knows nothing of how kernels would do it.
 """
 
+import hashlib
 import math
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -385,3 +390,28 @@ def check() -> Callable[..., Checked]:
         return Checked(module, inputs, products)
 
     return checked
+
+
+@pytest.fixture(scope="session")
+def precompiled(home_of_tests: Path) -> Callable[[Sequence[str], Path], Path]:
+    """`precompiled(command, header)` is a folder for the front of the command's include path.
+
+    Headers are a second or two of every compilation; here they are read once a session, as all of
+    its processes share the folder.
+    """
+
+    def made(command: Sequence[str], header: Path) -> Path:
+        key = hashlib.sha256("\n".join([*command, str(header)]).encode()).hexdigest()
+        folder = home_of_tests / f"{header.stem}-{key[:16]}"
+        if not folder.is_dir():
+            home_of_tests.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(dir=home_of_tests))
+            output = str(work / f"{header.name}.gch")
+            subprocess.run([*command, "-x", "c++-header", str(header), "-o", output], check=True)
+            try:
+                work.rename(folder)
+            except OSError:  # another process was faster
+                shutil.rmtree(work)
+        return folder
+
+    return made

@@ -8,7 +8,7 @@ import ctypes
 import itertools
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,12 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.languages import INCLUDE, parse_kernel
-from kernelwright.tools.languages.cpp.compile import cpp_compiler, cpp_flags, openmp_library
+from kernelwright.tools.languages.cpp.compile import (
+    PRELUDE,
+    cpp_compiler,
+    cpp_flags,
+    openmp_library,
+)
 from kernelwright.tools.types import DType
 
 Buffers = dict[str, torch.Tensor]
@@ -153,7 +158,9 @@ def _pointwise(stmt: Stmt, args: list[torch.Tensor]) -> torch.Tensor:
     return getattr(torch, op)(*(arg.to(dtype) for arg in args))
 
 
-def compile_kernels(kernels: Sequence[Kernel], folder: Path) -> ctypes.CDLL:
+def compile_kernels(
+    kernels: Sequence[Kernel], folder: Path, precompiled: Callable[[Sequence[str], Path], Path]
+) -> ctypes.CDLL:
     """One shared object with every kernel, built with the flags candidates are built with."""
     parts = ['#include "kernelwright.hpp"\n']
     for kernel in kernels:
@@ -162,8 +169,10 @@ def compile_kernels(kernels: Sequence[Kernel], folder: Path) -> ctypes.CDLL:
     source, library = folder / "kernels.cpp", folder / "kernels.so"
     source.write_text("".join(parts))
     code, link = cpp_flags()
-    command = [*cpp_compiler(), *code, f"-I{INCLUDE}", str(source), *link, "-o", str(library)]
-    done = subprocess.run([*command, *openmp_library(), "-lm"], capture_output=True, text=True)
+    command = [*cpp_compiler(), *code]
+    command += [f"-I{precompiled(command, PRELUDE)}", f"-I{INCLUDE}", str(source), *link]
+    command += ["-o", str(library), *openmp_library(), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(library))
 
@@ -223,11 +232,11 @@ def everything(cpu: Hardware) -> Any:
 
 
 @pytest.fixture
-def check(tmp_path: Path) -> Any:
+def check(tmp_path: Path, precompiled: Callable[[Sequence[str], Path], Path]) -> Any:
     """Compiles kernels together, runs each twice, and compares it with the truth."""
 
     def checked(kernels: Sequence[Kernel], tolerance: float = 2e-6, *, each: bool = False) -> None:
-        library = compile_kernels(kernels, tmp_path)
+        library = compile_kernels(kernels, tmp_path, precompiled)
         for kernel in kernels:
             got, again = call(library, kernel), call(library, kernel)
             for name, want in kernel.case.truth.items():

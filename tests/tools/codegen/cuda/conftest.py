@@ -11,9 +11,10 @@ import importlib.util
 import random
 import re
 import subprocess
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -69,6 +70,7 @@ class Build:
         self.stores: list[Store] = []
         self.highs: dict[str, int] = {}
         self.fills: dict[str, Callable[[torch.Tensor], None]] = {}
+        self._truths: dict[tuple[Loop, int], Buffers] = {}
 
     def _add(self, op: str, dtype: str, **more: object) -> str:
         name = f"s{len(self.body)}"
@@ -137,6 +139,12 @@ class Build:
             made[store.access.buffer].fill_(poison)
         return {name: tensor.to(device) for name, tensor in made.items()}
 
+    def truth(self, loop: Loop, seed: int) -> Buffers:
+        """What the loop, rewritten or not, must write; computed once for all of its variants."""
+        if (loop, seed) not in self._truths:
+            self._truths[loop, seed] = truth(loop, self.buffers(seed))
+        return self._truths[loop, seed]
+
     def _last(self, access: Access) -> int:
         reach = {**self.sizes, **self.highs}
         steps = [(reach[s.by] - 1) * s.step for s in access.strides if s.step > 0]
@@ -165,8 +173,7 @@ class Variant:
 
     def run(self, seed: int = 0) -> tuple[Buffers, Buffers]:
         """(what the kernels wrote, what they should have written)."""
-        buffers = self.build.buffers(seed)
-        wanted = truth(self.loop, buffers)
+        buffers, wanted = self.build.buffers(seed), self.build.truth(self.loop, seed)
         namespace = Emulated(ctypes.CDLL(str(self.library[0])), buffers, self.settings).names()
         exec("\n".join(self.emitted.plan), namespace)
         return {name: buffers[name] for name in wanted}, wanted
@@ -234,15 +241,33 @@ def _chosen(listed: list[tuple], seed: str, count: int, most_threads: int) -> li
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(.*\)\s*(\w+)\(([^)]*)\) \{')
 
 
-def compile_emulated(variants: list[Variant], folder: Path, *, shard: int = 32) -> None:
+# Half types are converted by an instruction where the processor has one, which is most of what
+# products cost without; multiplications and additions stay the two roundings that they are.
+_FLAGS = (
+    "-std=c++20 -O1 -march=native -ffp-contract=off -shared -fPIC -w -pthread "
+    # Libraries must not share their thread-local "shared memory" with each other.
+    "-fno-strict-aliasing -fvisibility=hidden"
+)
+_COMMAND = ["g++", *_FLAGS.split()]
+_FOLDERS = ["-I", str(HERE / "emulator"), "-I", str(INCLUDE)]
+_EVERYTHING = HERE / "emulator" / "everything.hpp"
+Precompiled = Callable[[Sequence[str], Path], Path]
+
+
+def compile_emulated(
+    variants: list[Variant], folder: Path, *, precompiled: Precompiled, shard: int = 32
+) -> None:
     """Compile the variants into libraries, a few at a time."""
+    headers = precompiled([*_COMMAND, *_FOLDERS], _EVERYTHING)
     shards = [variants[i : i + shard] for i in range(0, len(variants), shard)]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda one: _compile(one[1], folder / f"{one[0]}"), enumerate(shards)))
+        list(
+            pool.map(lambda one: _compile(one[1], folder / f"{one[0]}", headers), enumerate(shards))
+        )
 
 
-def _compile(variants: list[Variant], path: Path) -> None:
-    parts = ['#include "kernelwright.cuh"']
+def _compile(variants: list[Variant], path: Path, headers: Path) -> None:
+    parts = []
     for variant in variants:
         parts += [f"#define {name} {value}" for name, value in variant.settings.items()]
         parts.append(variant.emitted.source)
@@ -258,11 +283,8 @@ def _compile(variants: list[Variant], path: Path) -> None:
                 f"{{ emulator::launch(grid, block, cluster, shared, [=] {{ {name}({args}); }}); }}"
             )
     path.with_suffix(".cpp").write_text("\n".join(parts))
-    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-pthread"]
-    # Libraries must not share their thread-local "shared memory" with each other.
-    flags += ["-fno-strict-aliasing", "-fvisibility=hidden"]
-    includes = ["-I", str(HERE / "emulator"), "-I", str(INCLUDE), "-include", "emulator.hpp"]
-    command = ["g++", *flags, *includes, str(path.with_suffix(".cpp")), "-o", f"{path}.so"]
+    command = [*_COMMAND, "-I", str(headers), *_FOLDERS, "-include", _EVERYTHING.name]
+    command += [str(path.with_suffix(".cpp")), "-o", f"{path}.so"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:6000]
     for variant in variants:
@@ -280,14 +302,14 @@ async def never_runs(cubin: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def toolbox() -> SimpleNamespace:
+def toolbox(precompiled: Precompiled) -> SimpleNamespace:
     """What the tests of this folder share."""
     return SimpleNamespace(
         Build=Build,
         truth=truth,
         check=check,
         make_variants=make_variants,
-        compile_emulated=compile_emulated,
+        compile_emulated=partial(compile_emulated, precompiled=precompiled),
         Emulated=Emulated,
         never_runs=never_runs,
     )

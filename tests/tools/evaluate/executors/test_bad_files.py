@@ -25,7 +25,7 @@ MODEL = "import os, sys, time, torch\nclass Model(torch.nn.Module):\n    def for
 async def reader(
     tmp_path_factory: pytest.TempPathFactory, cpu: Hardware
 ) -> AsyncIterator[LocalExecutor]:
-    rules = Rules(memory_fraction=0.08)
+    rules = Rules(memory_fraction=0.08, compile_ahead=False)
     made = LocalExecutor(cpu, tmp_path_factory.mktemp("scratch"), seed=7, rules=rules)
     yield made
     await made.aclose()

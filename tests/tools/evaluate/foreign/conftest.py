@@ -33,12 +33,12 @@ def get_init_inputs():
 
 
 @pytest.fixture(scope="session")
-def task(tmp_path_factory) -> Task:
+def task(tmp_path_factory, short_rules: Rules) -> Task:
     folder = tmp_path_factory.mktemp("task")
     (folder / "task.py").write_text(TASK)
 
     async def traced():
-        executor = LocalExecutor.create("cpu", folder / "scratch")
+        executor = LocalExecutor.create("cpu", folder / "scratch", rules=short_rules)
         try:
             return await executor.read(folder / "task.py", TracePolicy())
         finally:

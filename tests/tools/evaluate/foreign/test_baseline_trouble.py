@@ -46,7 +46,7 @@ async def judged(tmp_path, trouble: str, call: int, against: tuple[str, ...]):
     """What comes of an honest candidate whose reference is in trouble in that call as a guest."""
     path = tmp_path / "task.py"
     path.write_text(TASK.replace("TROUBLED", str(call)).replace("TROUBLE", trouble))
-    executor = LocalExecutor.create("cpu", tmp_path / "scratch")
+    executor = LocalExecutor.create("cpu", tmp_path / "scratch", rules=Rules(compile_ahead=False))
     try:
         task = await executor.read(path, TracePolicy())
     finally:

@@ -53,9 +53,9 @@ case "$page" in raw) cat $here/ncu_raw.csv;; details) cat $here/ncu_details.csv;
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+def task(tmp_path_factory: pytest.TempPathFactory, short_rules: Rules) -> Task:
     async def trace() -> Task:
-        executor = LocalExecutor.create("cpu", tmp_path_factory.mktemp("trace"))
+        executor = LocalExecutor.create("cpu", tmp_path_factory.mktemp("trace"), rules=short_rules)
         found = await executor.read(EXAMPLE, TracePolicy())
         await executor.aclose()
         assert isinstance(found, Task)

@@ -51,8 +51,8 @@ RIGHT = Evaluation(candidate="", verification=Verification(verdict=Verdict.CORRE
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> LocalExecutor:
-    return LocalExecutor.create("cpu", tmp_path_factory.mktemp("here"))
+def executor(tmp_path_factory: pytest.TempPathFactory, short_rules: Rules) -> LocalExecutor:
+    return LocalExecutor.create("cpu", tmp_path_factory.mktemp("here"), rules=short_rules)
 
 
 async def looked(executor: LocalExecutor, folder: Path, *lines: str) -> list[Verification]:

@@ -61,6 +61,8 @@ def test_our_words_stand_in_for_chainlits(root):
     words = json.loads((root / ".chainlit" / "translations" / "en-US.json").read_text())
     assert words["auth"]["login"]["form"]["email"]["label"] == "Name"
     assert "LLM" not in words["chat"]["watermark"]
+    failed = words["auth"]["login"]["errors"]
+    assert failed["credentialsSignin"] == "Login failed: name or password is wrong."
 
 
 @pytest.mark.parametrize("picture", sorted(PUBLIC.rglob("*.svg")), ids=lambda path: path.name)

@@ -102,6 +102,7 @@ async def test_without_a_running_server_it_says_that(tmp_path, driver):
     assert "anna may log in. No chat is running here" in words
 
 
+@pytest.mark.exhaustive  # the same without a page is seen above in every run
 async def test_an_open_page_asks_to_log_in_and_a_failed_login_says_so(house, browser, driver):
     page = await browser.new_page()
     page.set_default_timeout(PATIENCE_MS)

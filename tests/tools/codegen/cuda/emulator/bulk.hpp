@@ -45,6 +45,7 @@ inline void settle(PhaseBarrier& one) {
     if (one.pending != 0 || one.bytes != 0) return;
     one.parity ^= 1;
     one.pending = one.arrivals;
+    block->moved = true;
 }
 inline void arrive(unsigned long long* at, unsigned int bytes) {
     PhaseBarrier& one = phase_barrier(at);
@@ -58,6 +59,7 @@ inline void land_one(unsigned long long* at) {
         const BulkCopy copy = bulk.copies[i];
         if (copy.barrier != at) continue;
         bulk.copies.erase(bulk.copies.begin() + i);
+        block->moved = true;
         memcpy(copy.into, copy.bytes.data(), copy.bytes.size());
         PhaseBarrier& one = phase_barrier(at);
         one.bytes -= copy.bytes.size();
@@ -70,6 +72,7 @@ inline void land_one(unsigned long long* at) {
         if (bulk.late[i].barrier != at) continue;
         const LateArrival late = bulk.late[i];
         bulk.late.erase(bulk.late.begin() + i);
+        block->moved = true;
         late.land();
         arrive(at, 0);
         return;
@@ -91,6 +94,7 @@ inline void post(int rank, Posted posted) {
     Inbox& inbox = block->cluster->inboxes[rank];
     const std::lock_guard<std::mutex> held(inbox.lock);
     inbox.posted.push_back(std::move(posted));
+    inbox.came.notify_one();
 }
 inline void read_inbox() {
     if (block->cluster->inboxes.size() == 1) return;
@@ -105,7 +109,13 @@ inline void read_inbox() {
         if (one.bytes.empty()) arrive(at, 0);
         else begin_copy(at, block->memory.get() + one.into, std::move(one.bytes));
     }
-    if (posted.empty()) std::this_thread::yield();
+    block->moved |= !posted.empty();
+}
+inline void wait_for_mail() {
+    if (block->cluster->inboxes.size() == 1) return;
+    Inbox& inbox = block->cluster->inboxes[block->rank];
+    std::unique_lock<std::mutex> held(inbox.lock);
+    inbox.came.wait_for(held, std::chrono::milliseconds(1), [&] { return !inbox.posted.empty(); });
 }
 // What a device would leave behind: nothing may be under way when a block ends.
 inline void end_of_block() {

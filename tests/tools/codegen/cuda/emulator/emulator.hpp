@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <climits>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -89,6 +91,7 @@ struct Posted {
 };
 struct Inbox {
     std::mutex lock;
+    std::condition_variable came;
     std::vector<Posted> posted;
 };
 
@@ -121,6 +124,8 @@ struct Block {
     int live = 0;
     unsigned int current = 0;
     bool stuck = false;
+    // Whether anything happened since this was last asked that somebody may wait for.
+    bool moved = false;
     Cluster* cluster = nullptr;
     int rank = 0;
     const std::function<void()>* body = nullptr;
@@ -153,6 +158,7 @@ inline void wait(Barrier& barrier, int count, bool within_warp) {
     if (++barrier.arrived == count) {
         barrier.arrived = 0;
         ++barrier.generation;
+        block->moved = true;
         return;
     }
     while (barrier.generation == generation) yield(within_warp);
@@ -177,6 +183,7 @@ inline void fiber() {
     (*block->body)();
     block->finished[block->current] = 1;
     --block->live;
+    block->moved = true;
     _longjmp(block->scheduler, 1);
 }
 
@@ -196,6 +203,7 @@ inline void run_warp(Block& mine, unsigned int warp, unsigned int threads) {
     }
 }
 
+inline void wait_for_mail();
 inline void end_of_block();
 inline void end_of_tensor_block();
 
@@ -228,7 +236,10 @@ inline void run_block(unsigned int index, unsigned int threads, size_t shared, C
     }
     const unsigned int warps = (threads + 31) / 32;
     while (mine.live > 0) {
+        mine.moved = false;
         for (unsigned int turn = 0; turn < warps; ++turn) run_warp(mine, index % 2 ? warps - 1 - turn : turn, threads);
+        // Everybody waits for another block, which needs the processor more.
+        if (!mine.moved && mine.live > 0) wait_for_mail();
     }
     end_of_block();
     end_of_tensor_block();
@@ -310,7 +321,8 @@ namespace kw {
 template <int> void block_of() {}
 inline unsigned char* dynamic_shared() { return emulator::block->memory.get(); }
 inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }
-inline void pause() { std::this_thread::yield(); }
+// Whoever waits for another block leaves the processor to it: yielding alone hardly does.
+inline void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 inline int cluster_rank() { return emulator::block->rank; }
 inline void cluster_sync() {
     __syncthreads();

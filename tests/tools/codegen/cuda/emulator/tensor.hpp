@@ -227,7 +227,10 @@ inline void do_product(const GroupProduct& one, std::vector<float>& held) {
 // Products are done as late as can be: all others run on before, and may spoil what is multiplied.
 inline void finish_batches(size_t pending) {
     GroupLane& lane = my_group_lane();
-    if (lane.batches.size() > pending) yield();
+    if (lane.batches.size() > pending) {
+        block->moved = true;
+        yield();
+    }
     const size_t over = lane.batches.size() > pending ? lane.batches.size() - pending : 0;
     for (size_t i = 0; i < over; ++i) {
         for (const GroupProduct& one : lane.batches[i]) do_product(one, lane.held[one.sums]);

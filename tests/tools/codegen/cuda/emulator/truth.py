@@ -32,12 +32,13 @@ class Truth(dict[str, torch.Tensor]):
 
 def truth(loop: Loop, buffers: Buffers) -> Truth:
     """What the loop's stores write, in float64, over the whole grid."""
-    written = _written(loop, buffers, 0.0)
+    run = _Run(loop, buffers)
+    written = run.written(0.0)
     product = contraction_of(loop)
     if product is None:
         return Truth(written, {})
     eps = torch.finfo(torch.float64 if product.dtype is DType.FLOAT64 else torch.float32).eps
-    moved = [_written(loop, buffers, sign * ROUNDINGS * eps) for sign in (1.0, -1.0)]
+    moved = [run.written(sign * ROUNDINGS * eps) for sign in (1.0, -1.0)]
     slack = {
         name: torch.stack([(one[name] - true).abs() for one in moved]).amax(0).nan_to_num(0.0)
         for name, true in written.items()
@@ -45,52 +46,89 @@ def truth(loop: Loop, buffers: Buffers) -> Truth:
     return Truth(written, slack)
 
 
-def _written(loop: Loop, buffers: Buffers, off: float) -> dict[str, torch.Tensor]:
-    """The same; sums are moved by `off` times the sum of their summands' magnitudes."""
-    axes = (*loop.outer, *loop.inner)
-    device = next(iter(buffers.values())).device
-    shape, kept = tuple(a.size for a in axes), len(loop.outer)
-    at = {
-        axis.name: torch.arange(axis.size, device=device).reshape(
-            [-1 if k == i else 1 for k in range(len(axes))]
-        )
-        for i, axis in enumerate(axes)
-    }
-    values: dict[str, torch.Tensor] = {}
+class _Run:
+    """A loop over the whole grid; what comes before its first sum is computed once."""
 
-    def place(access: Access) -> torch.Tensor:
-        total = torch.full([1] * len(axes), access.offset, device=device)
+    def __init__(self, loop: Loop, buffers: Buffers) -> None:
+        self.loop, self.buffers = loop, buffers
+        axes = (*loop.outer, *loop.inner)
+        self.device = next(iter(buffers.values())).device
+        self.shape, self.kept = tuple(a.size for a in axes), len(loop.outer)
+        self.at = {
+            axis.name: torch.arange(axis.size, device=self.device).reshape(
+                [-1 if k == i else 1 for k in range(len(axes))]
+            )
+            for i, axis in enumerate(axes)
+        }
+        folds = (i for i, stmt in enumerate(loop.body) if stmt.op in ("reduce", "scan"))
+        first = next(folds, len(loop.body))
+        self.before: dict[str, torch.Tensor] = {}
+        for stmt in loop.body[:first]:
+            self._compute(stmt, self.before)
+        self.rest = loop.body[first:]
+        # The first sum and the sum of its magnitudes: of a product, nearly all there is to compute.
+        self.first: tuple[torch.Tensor, ...] = ()
+
+    def written(self, off: float) -> dict[str, torch.Tensor]:
+        """What the stores write where sums are moved by `off` times their summands' magnitudes."""
+        values = dict(self.before)
+        for stmt in self.rest:
+            if stmt.op in ("reduce", "scan"):
+                self._fold(stmt, values, off)
+            else:
+                self._compute(stmt, values)
+        written: dict[str, torch.Tensor] = {}
+        for store in self.loop.stores:
+            target = written.setdefault(
+                store.access.buffer, self.buffers[store.access.buffer].double().clone()
+            )
+            place, value = self._place(store.access, values), values[store.value].double()
+            where, value = torch.broadcast_tensors(place, value)
+            target[where.reshape(-1)] = value.reshape(-1)
+        return written
+
+    def _place(self, access: Access, values: Buffers) -> torch.Tensor:
+        total = torch.full([1] * len(self.shape), access.offset, device=self.device)
         for stride in access.strides:
-            by = at[stride.by] if stride.by in at else values[stride.by].long()
+            by = self.at[stride.by] if stride.by in self.at else values[stride.by].long()
             total = total + stride.step * by
         return total
 
-    for stmt in loop.body:
+    def _compute(self, stmt: Stmt, values: dict[str, torch.Tensor]) -> None:
         if stmt.access is not None:
-            inside = values[stmt.args[0]].bool() if stmt.args else torch.tensor(True, device=device)
-            flat = buffers[stmt.access.buffer][torch.where(inside, place(stmt.access), 0)]
+            true = torch.tensor(True, device=self.device)
+            inside = values[stmt.args[0]].bool() if stmt.args else true
+            place = torch.where(inside, self._place(stmt.access, values), 0)
+            flat = self.buffers[stmt.access.buffer][place]
             values[stmt.name] = torch.where(inside, _wide(flat), 0)
         elif stmt.op == "const":
-            values[stmt.name] = _wide(torch.tensor(stmt.value, device=device))
+            values[stmt.name] = _wide(torch.tensor(stmt.value, device=self.device))
         elif stmt.op == "index":
-            values[stmt.name] = at[stmt.args[0]]
-        elif stmt.op in ("reduce", "scan"):
-            full = values[stmt.args[0]].expand(shape).reshape(*shape[:kept], -1)
-            if stmt.op == "scan":
-                values[stmt.name] = _scanned(stmt, full).reshape(shape)
-                continue
-            for name, value in zip(results(stmt), _reduced(stmt, full, off), strict=True):
-                values[name] = value.reshape(*shape[:kept], *([1] * (len(shape) - kept)))
+            values[stmt.name] = self.at[stmt.args[0]]
         else:
             values[stmt.name] = _pointwise(stmt, [values[name] for name in stmt.args])
-    written: dict[str, torch.Tensor] = {}
-    for store in loop.stores:
-        target = written.setdefault(
-            store.access.buffer, buffers[store.access.buffer].double().clone()
-        )
-        where, value = torch.broadcast_tensors(place(store.access), values[store.value].double())
-        target[where.reshape(-1)] = value.reshape(-1)
-    return written
+
+    def _fold(self, stmt: Stmt, values: dict[str, torch.Tensor], off: float) -> None:
+        if stmt is self.rest[0] and stmt.reduce is ReduceKind.SUM:
+            found: tuple[torch.Tensor, ...] = (self._moved(stmt, off),)
+        else:
+            full = values[stmt.args[0]].expand(self.shape).reshape(*self.shape[: self.kept], -1)
+            if stmt.op == "scan":
+                values[stmt.name] = _scanned(stmt, full).reshape(self.shape)
+                return
+            found = _reduced(stmt, full, off)
+        ones = [1] * (len(self.shape) - self.kept)
+        for name, value in zip(results(stmt), found, strict=True):
+            values[name] = value.reshape(*self.shape[: self.kept], *ones)
+
+    def _moved(self, stmt: Stmt, off: float) -> torch.Tensor:
+        """The first sum; what it is moved by is computed when it is asked for, and once."""
+        wanted = 2 if off else 1
+        if len(self.first) < wanted:
+            full = self.before[stmt.args[0]].expand(self.shape)
+            full = full.reshape(*self.shape[: self.kept], -1)
+            self.first = (full.sum(-1), full.abs().sum(-1)) if off else (full.sum(-1),)
+        return self.first[0] + off * self.first[1] if off else self.first[0]
 
 
 def _wide(flat: torch.Tensor) -> torch.Tensor:
