@@ -220,6 +220,20 @@ __device__ __forceinline__ unsigned int acquire(const unsigned int* counter) {
 // Lets others run while this thread waits for them.
 __device__ __forceinline__ void pause() { __nanosleep(32); }
 
+// A state and the number of its step in one word of global memory, which other blocks of the same
+// launch see whole or not at all; each of them asks until the number is the one it waits for.
+__device__ __forceinline__ void tell(unsigned long long* at, float state, int step) {
+    const unsigned long long word = (unsigned long long)(unsigned int)step << 32 | __float_as_uint(state);
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+__device__ __forceinline__ unsigned long long ask(const unsigned long long* at) {
+    unsigned long long word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+    return word;
+}
+__device__ __forceinline__ int told_step(unsigned long long word) { return (int)(word >> 32); }
+__device__ __forceinline__ float told_state(unsigned long long word) { return __uint_as_float((unsigned int)word); }
+
 #if __CUDA_ARCH__ >= 800
 __device__ __forceinline__ unsigned int shared_address(const void* shared) {
     return (unsigned int)__cvta_generic_to_shared(shared);
