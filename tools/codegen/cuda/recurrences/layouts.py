@@ -29,10 +29,12 @@ MOST_WEIGHTS, OTHER_REGISTERS, MOST_SUMS = 160, 80, 32
 MOST_THREADS = 1024
 # Steps whose products of inputs are on their way from memory.
 AHEAD = 4
+# Two phase barriers, by which the members of a cluster know that states have come.
+BARRIER_BYTES = 16
 
 # Cycles of a step that nothing hides: the sums' end, the gates, and telling the others.
 _SUMMED, _GATED, _NEXT_ROWS = 120.0, 260.0, 160.0
-_TOLD_BLOCK, _TOLD_CLUSTER, _TOLD_MEMBER, _TOLD_DEVICE = 40.0, 300.0, 25.0, 1700.0
+_TOLD_BLOCK, _TOLD_CLUSTER, _TOLD_MEMBER, _TOLD_DEVICE = 40.0, 250.0, 25.0, 1700.0
 # What a multiprocessor does in a cycle: multiply-adds, and lanes' words of shared memory; and bytes
 # that all of them together read of the last-level cache.
 _FMAS, _CACHE_BYTES = 128.0, 3000.0
@@ -85,10 +87,11 @@ class Layout:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block: two sets of states, products that come ahead, and cells."""
+        """Of a block: two sets of states, products that come ahead, cells and barriers."""
         states = 2 * self.rows * self.words * 4 * self.lanes
         kept = AHEAD * self.of.gates + (self.of.kind == "lstm")
-        return 4 * (states + self.rows // self.at_once * kept * self.threads)
+        kept_words = self.rows // self.at_once * kept * self.threads
+        return 4 * (states + kept_words) + BARRIER_BYTES
 
     def fits(self, hardware: Hardware) -> bool:
         """Whether a device holds it; where members meet through memory, all of it at once."""
@@ -98,7 +101,8 @@ class Layout:
         return (
             together
             and self.units <= self.lanes
-            and self.members <= self.of.hidden
+            # Every member has units, so that none is told what it does not wait for.
+            and (self.members - 1) * ceil(self.of.hidden / self.members) < self.of.hidden
             and self.threads <= MOST_THREADS
             and self.weights <= MOST_WEIGHTS
             and self.threads * each <= REGISTERS

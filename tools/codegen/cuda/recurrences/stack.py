@@ -18,7 +18,12 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     render,
 )
 from kernelwright.tools.codegen.cuda.recurrences.inputs import fastest_product, input_product
-from kernelwright.tools.codegen.cuda.recurrences.layouts import AHEAD, MOST_SUMS, Layout
+from kernelwright.tools.codegen.cuda.recurrences.layouts import (
+    AHEAD,
+    BARRIER_BYTES,
+    MOST_SUMS,
+    Layout,
+)
 from kernelwright.tools.codegen.ir import Emitted
 from kernelwright.tools.codegen.ir.recurrence import Recurrence
 from kernelwright.tools.types import DType
@@ -94,7 +99,8 @@ class StackPrinter:
         kept = AHEAD * of.gates + (of.kind == "lstm")
         rounds = f"{held}_rows // min({held}_rows, {held}_few)"
         yield f"{held}_kept = {rounds} * {kept} * {held}_block"
-        yield f"{held}_shared = 4 * (2 * {held}_rows * {held}_length + {held}_kept)"
+        states = f"2 * {held}_rows * {held}_length"
+        yield f"{held}_shared = 4 * ({states} + {held}_kept) + {BARRIER_BYTES}"
 
     def _steps(self) -> tuple[str, tuple[str, ...]]:
         of, prefix, held = self.of, self.prefix, self.held

@@ -303,6 +303,15 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsign
     }
 }
 
+// Stores a value into the shared memory of a block of the cluster, and tells the barrier there that its
+// four bytes have come; no thread waits for it. `at` and `barrier` are this block's own places.
+__device__ __forceinline__ void store_at(float* at, float value, unsigned long long* barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 there, told;\nmapa.shared::cluster.u32 there, %0, %3;\nmapa.shared::cluster.u32 told, %1, %3;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %2, [told];\n}"
+        ::"r"(shared_address(at)), "r"(shared_address(barrier)), "r"(__float_as_uint(value)), "r"(rank) : "memory");
+}
+
 // Copies a run of bytes from global to shared memory without any thread's help, and tells the
 // barrier. One thread asks for it; addresses and size are multiples of 16 bytes.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned int bytes, unsigned long long* barrier, unsigned long long policy) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import CLUSTERS, GROUPS
-from kernelwright.tools.codegen.cuda.recurrences.layouts import Layout
+from kernelwright.tools.codegen.cuda.recurrences.layouts import Layout, layouts
 from kernelwright.tools.codegen.cuda.recurrences.stack import StackPrinter
 from kernelwright.tools.codegen.ir import Emitted, LibraryCall, Program
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
@@ -43,7 +44,7 @@ H200 = hardware_profile("H200")
 DEVICE = H200.model_copy(update={"sm_count": 16})
 # (members, lanes, units, rows) of clusters, and of groups that meet through memory.
 TOGETHER = [(1, 4, 1, 1), (2, 8, 2, 4), (4, 4, 4, 2), (8, 16, 1, 2)]
-APART = [(2, 4, 1, 2), (3, 8, 4, 8), (8, 32, 1, 8)]
+APART = [(2, 4, 1, 2), (3, 8, 4, 8), (5, 32, 1, 8)]
 
 
 class Stack(nn.Module):
@@ -143,7 +144,7 @@ def cases(dtype: torch.dtype = torch.float32) -> list[tuple[Stack, tuple[torch.T
         (nn.GRU(5, 13, num_layers=2, bidirectional=True), (r(7, 3, 5),)),
         (nn.GRU(6, 40, batch_first=True), (r(7, 5, 6), r(1, 7, 40))),
         (nn.LSTM(5, 17, num_layers=2, batch_first=True, bias=False), (r(3, 4, 5),)),
-        (nn.LSTM(4, 33, bidirectional=True), (r(6, 7, 4), r(2, 7, 33), r(2, 7, 33))),
+        (nn.LSTM(4, 37, bidirectional=True), (r(6, 7, 4), r(2, 7, 37), r(2, 7, 37))),
         (nn.RNN(3, 19, nonlinearity="relu"), (r(5, 1, 3),)),
         (nn.RNN(4, 20, bidirectional=True, bias=False), (r(1, 10, 4),)),
         (nn.LSTM(1, 8), (r(9, 2, 1),)),
@@ -156,9 +157,9 @@ def cases(dtype: torch.dtype = torch.float32) -> list[tuple[Stack, tuple[torch.T
 def everything() -> list[Played]:
     made: list[Played] = []
     for number, (module, inputs) in enumerate(cases()):
-        for clustered, layouts in ((True, TOGETHER), (False, APART)):
+        for clustered, chosen in ((True, TOGETHER), (False, APART)):
             # Each layout meets another module; a sweep would only repeat them.
-            layout = layouts[number % len(layouts)]
+            layout = chosen[number % len(chosen)]
             groups = -(-inputs[0].shape[0 if module.inner.batch_first else 1] // layout[3])
             fitting = groups * layout[0] * (1 + module.inner.bidirectional) <= 16
             layout = layout if clustered or fitting else (2, 4, 1, 8)
@@ -200,6 +201,22 @@ def test_the_same_bits_every_time(toolbox: SimpleNamespace, variants: list[Playe
     for variant in (variants[0], variants[7]):
         first, second = (variant.run(toolbox.Emulated) for _ in range(2))
         assert all(map(torch.equal, first, second))
+
+
+@pytest.mark.exhaustive
+def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: Path) -> None:
+    made: list[Played] = []
+    for module, inputs in cases():
+        recurrence = recurrence_of(call_of(lowered(module, *inputs)))
+        for clustered in (True, False):
+            found = [one for one in layouts(recurrence, DEVICE, clustered=clustered)]
+            for one in random.Random(len(made)).sample(found, min(12, len(found))):
+                numbers = (one.members, one.lanes, one.units, one.rows)
+                made.append(played(module, inputs, numbers, clustered, len(made)))
+    toolbox.compile_emulated(made, tmp_path, shard=12)
+    for variant in made:
+        for mine, wanted in zip(variant.run(toolbox.Emulated), variant.truth(), strict=True):
+            torch.testing.assert_close(mine.double(), wanted, rtol=0, atol=1e-6, msg=variant.label)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -322,3 +339,22 @@ async def test_states_on_a_device_are_those_of_the_module(
             for mine, same, wanted in zip(found, again, truth, strict=True):
                 assert torch.equal(mine, same), value
                 torch.testing.assert_close(mine.double().cpu(), wanted, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "at"), [("H200", "sm_90a", 0), ("A100", "sm_80", -1)]
+)
+async def test_weights_stay_in_registers(
+    toolbox: SimpleNamespace, name: str, architecture: str, at: int
+) -> None:
+    hardware, emitter = hardware_profile(name), CudaEmitter()
+    program = lowered(Stack(nn.GRU(4, 256)), torch.randn(4, 3, 4))
+    call = call_of(program)
+    strategy = emitter.strategies(call, hardware)[at]
+    made = assemble(program, emitter, {call.name: strategy}, hardware)
+    candidate = new_candidate("cuda", made.kernel, made.plan)
+    built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
+    assert isinstance(built, Built), built
+    (steps,) = (one for one in built.reports if one.kernel.endswith("_steps"))
+    assert (steps.spill_bytes, steps.stack_bytes) == (0, 0)
+    assert not await toolbox.never_runs(built.artifact)
