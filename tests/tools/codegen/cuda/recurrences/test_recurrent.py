@@ -209,7 +209,7 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
     for module, inputs in cases():
         recurrence = recurrence_of(call_of(lowered(module, *inputs)))
         for clustered in (True, False):
-            found = [one for one in layouts(recurrence, DEVICE, clustered=clustered)]
+            found = layouts(recurrence, DEVICE, clustered=clustered)
             for one in random.Random(len(made)).sample(found, min(12, len(found))):
                 numbers = (one.members, one.lanes, one.units, one.rows)
                 made.append(played(module, inputs, numbers, clustered, len(made)))
