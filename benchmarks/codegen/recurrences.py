@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates import DeviceError, LaunchRefused
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import LibraryCall, Program
 from kernelwright.tools.codegen.library.assemble import assemble
@@ -273,7 +274,10 @@ def main() -> None:
         if time.monotonic() - begun > asked.seconds or built is None:
             say(named | {"left_out": "no time"})
         elif isinstance(built, Built):
-            say(measured(job, built, reference, library))
+            try:
+                say(measured(job, built, reference, library))
+            except (DeviceError, LaunchRefused) as refused:
+                say(named | {"left_out": str(refused)[:300]})
         else:
             say(named | {"left_out": str(built)[:300]})
     say({"device": torch.cuda.get_device_name(), "torch": torch.__version__,

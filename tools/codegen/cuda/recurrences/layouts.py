@@ -115,7 +115,7 @@ class Layout:
         rounds = self.rows // self.at_once
         multiplied = self.weights * self.rows * self.threads / _FMAS
         # Four words of a lane's own part of the states; other lanes of a warp read the same.
-        read = self.words * self.rows * warps * max(1.0, self.lanes / 8)
+        read = self.words * self.rows * warps * max(2.0, self.lanes / 8)
         sums = self.units * self.at_once
         joined = rounds * self.of.gates * warps * (sums + (self.lanes // sums).bit_length())
         alone = _SUMMED + _GATED + (rounds - 1) * _NEXT_ROWS

@@ -164,15 +164,25 @@ class StackPrinter:
 
     def _multiplied(self, layer: int, direction: int, product: Emitted) -> Iterator[str]:
         held, cell = self.held, self.of.cells[layer][direction]
-        yield f"{held}_w = {cell.input_weight}.contiguous()"
-        yield f"{held}_weights{direction} = {cell.hidden_weight}.contiguous()"
+        yield from self._aligned(f"{held}_w", cell.input_weight, 2)
+        yield from self._aligned(f"{held}_weights{direction}", cell.hidden_weight, 2)
         if self.of.has_biases:
-            yield f"{held}_b = {cell.input_bias}.contiguous()"
+            yield from self._aligned(f"{held}_b", cell.input_bias, 1)
             yield f"{held}_biases{direction} = {cell.hidden_bias}.contiguous()"
         size = f"{self.of.tokens}, {self.of.gates * self.of.hidden}"
         yield f'{held}_gates = empty(({size}), dtype="{DType.FLOAT32.value}")'
         yield from product.plan
         yield f"{held}_gates{direction} = {held}_gates"
+
+    def _aligned(self, name: str, weight: str, rank: int) -> Iterator[str]:
+        """A weight where vectors may be read: a module on a GPU keeps all of them in one buffer.
+
+        What is copied once for two is contiguous, and begins where its buffer does.
+        """
+        elements = 16 // self.of.dtype.itemsize_bytes
+        copied = f"{name}.unsqueeze(0).expand(2{', -1' * rank}).contiguous().select(0, 0)"
+        yield f"{name} = {weight}.contiguous()"
+        yield f"{name} = {copied} if {name}.storage_offset() % {elements} else {name}"
 
     def _states(self, layer: int) -> Iterator[str]:
         """Where a layer's states come from and go to."""
