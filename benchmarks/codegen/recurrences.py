@@ -3,7 +3,7 @@
     python benchmarks/codegen/recurrences.py [--layouts 3] [--match gru,lstm] [--seconds 50]
         [--out recurrences.jsonl]
 
-For every stack a line of the library's own time, then one for each strategy under its first
+For every stack a line of the library's own time, called and replayed as a graph, then one for each strategy under its first
 layouts: milliseconds of the whole stack (median of repeated calls between events, the host ahead),
 microseconds a step and layer, the largest error against float64, and how many times PyTorch's own
 error that is. Candidates are compiled together beforehand, all stacks' first layouts before their
@@ -178,12 +178,24 @@ def median_ms(call: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
+def graph_ms(reference: Reference) -> float | None:
+    """The library's calls replayed as one graph; None where they cannot be captured."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.no_grad(), torch.cuda.graph(graph):
+            reference.module(reference.x)
+    except RuntimeError:
+        return None
+    return median_ms(graph.replay)
+
+
 def library_line(stack: Stack, reference: Reference) -> dict[str, object]:
     """The library's own time and error."""
     with torch.no_grad():
         found = reference.module(reference.x)
         elapsed_ms = median_ms(lambda: reference.module(reference.x))
-    return _line(stack, reference, "library", elapsed_ms, reference.error(found))
+    line = _line(stack, reference, "library", elapsed_ms, reference.error(found))
+    return line | {"graph_ms": graph_ms(reference)}
 
 
 def _line(
@@ -220,8 +232,9 @@ def measured(
     return _line(job.stack, reference, job.strategy, elapsed_ms, error) | {
         "layout": job.layout,
         "predicted_ms": round(job.predicted_ms, 4),
-        "speedup": round(float(str(library["ms"])) / elapsed_ms, 3),
-        "error_ratio": round(error / max(float(str(library["error"])), 1e-30), 3),
+        "speedup": round(_number(library, "ms") / elapsed_ms, 3),
+        "speedup_over_graph": round(_number(library, "graph_ms") / elapsed_ms, 3),
+        "error_ratio": round(error / max(_number(library, "error"), 1e-30), 3),
         "same_bits": all(map(torch.equal, found, again)),
         "registers": report.registers,
         "spill_bytes": report.spill_bytes,

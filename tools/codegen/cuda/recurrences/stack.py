@@ -158,7 +158,7 @@ class StackPrinter:
                 yield from self._multiplied(layer, direction, by_width[of.width(layer)])
             yield from self._states(layer)
             if self.meeting == "memory":
-                words = f"2 * {held}_groups * {held}_rows * {of.hidden}"
+                words = f"2 * {held}_groups * {held}_rows * {of.hidden} + 1"
                 yield f'{held}_words = zeros(({words},), dtype="int64")'
             yield from launches
 

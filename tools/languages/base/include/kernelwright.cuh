@@ -231,6 +231,18 @@ __device__ __forceinline__ unsigned long long ask(const unsigned long long* at) 
     asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
     return word;
 }
+// Waits until all blocks of the grid run, for none of them ends before the others have begun; `present`
+// counts from zero. A device that cannot run them together ends the launch with an error: nobody hangs.
+__device__ __forceinline__ void wait_for_grid(unsigned int* present) {
+    unsigned long long begun, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
+    atomicAdd(present, 1u);
+    while (acquire(present) < gridDim.x) {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (now - begun > 2000000000ULL) asm volatile("trap;");
+        pause();
+    }
+}
 __device__ __forceinline__ int told_step(unsigned long long word) { return (int)(word >> 32); }
 __device__ __forceinline__ float told_state(unsigned long long word) { return __uint_as_float((unsigned int)word); }
 

@@ -321,6 +321,10 @@ inline unsigned long long ask(const unsigned long long* at) {
     std::this_thread::yield();
     return word;
 }
+inline void wait_for_grid(unsigned int* present) {
+    atomicAdd(present, 1u);
+    while (acquire(present) < gridDim.x) pause();
+}
 inline int told_step(unsigned long long word) { return (int)(word >> 32); }
 inline float told_state(unsigned long long word) {
     const unsigned int bits = (unsigned int)word;

@@ -375,4 +375,6 @@ async def test_weights_stay_in_registers(
     assert isinstance(built, Built), built
     (steps,) = (one for one in built.reports if one.kernel.endswith("_steps"))
     assert (steps.spill_bytes, steps.stack_bytes) == (0, 0)
-    assert not await toolbox.never_runs(built.artifact)
+    # The one trap is for a device that cannot run all blocks of a group at the same time.
+    stops = await toolbox.never_runs(built.artifact)
+    assert stops == ["BPT.TRAP"] * (strategy.name == GROUPS)
