@@ -3,11 +3,12 @@
     python benchmarks/codegen/recurrences.py [--layouts 3] [--match gru,lstm] [--seconds 50]
         [--out recurrences.jsonl]
 
-For every stack a line of the library's own time, called and replayed as a graph, then one for each strategy under its first
-layouts: milliseconds of the whole stack (median of repeated calls between events, the host ahead),
-microseconds a step and layer, the largest error against float64, and how many times PyTorch's own
-error that is. Candidates are compiled together beforehand, all stacks' first layouts before their
-second ones; what does not fit into the seconds is left out and said so. It needs a CUDA device.
+For every stack a line of the library's own time, called and replayed as a graph, then one for each
+strategy under its first layouts: milliseconds of the whole stack (median of repeated calls between
+events, the host ahead), microseconds a step and layer, the largest error against float64, and how
+many times PyTorch's own error that is. Candidates are compiled together beforehand, all stacks'
+first layouts before their second ones; what does not fit into the seconds is left out and said so.
+It needs a CUDA device.
 """
 
 from __future__ import annotations
@@ -215,6 +216,12 @@ def _line(
         "us_a_step_and_layer": round(elapsed_ms * 1e3 / steps, 3),
         "error": error,
     }
+
+
+def _number(line: dict[str, object], key: str) -> float:
+    """A figure of a line; 0 where there is none."""
+    found = line[key]
+    return found if isinstance(found, float) else 0.0
 
 
 def measured(
