@@ -113,6 +113,8 @@ class _Reading:
         out, state = self.call.results[0], self.call.results[1]
         if len(out.shape) != 3 or len(state.shape) != 3:
             raise self.refused("it is not over a batch of sequences")
+        if 0 in out.shape:
+            raise self.refused("there is nothing to compute")
         directions, hidden = 2 if both else 1, state.shape[2]
         cells = self.cells(layers, directions, has_biases)
         steps, batch = (out.shape[1], out.shape[0]) if batch_first else out.shape[:2]

@@ -25,6 +25,8 @@ from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
 CLUSTERS, GROUPS = "recurrent_clusters", "recurrent_groups"
 # Layouts that a tuner may draw from, and how far behind the first they may be expected to be.
 _TRIED, _FAR = 12, 1.6
+# Elements of one direction's products of inputs, which go through memory: 4 GiB of them.
+_MOST_PRODUCTS = 1 << 30
 _OLDEST = 80
 
 _CLUSTERED = Strategy(
@@ -71,6 +73,8 @@ class RecurrentFamily:
         try:
             recurrence = recurrence_of(case.node)
         except ValueError:
+            return Fit.NO
+        if recurrence.tokens * recurrence.gates * recurrence.hidden > _MOST_PRODUCTS:
             return Fit.NO
         return Fit.GOOD if any(_layouts(case, recurrence, n) for n in self.names) else Fit.NO
 

@@ -273,6 +273,14 @@ def test_what_no_device_holds_stays_with_the_library() -> None:
     assert CudaEmitter().strategies(call, H200) == ()
 
 
+def test_no_steps_stay_with_the_library() -> None:
+    call = call_of(lowered(Stack(nn.GRU(4, 6)), torch.randn(3, 2, 4)))
+    none = call.results[0].model_copy(update={"shape": (0, 2, 6)})
+    empty = call.model_copy(update={"results": (none, *call.results[1:])})
+    with pytest.raises(ValueError, match="nothing to compute"):
+        recurrence_of(empty)
+
+
 def test_a_layer_larger_than_a_cluster_is_held_by_groups() -> None:
     call = call_of(lowered(Stack(nn.LSTM(64, 1024)), torch.randn(4, 1, 64)))
     assert [one.name for one in CudaEmitter().strategies(call, H200)] == [GROUPS]
