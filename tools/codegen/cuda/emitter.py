@@ -30,6 +30,7 @@ from kernelwright.tools.codegen.cuda.families.strips import STRIP_FAMILY
 from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMILY
 from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
 from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily, LoopFamily
 from kernelwright.tools.types import LanguageName
@@ -55,6 +56,7 @@ FAMILIES: tuple[KernelFamily[Case], ...] = (
     SPLIT_FAMILY,
     SERIAL_FAMILY,
     SIMT_FAMILY,
+    RECURRENT_FAMILY,
 )
 
 

@@ -66,6 +66,7 @@ class PlanLine(Value):
     `text` is plan source that assigns `makes` (several names for a tuple) from `uses`.
     `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
     tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
+    `dependent_steps` counts steps that wait for each other, whatever they compute.
     """
 
     text: str
@@ -75,6 +76,7 @@ class PlanLine(Value):
     cost_bytes: int = 0
     cost_flops: int = 0
     tensor_share: float | None = None
+    dependent_steps: int = 0
     # Names are given by the form that a program is of; the line itself is the same in every form.
     name: str = Field(default="", exclude=True)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from kernelwright.tools.codegen.ir import PlanLine
+from kernelwright.tools.codegen.ir.recurrence import GATES
 from kernelwright.tools.codegen.ir.roofline import HALF_PRODUCTS
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, base
@@ -71,7 +72,7 @@ def call(context: Context, node: Node) -> None:
     context.add(line=PlanLine(
         text=text, makes=names, uses=tuple(dict.fromkeys(uses)), operator=node.op,
         cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
-        tensor_share=tensor_share(context, node),
+        tensor_share=tensor_share(context, node), dependent_steps=_dependent_steps(node),
     ))  # fmt: skip
 
 
@@ -123,10 +124,28 @@ def _flops(context: Context, node: Node) -> int:
         return 2 * out.numel * shapes[1][0] * shapes[1][2]
     if name == "convolution" and len(shapes) > 1:
         return _convolution_flops(node, shapes[0], shapes[1])
+    if name in GATES:
+        return _recurrent_flops(context, node)
     if "scaled_dot_product" in name and len(shapes) > 2:
         query, key = shapes[0], shapes[1]
         return 4 * prod(query) * key[-2]
     return sum(spec.numel for spec in node.out)
+
+
+def _recurrent_flops(context: Context, node: Node) -> int:
+    """Every weight of a recurrent layer is applied to every token."""
+    params = [ref for ref in Arguments(node).tensors(2) if ref is not None]
+    weights = sum(prod(context.value(ref).shape) for ref in params)
+    return 2 * prod(node.out[0].shape[:-1]) * weights
+
+
+def _dependent_steps(node: Node) -> int:
+    """Steps of all layers of a recurrence; both directions go at the same time."""
+    if base(node.op) not in GATES or not node.op.endswith(".input"):
+        return 0
+    arguments = Arguments(node)
+    steps = node.out[0].shape[1 if arguments.flag(8) else 0]
+    return steps * arguments.integer(4)
 
 
 def tensor_share(context: Context, node: Node) -> float | None:

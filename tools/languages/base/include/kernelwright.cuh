@@ -220,6 +220,32 @@ __device__ __forceinline__ unsigned int acquire(const unsigned int* counter) {
 // Lets others run while this thread waits for them.
 __device__ __forceinline__ void pause() { __nanosleep(32); }
 
+// A state and the number of its step in one word of global memory, which other blocks of the same
+// launch see whole or not at all; each of them asks until the number is the one it waits for.
+__device__ __forceinline__ void tell(unsigned long long* at, float state, int step) {
+    const unsigned long long word = (unsigned long long)(unsigned int)step << 32 | __float_as_uint(state);
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+__device__ __forceinline__ unsigned long long ask(const unsigned long long* at) {
+    unsigned long long word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+    return word;
+}
+// Waits until all blocks of the grid run, for none of them ends before the others have begun; `present`
+// counts from zero. A device that cannot run them together ends the launch with an error: nobody hangs.
+__device__ __forceinline__ void wait_for_grid(unsigned int* present) {
+    unsigned long long begun, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
+    atomicAdd(present, 1u);
+    while (acquire(present) < gridDim.x) {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (now - begun > 2000000000ULL) asm volatile("trap;");
+        pause();
+    }
+}
+__device__ __forceinline__ int told_step(unsigned long long word) { return (int)(word >> 32); }
+__device__ __forceinline__ float told_state(unsigned long long word) { return __uint_as_float((unsigned int)word); }
+
 #if __CUDA_ARCH__ >= 800
 __device__ __forceinline__ unsigned int shared_address(const void* shared) {
     return (unsigned int)__cvta_generic_to_shared(shared);
@@ -287,6 +313,15 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsign
             "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
             : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
     }
+}
+
+// Stores a value into the shared memory of a block of the cluster, and tells the barrier there that its
+// four bytes have come; no thread waits for it. `at` and `barrier` are this block's own places.
+__device__ __forceinline__ void store_at(float* at, float value, unsigned long long* barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 there, told;\nmapa.shared::cluster.u32 there, %0, %3;\nmapa.shared::cluster.u32 told, %1, %3;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %2, [told];\n}"
+        ::"r"(shared_address(at)), "r"(shared_address(barrier)), "r"(__float_as_uint(value)), "r"(rank) : "memory");
 }
 
 // Copies a run of bytes from global to shared memory without any thread's help, and tells the

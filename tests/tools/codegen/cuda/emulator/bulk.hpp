@@ -201,6 +201,10 @@ template <class... At> inline void map_load_shared(void* shared, const TensorMap
     }
 }
 inline void barrier_wait_for_others(unsigned long long* at, unsigned int parity) { barrier_wait(at, parity); }
+inline void store_at(float* at, float value, unsigned long long* barrier, int rank) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+    emulator::post(rank, {emulator::place_of(barrier), emulator::place_of(at), {bytes, bytes + 4}});
+}
 inline void barrier_arrive_at(unsigned long long* barrier, int rank) { emulator::post(rank, {emulator::place_of(barrier), 0, {}}); }
 inline void barrier_give_at(unsigned long long* barrier, int rank) { barrier_arrive_at(barrier, rank); }
 

@@ -323,6 +323,27 @@ inline unsigned char* dynamic_shared() { return emulator::block->memory.get(); }
 inline unsigned int acquire(const unsigned int* counter) { return __atomic_load_n(counter, __ATOMIC_ACQUIRE); }
 // Whoever waits for another block leaves the processor to it: yielding alone hardly does.
 inline void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+inline void tell(unsigned long long* at, float state, int step) {
+    unsigned int bits;
+    memcpy(&bits, &state, 4);
+    __atomic_store_n(at, (unsigned long long)(unsigned int)step << 32 | bits, __ATOMIC_RELAXED);
+}
+inline unsigned long long ask(const unsigned long long* at) {
+    const unsigned long long word = __atomic_load_n(at, __ATOMIC_RELAXED);
+    std::this_thread::yield();
+    return word;
+}
+inline void wait_for_grid(unsigned int* present) {
+    atomicAdd(present, 1u);
+    while (acquire(present) < gridDim.x) pause();
+}
+inline int told_step(unsigned long long word) { return (int)(word >> 32); }
+inline float told_state(unsigned long long word) {
+    const unsigned int bits = (unsigned int)word;
+    float state;
+    memcpy(&state, &bits, 4);
+    return state;
+}
 inline int cluster_rank() { return emulator::block->rank; }
 inline void cluster_sync() {
     __syncthreads();
