@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernelwright.tools.codegen.algebra.attention import WRITTEN_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.reading import (
     Attention,
     NotTakenError,
@@ -115,7 +116,7 @@ class WgmmaAttention:
 
     names: tuple[str, ...] = (WGMMA_ATTENTION,)
     rewrites: tuple[LoopRewrite, ...] = ()
-    graph_rewrites: tuple[GraphRewrite, ...] = ()
+    graph_rewrites: tuple[GraphRewrite, ...] = (WRITTEN_ATTENTION,)
 
     def fit(self, case: Case, /) -> Fit:
         """Whether it is attention that tensor maps describe."""
