@@ -43,16 +43,19 @@ WGMMA_ATTENTION = "wgmma_attention"
 _TITLE = "Attention in one kernel, by products of warpgroups"
 _INCLUDE = '#include "kernelwright_mma.cuh"\n'
 _ARCHITECTURE = "sm_90a"
+# Elements that are read at once.
+_PIECE = 8
 # Columns of a panel, and what aligns the first one, barriers among it.
 _PANEL, _ALIGNMENT = 64, 1024 + 512
 _ROWS, _KEYS, _MOST_STAGES = (128, 192, 64), (128, 64, 192), 4
 # Registers that a thread's scores, weights and results may take; with three groups it has fewer.
 _REGISTERS, _REGISTERS_OF_THREE = 184, 128
 # Multiply-adds of a multiprocessor in a cycle and the share that products reach; cycles of a score
-# for 2^x and for what stands around it; of the shorter one, what the other does not hide; cycles
-# before and after the steps of a tile. Not measured: a first guess that orders settings.
+# for 2^x, for what stands around it and for a mask; of the shorter one, what the other does not
+# hide; cycles before and after the steps of a tile. Not measured: a first guess that orders
+# settings.
 _MULTIPLIED, _SHARE = 2048, 0.75
-_POWER, _AROUND, _EXPOSED = 1 / 16, 5 / 128, 0.25
+_POWER, _AROUND, _MASKED, _EXPOSED = 1 / 16, 5 / 128, 4 / 128, 0.25
 _BESIDE = 1500.0
 # A warpgroup alone has nobody's products beside its weights.
 _ALONE = 0.8
@@ -77,13 +80,18 @@ STRATEGY = Strategy(
 
 @dataclass(frozen=True)
 class PrintedMask:
-    """A mask as the skeleton reads it: offsets in elements, `offset` as an expression."""
+    """A mask as the skeleton reads it: offsets in elements, `offset` as an expression.
+
+    `in_pairs` says whether eight neighbouring elements can be read at once, two of them a word.
+    """
 
     buffer: str
+    type: str
     offset: str
     row_step: int
     key_step: int
     is_boolean: bool
+    in_pairs: bool
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,10 @@ def _fits(one: Attention, tile: _Tile) -> bool:
     """Whether what a thread holds stays in registers."""
     results = _panels(one.value_width) * _PANEL // 2
     held = results + tile.keys // 2 + tile.keys // 4
-    return held <= (_REGISTERS if tile.rows < 192 else _REGISTERS_OF_THREE)
+    if tile.rows < 192:
+        return held <= _REGISTERS
+    # A mask's pairs wait in registers too, for which two groups have room.
+    return held + (tile.keys // 4 if one.mask is not None else 0) <= _REGISTERS_OF_THREE
 
 
 def _stage_bytes(one: Attention, keys: int) -> int:
@@ -200,6 +211,7 @@ def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
     widths = _PANEL * _panels(one.value_width) + 16 * -(-one.width // 16)
     share = _SHARE * (1.0 if tile.rows > _PANEL else _ALONE)
     products, weights = widths / (_MULTIPLIED * share), _POWER + _AROUND
+    weights += _MASKED if one.mask is not None else 0.0
     score = max(products, weights) + _EXPOSED * min(products, weights)
     of_step = tile.rows * tile.keys * score
     waves = -(-down * one.heads // case.multiprocessors)
@@ -301,7 +313,7 @@ def _printed(one: Attention) -> PrintedCall:
         values=one.value_width,
         heads=one.heads,
         is_causal=one.is_causal,
-        mask=_printed_mask(one.mask),
+        mask=_printed_mask(one.mask, one.keys),
         before=literal(one.scale, DType.FLOAT32) if is_scaled else "",
         after=literal(after, DType.FLOAT32),
         query_places=_map_places(one.query),
@@ -313,16 +325,21 @@ def _printed(one: Attention) -> PrintedCall:
     )
 
 
-def _printed_mask(mask: Placed | None) -> PrintedMask | None:
+def _printed_mask(mask: Placed | None, keys: int) -> PrintedMask | None:
     if mask is None:
         return None
+    apart = (mask.offset, mask.row_step, keys, *mask.axis_steps)
     steps = [f"batch_{at} * {step}ll" for at, step in enumerate(mask.axis_steps) if step]
     return PrintedMask(
         buffer=mask.buffer,
+        type=c_type(mask.dtype),
         offset=" + ".join([str(mask.offset), *steps]),
         row_step=mask.row_step,
         key_step=mask.column_step,
         is_boolean=mask.dtype is DType.BOOL,
+        in_pairs=mask.dtype is not DType.FLOAT32
+        and mask.column_step == 1
+        and all(step % _PIECE == 0 for step in apart),
     )
 
 

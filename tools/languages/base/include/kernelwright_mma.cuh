@@ -459,6 +459,37 @@ template <int SIDE, int DEPTH, bool ALONG_DEPTH> struct FactorTile {
 };
 #endif
 
+// Eight neighbouring 16-bit elements, or truth values, as four words of a pair each; aligned.
+template <class T> __device__ __forceinline__ void load_pairs(unsigned int (&pairs)[4], const T* from) {
+    static_assert(sizeof(T) == 2, "of other types a pair is no word");
+    const Vec<T, 8> eight = load<DEFAULT, 8>(from);
+    memcpy(pairs, &eight, 16);
+}
+__device__ __forceinline__ void load_pairs(unsigned int (&pairs)[4], const bool* from) {
+    const Vec<bool, 8> eight = load<DEFAULT, 8>(from);
+    unsigned int words[2];
+    memcpy(words, &eight, 8);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = words[i / 2] >> i % 2 * 16 & 0xffff;
+}
+// Pairs of four neighbouring lanes, turned: lane t gets pair t of lane 0 to lane 3. What lanes have
+// read eight at once is then where products leave their results, in blocks of eight columns.
+__device__ __forceinline__ void turn_pairs(unsigned int (&pairs)[4]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned int low = pairs[i], high = pairs[i + 1], other = shuffle_xor(odd ? low : high, 1);
+        pairs[i] = odd ? other : low;
+        pairs[i + 1] = odd ? high : other;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned int low = pairs[i], high = pairs[i + 2], other = shuffle_xor(upper ? low : high, 2);
+        pairs[i] = upper ? other : low;
+        pairs[i + 2] = upper ? high : other;
+    }
+}
+
 // Columns that products leave with four neighbouring lanes: lane t holds the pairs
 // at columns 2 t of blocks 0 to 3, `values[2 * block]` and the next. Afterwards it holds all eight
 // columns of block t. All lanes of the warp take part.

@@ -105,13 +105,26 @@ QUICK: dict[str, Tried] = {
         [(2, 3, 100, 32), (2, 3, 90, 32), (2, 3, 90, 32)], mask=((2, 1, 100, 90), "bool")
     ),
     "bias": Tried(
-        [(2, 2, 80, 72), (2, 2, 99, 72), (2, 2, 99, 72)], kind=B, mask=((1, 2, 80, 99), B)
+        [(2, 2, 80, 72), (2, 2, 104, 72), (2, 2, 104, 72)], kind=B, mask=((1, 2, 80, 104), B)
     ),
     "shared_heads": Tried(
         [(2, 6, 70, 64), (2, 2, 90, 64), (2, 2, 90, 64)], "is_causal=True, enable_gqa=True"
     ),
 }
 THOROUGH: dict[str, Tried] = {
+    "far_apart": Tried([(1, 2, 100, 64), (1, 2, 400, 64), (1, 2, 400, 64)], "scale=2.0"),
+    "far_apart_bias": Tried(
+        [(1, 2, 70, 64), (1, 2, 400, 64), (1, 2, 400, 64)], "scale=2.0", mask=((70, 400), H)
+    ),
+    "bias_odd": Tried([(1, 2, 80, 72), (1, 2, 99, 72), (1, 2, 99, 72)], mask=((1, 2, 80, 99), H)),
+    "boolean_in_pairs": Tried(
+        [(2, 3, 100, 32), (2, 3, 200, 32), (2, 3, 200, 32)], mask=((1, 3, 100, 200), "bool")
+    ),
+    "bias_of_keys": Tried(
+        [(2, 2, 65, 32), (2, 2, 136, 32), (2, 2, 136, 32)],
+        "is_causal=False",
+        mask=((2, 1, 1, 136), H),
+    ),
     "causal_wide": Tried([(1, 2, 140, 128)] * 3, "is_causal=True"),
     "causal_long_keys": Tried([(1, 2, 70, 40), (1, 2, 300, 40), (1, 2, 300, 40)], "is_causal=True"),
     "causal_short_keys": Tried(
