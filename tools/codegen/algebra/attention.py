@@ -223,15 +223,17 @@ def _leads_to_product(sketch: Sketch, arg: Arg) -> bool:
 
 
 def _as_mask(sketch: Sketch, bias: Ref) -> _Mask | None:
-    """A bias that is minus infinity where a condition says so, and zero elsewhere."""
+    """A bias that leaves no weight where a condition says so, and is zero elsewhere."""
     node = _behind(sketch, bias)
     if node is None or base(node.op) != "where" or node.out[0].shape != sketch.shape(bias):
         return None
     condition, then, other = node.args
-    numbers = _constant(sketch, then), _constant(sketch, other)
-    if not isinstance(condition, Ref) or -math.inf not in numbers or 0.0 not in numbers:
+    first, second = _constant(sketch, then), _constant(sketch, other)
+    if not isinstance(condition, Ref) or first is None or second is None:
         return None
-    return _Mask(condition, keeps=numbers[0] == 0.0)
+    if {first, second} != {0.0, min(first, second)} or min(first, second) > _NEGLIGIBLE:
+        return None
+    return _Mask(condition, keeps=first == 0.0)
 
 
 def _filled(sketch: Sketch, node: Node, after: _Scores) -> tuple[_Scores | None, Arg]:
@@ -250,15 +252,14 @@ def _called(sketch: Sketch, found: _Scores, values: Ref, node: Node) -> Ref | No
     if not isinstance(queries, Ref) or not isinstance(turned, Ref) or found.product.kwargs:
         return None
     batch = _batch(found.shape)
-    rank, width = len(sketch.shape(turned)), sketch.shape(queries)[-1]
+    width = sketch.shape(queries)[-1]
     kinds = {sketch.node(one.node).out[0].dtype for one in (queries, turned, values)}
     wide = max(width, sketch.shape(values)[-1])
     if batch is None or kinds != {node.out[0].dtype} or wide > _WIDEST:
         return None
     if width % _PIECE or sketch.shape(values)[-1] % _PIECE:
         return None
-    order = [*range(rank - 2), rank - 1, rank - 2]
-    factors = (queries, sketch.permute(turned, order), values)
+    factors = (queries, _turned(sketch, turned), values)
     given = [sketch.view(one, (*batch, *sketch.shape(one)[-2:])) for one in factors]
     masking = _masking(sketch, found, batch, node.out[0].dtype)
     if masking is None:
@@ -269,6 +270,30 @@ def _called(sketch: Sketch, found: _Scores, values: Ref, node: Node) -> Ref | No
     named = (("scale", Scalar(value=found.scale)),)
     name = "scaled_dot_product_attention.default"
     return sketch.call(name, (*given, mask, *flags), shape, named)
+
+
+def _turned(sketch: Sketch, keys: Ref) -> Ref:
+    """Keys with the last two dimensions swapped.
+
+    Where they were cast as they are multiplied, they are cast as they lie instead: kernels want a
+    key's elements beside each other.
+    """
+    node, sides = sketch.node(keys.node), sketch.shape(keys)[-2:]
+    while _only_moves(sketch, node) and base(node.op) not in ("permute", "_to_copy"):
+        source = node.args[0]
+        assert isinstance(source, Ref)
+        if sketch.shape(source)[-2:] != sides:
+            break
+        node = sketch.node(source.node)
+    if base(node.op) != "_to_copy" or not isinstance(node.args[0], Ref):
+        return _swapped(sketch, keys)
+    cast = sketch.cast(_swapped(sketch, node.args[0]), node.out[0].dtype)
+    return sketch.view(cast, (*sketch.shape(keys)[:-2], *reversed(sides)))
+
+
+def _swapped(sketch: Sketch, x: Ref) -> Ref:
+    rank = len(sketch.shape(x))
+    return sketch.permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _batch(shape: Shape) -> tuple[int, int] | None:
@@ -380,7 +405,7 @@ WRITTEN_ATTENTION = GraphRewrite(
     title="attention in one call",
     proof="softmax(scale Q K^T + mask) V is what the call computes, with scores that are not "
     "rounded to the half type in between",
-    conditions="half types; no row is masked out altogether, nothing reads scores or weights "
-    "besides; finite inputs",
+    conditions="half types; no row is masked out altogether, masks fill in less than any score, "
+    "nothing else reads scores or weights; finite inputs",
     change=written_attention,
 )

@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests.views import refine
-from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types import (
+    Arg,
+    DType,
+    DTypeArg,
+    Graph,
+    ListArg,
+    Node,
+    Ref,
+    Scalar,
+    TensorSpec,
+)
 
 
 @dataclass(frozen=True)
@@ -258,6 +268,14 @@ class Sketch:
         """Dimensions in another order."""
         shape = [self.shape(x)[at] for at in order]
         return self.call("permute.default", (x, sizes(order)), shape)
+
+    def cast(self, x: Ref, dtype: DType) -> Ref:
+        """The same numbers in another type."""
+        name = self._name("to_copy")
+        spec = TensorSpec(shape=self.shape(x), dtype=dtype)
+        named = (("dtype", DTypeArg(value=dtype)),)
+        self._add(Node(name=name, op="aten._to_copy.default", args=(x,), kwargs=named, out=(spec,)))
+        return Ref(node=name)
 
     def full(self, like: str, count: int, value: float) -> Ref:
         """A vector of one number, in the type of a node."""

@@ -62,9 +62,13 @@ SPELT: dict[str, Function] = {
     "in_float32": in_float32,
     "heads_last": heads_last,
     "flat": flat,
+    "cast_keys": lambda q, k, v, m: softmax(q @ k.float().mT.to(q.dtype)) @ v,
     "one_head": lambda q, k, v, m: softmax(q[0, 0] @ k[0, 0].T) @ v[0, 0],
 }
 CAUSAL: dict[str, Function] = {
+    "least_added": lambda q, k, v, m: (
+        softmax(q @ k.mT + torch.triu(torch.full((24, 24), -6e4, dtype=q.dtype), diagonal=1)) @ v
+    ),
     "added": future,
     "filled": lambda q, k, v, m: softmax((q @ k.mT * 0.2).masked_fill(~triangle(m), LOW)) @ v,
     "later": lambda q, k, v, m: (

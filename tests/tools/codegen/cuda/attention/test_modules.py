@@ -15,7 +15,11 @@ from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.cuda.attention.family import WGMMA_ATTENTION
 from kernelwright.tools.codegen.ir import Emitted
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
-from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    PlaybookRepertoire,
+    repertoire_for,
+)
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
@@ -35,6 +39,7 @@ def get_inputs():
     return [torch.randn(2, 70, 384).half(), torch.rand(2, 1, 1, 70) < 0.7]
 """
 CAUSAL = "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+WRITTEN = "torch.softmax((q @ k.mT * 0.2).masked_fill(~m, float('-inf')), dim=-1) @ v"
 PADDED = "F.scaled_dot_product_attention(q, k, v, attn_mask=m)"
 
 
@@ -61,13 +66,17 @@ def _ways(repertoire: PlaybookRepertoire) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("attention", [CAUSAL, pytest.param(PADDED, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "attention",
+    [WRITTEN, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (CAUSAL, PADDED))],
+)
 async def test_a_module_computes_what_it_says(
     attention: str, toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:
     source, repertoire = _drafts(attention, small_device)
-    taken = [one.loop for one in repertoire.options() if one.strategy.name == WGMMA_ATTENTION]
-    draft = repertoire.draft(dict.fromkeys(taken, WGMMA_ATTENTION))
+    taken = next(one for one in repertoire.options() if one.strategy.name == WGMMA_ATTENTION)
+    form = {FORM: taken.form} if taken.form else {}
+    draft = repertoire.draft({taken.loop: WGMMA_ATTENTION} | form)
     assert "aten" not in draft.plan
     built = await compile_candidate(
         new_candidate("cuda", draft.kernel, draft.plan), architecture="sm_90a", timeout_s=120
