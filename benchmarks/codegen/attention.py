@@ -176,22 +176,32 @@ def written_out(
     return torch.softmax(scores, dim=-1) @ v
 
 
-def worst_error(shape: Shape, data: dict[str, torch.Tensor], found: torch.Tensor) -> float:
-    """The largest error against float64 of the first and the last heads, in results' own size."""
-    worst = 0.0
-    for batch, head in ((0, 0), (0, shape.heads - 1), (shape.batch - 1, shape.heads // 2)):
-        shared = head * shape.shared_heads // shape.heads
-        q, k, v = (
-            data[n][batch, h].double() for n, h in zip("qkv", (head, shared, shared), strict=True)
-        )
-        mask = None
-        if shape.mask:
-            mask = data["mask"].expand(shape.batch, shape.heads, -1, -1)[batch, head]
-            mask = mask if mask.dtype is torch.bool else mask.double()
-        true = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=shape.is_causal)
-        gap = (found[batch, head].double() - true).abs().max() / true.abs().max()
-        worst = max(worst, gap.item() if gap.isfinite() else float("inf"))
-    return worst
+class Truth:
+    """Some heads of a call in float64."""
+
+    def __init__(self, shape: Shape, data: dict[str, torch.Tensor]) -> None:
+        last = shape.batch - 1, shape.heads // 2
+        places = (0, 0), (0, shape.heads - 1), last
+        self._heads = {place: _true_head(shape, data, *place) for place in places}
+
+    def worst_error(self, found: torch.Tensor) -> float:
+        """The largest error, in the size of the largest result."""
+        gaps = [
+            (found[place].double() - true).abs().max() / true.abs().max()
+            for place, true in self._heads.items()
+        ]
+        return max(gap.item() if gap.isfinite() else float("inf") for gap in gaps)
+
+
+def _true_head(shape: Shape, data: dict[str, torch.Tensor], batch: int, head: int) -> torch.Tensor:
+    shared = head * shape.shared_heads // shape.heads
+    heads = zip("qkv", (head, shared, shared), strict=True)
+    q, k, v = (data[name][batch, at].double() for name, at in heads)
+    mask = None
+    if shape.mask:
+        mask = data["mask"].expand(shape.batch, shape.heads, -1, -1)[batch, head]
+        mask = mask if mask.dtype is torch.bool else mask.double()
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=shape.is_causal)
 
 
 def candidates(shape: Shape, hardware: Hardware) -> list[Candidate]:
@@ -217,13 +227,14 @@ def candidates(shape: Shape, hardware: Hardware) -> list[Candidate]:
     return tried
 
 
-def measured_library(bench: Bench, shape: Shape, data: dict[str, torch.Tensor]) -> torch.Tensor:
+def measured_library(
+    bench: Bench, shape: Shape, data: dict[str, torch.Tensor], truth: Truth
+) -> torch.Tensor:
     """Times what PyTorch has; its result."""
 
     def timed(kind: str, job: Callable[[], torch.Tensor]) -> None:
         try:
-            error = worst_error(shape, data, job())
-            job()
+            error = truth.worst_error(job())
             ms = bench.median_ms(job)
             entry = {"ms": ms, "tflops": shape.flops / ms / 1e9, "error": error}
         except Exception as refused:
@@ -248,7 +259,12 @@ def _shown(entry: dict[str, object]) -> str:
 
 
 def measured(
-    bench: Bench, shape: Shape, one: Candidate, built: object, data: dict[str, torch.Tensor]
+    bench: Bench,
+    shape: Shape,
+    one: Candidate,
+    built: object,
+    data: dict[str, torch.Tensor],
+    truth: Truth,
 ) -> dict[str, object]:
     """One candidate's time and errors."""
     if isinstance(built, CompileFailure):
@@ -257,7 +273,7 @@ def measured(
     inputs = [data[buffer.name] for buffer in shape.buffers()]
     (found,) = runner(inputs, {})
     torch.cuda.synchronize()
-    error = worst_error(shape, data, found)
+    error = truth.worst_error(found)
     gap = (found.float() - data["library"].float()).abs().max().item()
     ms = bench.median_ms(lambda: runner(inputs, {}))
     reports = [(report.registers, report.spill_bytes) for report in built.reports]
@@ -291,8 +307,9 @@ async def main() -> None:
         built = await building
         if held is not shape:
             data, held = drawn(shape), shape
+            truth = Truth(shape, data)
             if at > begin or not begin:
-                data["library"] = measured_library(bench, shape, data)
+                data["library"] = measured_library(bench, shape, data, truth)
             else:
                 data["library"] = library(shape, data)
         words = " ".join(f"{s.name.removeprefix('K_')}={s.value}" for s in one.settings)
@@ -300,7 +317,7 @@ async def main() -> None:
         timer = threading.Timer(HANGS_S, _go_on, (bench, entry, options, at + 1, end))
         timer.start()
         try:
-            entry |= measured(bench, shape, one, built, data)
+            entry |= measured(bench, shape, one, built, data, truth)
         except Exception as error:
             entry["failure"] = f"{type(error).__name__}: {error}"[:300]
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,11 @@ import torch
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.attention.family import ATTENTION_FAMILY, WGMMA_ATTENTION
+from kernelwright.tools.codegen.cuda.attention.warpgroups import (
+    WGMMA_ATTENTION,
+    WGMMA_ATTENTION_FAMILY,
+)
+from kernelwright.tools.codegen.cuda.attention.warps import MMA_ATTENTION, MMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Buffer, Emitted, LibraryCall, PlanLine
 from kernelwright.tools.languages import (
@@ -43,6 +47,7 @@ class Tried:
     mask: tuple[Shape, str] | None = None
     settings: dict[str, int] = field(default_factory=dict)
     views: tuple[str, str, str] = ("q", "k", "v")
+    by_warps: bool = False
     emitted: Emitted = field(default_factory=lambda: Emitted(source="", plan=()))
     library: list[Path] = field(default_factory=list)
 
@@ -58,6 +63,19 @@ class Tried:
     def tensors(self) -> dict[str, torch.Tensor]:
         torch.manual_seed(prod(self.shapes[0]))
         return {one.name: _filled(one) for one in self.buffers()}
+
+    def in_warps(self, **settings: int) -> Tried:
+        """The same, by products of warps."""
+        return replace(self, settings=settings, by_warps=True, library=[])
+
+    def printed(self, prefix: str, device: Hardware) -> Emitted:
+        """The call's kernel: that for Hopper, or that of warps."""
+        call = self.call()
+        if self.by_warps:
+            return MMA_ATTENTION_FAMILY.emit(Case(call, device), MMA_ATTENTION, prefix)
+        (strategy,) = EMITTER.strategies(call, device)
+        assert strategy.name == WGMMA_ATTENTION
+        return EMITTER.emit(call, strategy, prefix, device)
 
     def call(self) -> LibraryCall:
         inputs = self.buffers()
@@ -163,12 +181,24 @@ THOROUGH: dict[str, Tried] = {
 }
 
 
+QUICK |= {
+    "warps_causal": QUICK["causal"].in_warps(),
+    "warps_bias": QUICK["bias"].in_warps(),
+}
+THOROUGH |= {
+    f"warps_{name}": one.in_warps(WARPS=8, KEYS=32, STAGES=3)
+    for name, one in (QUICK | THOROUGH).items()
+    if not one.by_warps and max(shape[-1] for shape in one.shapes) <= 128
+}
+
+
 def _compiled(tried: dict[str, Tried], device: Hardware, emulated: Compile, folder: Path) -> None:
     for at, one in enumerate(tried.values()):
-        call, prefix = one.call(), f"K{at}_"
-        (strategy,) = EMITTER.strategies(call, device)
-        one.emitted = EMITTER.emit(call, strategy, prefix, device)
-        wanted = [Setting(name=prefix + name, value=value) for name, value in one.settings.items()]
+        prefix = f"K{at}"
+        one.emitted = one.printed(prefix, device)
+        wanted = [
+            Setting(name=f"{prefix}_{name}", value=value) for name, value in one.settings.items()
+        ]
         source = parse_kernel(EMITTER.header() + one.emitted.source, "cuda")
         one.settings = {s.name: int(s.value) for s in complete_settings(source, wanted)}
     emulated([*tried.values()], folder)
@@ -248,13 +278,16 @@ def test_what_stays_with_the_library_says_why(why: str) -> None:
     call = REFUSED[why].call()
     assert not EMITTER.strategies(call, H200)
     with pytest.raises(ValueError, match=why):
-        ATTENTION_FAMILY.emit(Case(call, H200), WGMMA_ATTENTION, "k")
+        WGMMA_ATTENTION_FAMILY.emit(Case(call, H200), WGMMA_ATTENTION, "k")
 
 
-def test_other_devices_are_left_to_the_library() -> None:
+def test_every_device_has_its_own_way() -> None:
     call = Tried([(1, 2, 40, 64)] * 3).call()
-    assert EMITTER.strategies(call, H200)
-    assert not EMITTER.strategies(call, hardware_profile("A100"))
+    names = {
+        device: [one.name for one in EMITTER.strategies(call, hardware_profile(device))]
+        for device in ("H200", "A100", "L40S")
+    }
+    assert names == {"H200": [WGMMA_ATTENTION], "A100": [MMA_ATTENTION], "L40S": [MMA_ATTENTION]}
 
 
 LARGE: dict[str, Tried] = {
@@ -262,6 +295,7 @@ LARGE: dict[str, Tried] = {
     "narrow": Tried([(4, 16, 4096, 64)] * 3, kind=B),
     "bias": Tried([(2, 16, 4096, 128)] * 3, mask=((1, 16, 4096, 4096), H)),
     "widest": Tried([(4, 16, 4096, 256)] * 3),
+    "warps": Tried([(4, 16, 4096, 128)] * 3, "is_causal=True", by_warps=True),
 }
 FIRST, *REST = LARGE
 
@@ -270,9 +304,7 @@ FIRST, *REST = LARGE
     "name", [FIRST, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in REST)]
 )
 async def test_first_settings_compile_without_spills(name: str, toolbox: SimpleNamespace) -> None:
-    call = LARGE[name].call()
-    (strategy,) = EMITTER.strategies(call, H200)
-    source = EMITTER.header() + EMITTER.emit(call, strategy, "k", H200).source
+    source = EMITTER.header() + LARGE[name].printed("k", H200).source
     candidate = new_candidate("cuda", source, "def forward(x):\n    return x\n")
     chosen = with_values(candidate, complete_settings(parse_kernel(source, "cuda")))
     built = await compile_candidate(chosen, architecture="sm_90a", timeout_s=120)
@@ -286,9 +318,7 @@ async def test_first_settings_compile_without_spills(name: str, toolbox: SimpleN
 @pytest.mark.parametrize("name", [*QUICK, *THOROUGH])
 async def test_attention_is_right_on_a_device(name: str) -> None:
     one = (QUICK | THOROUGH)[name]
-    call = one.call()
-    (strategy,) = EMITTER.strategies(call, H200)
-    emitted = EMITTER.emit(call, strategy, "k", H200)
+    call, emitted = one.call(), one.printed("k", H200)
     inputs = [buffer.name for buffer in call.operands]
     made = f'y = empty({call.results[0].shape}, dtype="{one.kind}")'
     lines = "".join(f"    {line}\n" for line in (made, *emitted.plan, "return y"))

@@ -12,7 +12,7 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
-from kernelwright.tools.codegen.cuda.attention.family import WGMMA_ATTENTION
+from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION
 from kernelwright.tools.codegen.ir import Emitted
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
 from kernelwright.tools.codegen.library.kernel_library import (
