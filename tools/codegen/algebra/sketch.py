@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests.views import refine
-from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types import (
+    Arg,
+    DType,
+    DTypeArg,
+    Graph,
+    ListArg,
+    Node,
+    Ref,
+    Scalar,
+    TensorSpec,
+)
 
 
 @dataclass(frozen=True)
@@ -163,12 +173,18 @@ class Sketch:
         """The shape of a tensor; () of a number."""
         return self._nodes[arg.node].out[0].shape if isinstance(arg, Ref) else ()
 
-    def call(self, op: str, args: Sequence[Arg], shape: Sequence[int]) -> Ref:
+    def call(
+        self,
+        op: str,
+        args: Sequence[Arg],
+        shape: Sequence[int],
+        named: Sequence[tuple[str, Arg]] = (),
+    ) -> Ref:
         """A new node of that shape, in the type of its first tensor."""
         like = next(self._nodes[arg.node].out[0] for arg in args if isinstance(arg, Ref))
         name = self._name(op)
         spec = TensorSpec(shape=tuple(shape), dtype=like.dtype)
-        node = Node(name=name, op=f"aten.{op}", args=tuple(args), out=(spec,))
+        node = Node(name=name, op=f"aten.{op}", args=tuple(args), kwargs=tuple(named), out=(spec,))
         self._nodes[name] = node
         self.new.append(node)
         return Ref(node=name)
@@ -202,6 +218,20 @@ class Sketch:
     def sub(self, x: Ref, y: Arg) -> Ref:
         """A difference, broadcast."""
         return self._pointwise("sub.Tensor", x, y)
+
+    def both(self, x: Ref, y: Ref) -> Ref:
+        """Whether two truth values hold, broadcast."""
+        return self._pointwise("logical_and.default", x, y)
+
+    def where(self, condition: Ref, then: Ref, other: Ref) -> Ref:
+        """One of two tensors of one type, broadcast."""
+        shape = broadcast(self.shape(then), self.shape(other))
+        dtype = self._nodes[then.node].out[0].dtype
+        name = self._name("where")
+        spec = TensorSpec(shape=broadcast(self.shape(condition), shape), dtype=dtype)
+        args = (condition, then, other)
+        self._add(Node(name=name, op="aten.where.self", args=args, out=(spec,)))
+        return Ref(node=name)
 
     def neg(self, x: Ref) -> Ref:
         """The negative."""
@@ -238,6 +268,14 @@ class Sketch:
         """Dimensions in another order."""
         shape = [self.shape(x)[at] for at in order]
         return self.call("permute.default", (x, sizes(order)), shape)
+
+    def cast(self, x: Ref, dtype: DType) -> Ref:
+        """The same numbers in another type."""
+        name = self._name("to_copy")
+        spec = TensorSpec(shape=self.shape(x), dtype=dtype)
+        named = (("dtype", DTypeArg(value=dtype)),)
+        self._add(Node(name=name, op="aten._to_copy.default", args=(x,), kwargs=named, out=(spec,)))
+        return Ref(node=name)
 
     def full(self, like: str, count: int, value: float) -> Ref:
         """A vector of one number, in the type of a node."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION_FAMILY
+from kernelwright.tools.codegen.cuda.attention.warps import MMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily, is_tiled
 from kernelwright.tools.codegen.cuda.contractions.maps import MAP_FAMILY
@@ -36,6 +38,8 @@ from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFam
 from kernelwright.tools.types import LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
+    WGMMA_ATTENTION_FAMILY,
+    MMA_ATTENTION_FAMILY,
     CONVOLUTION_FAMILY,
     MAP_FAMILY,
     MMA_FAMILY,

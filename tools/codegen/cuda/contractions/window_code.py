@@ -134,20 +134,27 @@ class WindowCode:
         """A row's batch, its phase and place along each direction, and the coordinates there."""
         windows = self.windows
         lines = [
-            f"const int batch = (int)(row / {windows.rows}), of_batch = (int)(row % {windows.rows});"
+            f"const int batch = (int)(row / {windows.rows});",
+            f"const int of_batch = (int)(row % {windows.rows});",
         ]
         lines += _digits("batch", self.contraction.batch, "batch")
         rest, phases = f"of_batch / {windows.places}", windows.phases
         for at, one in enumerate(windows.directions):
             inner = windows.pitches[at]
-            text = f"of_batch % {windows.places} / {inner}" if inner > 1 else f"of_batch % {windows.places}"
+            text = (
+                f"of_batch % {windows.places} / {inner}"
+                if inner > 1
+                else f"of_batch % {windows.places}"
+            )
             lines.append(f"const int place_{at} = ({text}) % {one.extent};")
             if one.tap is None:
                 lines.append(f"const int at_{at} = place_{at};")
                 continue
             phases //= one.stride
             phase = f"({rest} / {phases}) % {one.stride}" if one.stride > 1 else "0"
-            lines.append(f"const int at_{at} = place_{at} * {one.stride} + {phase} + ({one.least});")
+            lines.append(
+                f"const int at_{at} = place_{at} * {one.stride} + {phase} + ({one.least});"
+            )
         return lines
 
     def _row_offset(self) -> str:
@@ -230,7 +237,9 @@ class WindowCode:
             at = f"({tap} * {one.dilation} + {-one.least})"
             if one.stride > 1:
                 rows = windows.places * phases
-                lines.append(f"row += {at} % {one.stride} * {rows} + {at} / {one.stride} * {pitch};")
+                lines.append(
+                    f"row += {at} % {one.stride} * {rows} + {at} / {one.stride} * {pitch};"
+                )
             else:
                 lines.append(f"row += {at} * {pitch};")
         return lines
@@ -269,4 +278,3 @@ def _digits(letter: str, axes: Sequence[Axis], source: str) -> Lines:
         text = f"({text}) % {axis.size}" if at else text
         lines.append(f"[[maybe_unused]] const int {letter}_{at} = {text};")
     return lines
-

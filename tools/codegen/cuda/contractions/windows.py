@@ -199,9 +199,7 @@ def windows_of(contraction: Contraction) -> tuple[str, tuple[Windows, ...]] | No
     return side, tuple(_folded(whole, contraction.depth))
 
 
-def _whole(
-    contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]
-) -> Windows | None:
+def _whole(contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]) -> Windows | None:
     """The factor with every direction along which reads overlap; None where it is computed."""
     load = next((stmt for stmt in operand.body if stmt.name == operand.value), None)
     if load is None or load.access is None or len(operand.loads) != 1:

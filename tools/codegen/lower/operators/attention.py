@@ -3,7 +3,7 @@
 Where a lowering asks for products of its own, attention in float32 is two of them. The library
 multiplies it on ordinary cores there, and scores that go through memory cost less than tensor cores
 gain, unless heads are narrow. In half types the library keeps scores on chip and multiplies on
-tensor cores as well, so those stay with it.
+tensor cores as well, so those stay calls, which families of kernels may take (`cuda.attention`).
 
 Not here: masks that are given as tensors, for a row may be masked out altogether, of which backends
 make different things; dropout; heads that share keys.

@@ -23,7 +23,13 @@ from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
-from kernelwright.tools.codegen.lower.nests.expressions import Address, Expr, Term, address, computed
+from kernelwright.tools.codegen.lower.nests.expressions import (
+    Address,
+    Expr,
+    Term,
+    address,
+    computed,
+)
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.sliding import each
@@ -97,9 +103,7 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     context.values[node.name] = (_cropped(context, made, out.shape),)
 
 
-def _read(
-    context: Context, arguments: Arguments, outputs_shape: tuple[int, ...]
-) -> _Convolution:
+def _read(context: Context, arguments: Arguments, outputs_shape: tuple[int, ...]) -> _Convolution:
     x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
     rank, groups, transposed = len(weight.dims) - 2, arguments.integer(8), arguments.flag(6)
     if len(x.dims) != rank + 2:
@@ -261,9 +265,7 @@ def _written(made: View, space: Space, found: _Convolution, channels: int) -> Ad
     pitches = [prod(whole[at + 1 :]) for at in range(len(whole))]
     outputs = found.weight.shape[1]
     steps = (channels * prod(whole), outputs * prod(whole), prod(whole))
-    terms = [
-        term for at, step in enumerate(steps) for term in _steps(space.axes[at], step)
-    ]
+    terms = [term for at, step in enumerate(steps) for term in _steps(space.axes[at], step)]
     for at, slide in enumerate(found.slides):
         places, block, _ = _axes(found, space, at)
         terms += _steps(places, pitches[at] * slide.block)

@@ -147,6 +147,29 @@ __device__ __forceinline__ void split_pair(float first, float second, unsigned i
     memcpy(&low, &lower, 4);
 }
 
+// Two numbers rounded to T, __half or __nv_bfloat16; the first one is the lower half of a register.
+template <class T> __device__ __forceinline__ unsigned int rounded_pair(float first, float second);
+#ifdef __CUDACC__
+template <> __device__ __forceinline__ unsigned int rounded_pair<__half>(float first, float second) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    unsigned int bits;
+    memcpy(&bits, &pair, 4);
+    return bits;
+}
+template <> __device__ __forceinline__ unsigned int rounded_pair<__nv_bfloat16>(float first, float second) {
+    unsigned int bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+    return bits;
+}
+#else
+template <class T> __device__ __forceinline__ unsigned int rounded_pair(float first, float second) {
+    const T pair[2] = {to<T>(first), to<T>(second)};
+    unsigned int bits;
+    memcpy(&bits, pair, 4);
+    return bits;
+}
+#endif
+
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 800
 
@@ -336,26 +359,30 @@ template <class T, int N> struct RegisterProduct;
         }                                                                                                             \
     };
 // The same with the left factor in registers, operands `left0` to `left3` of the instruction.
-#define KW_REGISTER_PRODUCT(type, kind, n, left0, left1, left2, left3, right, keep)                                   \
+#define KW_REGISTER_PRODUCT(type, kind, n, left0, left1, left2, left3, right, keep, right_turned)                     \
     template <> struct RegisterProduct<type, n> {                                                                     \
+        template <bool RIGHT_TURNED>                                                                                  \
         static __device__ __forceinline__ void multiply(float (&sums)[n / 2], const unsigned int (&left)[4],          \
                                                         unsigned long long from_right, int kept) {                    \
             asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
                          "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #kind "." #kind " {" KW_NAMES_##n "}, {%"   \
-                         #left0 ", %" #left1 ", %" #left2 ", %" #left3 "}, %" #right ", kept, 1, 1, 0;\n}"            \
+                         #left0 ", %" #left1 ", %" #left2 ", %" #left3 "}, %" #right ", kept, 1, 1, %" #right_turned ";\n}" \
                          : KW_##n                                                                                     \
-                         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(from_right), "r"(kept));       \
+                         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(from_right), "r"(kept),        \
+                           "n"((int)RIGHT_TURNED));                                                                   \
         }                                                                                                             \
     };
-#define KW_GROUP_PRODUCTS(n, left, right, keep, left_turned, right_turned, last)                \
-    KW_GROUP_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned)              \
-    KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, left, right, keep, left_turned, right_turned)      \
-    KW_REGISTER_PRODUCT(__half, f16, n, left, right, keep, left_turned, right_turned, last)
-KW_GROUP_PRODUCTS(32, 16, 17, 18, 19, 20, 21)
-KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36, 37)
-KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68, 69)
-KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100, 101)
-KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132, 133)
+// Numbers of operands: seven from n / 2 on.
+#define KW_GROUP_PRODUCTS(n, a, b, c, d, e, f, g)               \
+    KW_GROUP_PRODUCT(__half, f16, n, a, b, c, d, e)             \
+    KW_GROUP_PRODUCT(__nv_bfloat16, bf16, n, a, b, c, d, e)     \
+    KW_REGISTER_PRODUCT(__half, f16, n, a, b, c, d, e, f, g)    \
+    KW_REGISTER_PRODUCT(__nv_bfloat16, bf16, n, a, b, c, d, e, f, g)
+KW_GROUP_PRODUCTS(32, 16, 17, 18, 19, 20, 21, 22)
+KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36, 37, 38)
+KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68, 69, 70)
+KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100, 101, 102)
+KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132, 133, 134)
 #undef KW_GROUP_PRODUCTS
 #undef KW_GROUP_PRODUCT
 #undef KW_REGISTER_PRODUCT
@@ -389,9 +416,9 @@ template <class T, int N, bool LEFT_TURNED = false, bool RIGHT_TURNED = false>
 __device__ __forceinline__ void multiply_group(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
     GroupProduct<T, N>::template multiply<LEFT_TURNED, RIGHT_TURNED>(sums, left, right, keep);
 }
-template <class T, int N>
+template <class T, int N, bool RIGHT_TURNED = false>
 __device__ __forceinline__ void multiply_group(float (&sums)[N / 2], const unsigned int (&left)[4], unsigned long long right, int keep) {
-    RegisterProduct<T, N>::multiply(sums, left, right, keep);
+    RegisterProduct<T, N>::template multiply<RIGHT_TURNED>(sums, left, right, keep);
 }
 #endif
 
@@ -432,6 +459,37 @@ template <int SIDE, int DEPTH, bool ALONG_DEPTH> struct FactorTile {
     }
 };
 #endif
+
+// Eight neighbouring 16-bit elements, or truth values, as four words of a pair each; aligned.
+template <class T> __device__ __forceinline__ void load_pairs(unsigned int (&pairs)[4], const T* from) {
+    static_assert(sizeof(T) == 2, "of other types a pair is no word");
+    const Vec<T, 8> eight = load<DEFAULT, 8>(from);
+    memcpy(pairs, &eight, 16);
+}
+__device__ __forceinline__ void load_pairs(unsigned int (&pairs)[4], const bool* from) {
+    const Vec<bool, 8> eight = load<DEFAULT, 8>(from);
+    unsigned int words[2];
+    memcpy(words, &eight, 8);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = words[i / 2] >> i % 2 * 16 & 0xffff;
+}
+// Pairs of four neighbouring lanes, turned: lane t gets pair t of lane 0 to lane 3. What lanes have
+// read eight at once is then where products leave their results, in blocks of eight columns.
+__device__ __forceinline__ void turn_pairs(unsigned int (&pairs)[4]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned int low = pairs[i], high = pairs[i + 1], other = shuffle_xor(odd ? low : high, 1);
+        pairs[i] = odd ? other : low;
+        pairs[i + 1] = odd ? high : other;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned int low = pairs[i], high = pairs[i + 2], other = shuffle_xor(upper ? low : high, 2);
+        pairs[i] = upper ? other : low;
+        pairs[i + 2] = upper ? high : other;
+    }
+}
 
 // Columns that products leave with four neighbouring lanes: lane t holds the pairs
 // at columns 2 t of blocks 0 to 3, `values[2 * block]` and the next. Afterwards it holds all eight

@@ -77,7 +77,13 @@ QUICK = ("plain", "strided", "few_channels", "turned_wide", "turned_steps", "hal
 # Eleven significant bits of each factor, times a few products; those of the half types' results.
 _ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
 # The first setting of each reuse, and others.
-MORE = ({}, {"SPAN": 32, "STAGES": 2}, {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3}, {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2}, {"TILE": 192064, "STAGES": 2, "HELD": 0, "GROUPS": 2})
+MORE = (
+    {},
+    {"SPAN": 32, "STAGES": 2},
+    {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3},
+    {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2},
+    {"TILE": 192064, "STAGES": 2, "HELD": 0, "GROUPS": 2},
+)
 
 
 @dataclass
@@ -207,7 +213,9 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
     with torch.no_grad():
         wanted = model(x)
     scales = wanted.abs().nan_to_num(0.0, 0.0).amax(dim=(1, 2, 3), keepdim=True)
-    torch.testing.assert_close(found / scales, wanted / scales, rtol=2e-3, atol=2e-3, equal_nan=True)
+    torch.testing.assert_close(
+        found / scales, wanted / scales, rtol=2e-3, atol=2e-3, equal_nan=True
+    )
     # What lies below the border is tiny, and as exact as the rest.
     torch.testing.assert_close(found[1, :, 5:], wanted[1, :, 5:], rtol=5e-3, atol=1e-14)
 

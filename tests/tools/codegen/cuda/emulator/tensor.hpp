@@ -339,9 +339,10 @@ template <class T, int N> struct GroupProduct {
 };
 // Lanes of a row hold its sixteen positions between them.
 template <class T, int N> struct RegisterProduct {
+    template <bool RIGHT_TURNED>
     static void multiply(float (&sums)[N / 2], const unsigned int (&left)[4], unsigned long long right, int keep) {
         const auto read = std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
-        emulator::GroupProduct product{nullptr, 0, keep, 0, right, false, false, read, true, {}};
+        emulator::GroupProduct product{nullptr, 0, keep, 0, right, false, RIGHT_TURNED, read, true, {}};
         emulator::Shown* warp = emulator::of_my_warp();
         const int lane = emulator::block->current % 32, g = lane / 4;
         warp[lane].words = {left[0], left[1], left[2], left[3], 0, 0};

@@ -1,0 +1,222 @@
+"""Ways to pack and to multiply a convolution, and how long each of them takes.
+
+A layout says which positions of the window are channels and how wide the lines of a tile are; a way
+adds the tile, the taps of a step, the warpgroups and what is held. The product takes the most of
+what products, copies and stores take, and packing what its bytes do. Constants are those of an
+H200; not modelled: clocks that fall under load, and what is done to results before they are stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
+from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.ir.contraction import Contraction
+from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.types import DType
+
+# Rows (outputs) by columns of a tile, which one warpgroup multiplies.
+TILES = (
+    (128, 128), (64, 256), (64, 192), (256, 64), (192, 64), (128, 64), (64, 128), (256, 32),
+    (128, 32), (64, 64), (64, 32),
+)  # fmt: skip
+# Elements of a line, those of the largest swizzle first.
+_LINES = (64, 32, 16)
+_MOST_BOX = 256
+# What aligns the first stage, and the barriers; for each warp of a group 144 bytes for a column of
+# its strip and 4 for one of its tile; columns of a strip.
+ALIGNMENT_BYTES, STRIP_BYTES, TILE_BYTES = 1024 + 256, 4 * 144, 4 * 4
+SPANS = (16, 32)
+# Warpgroups that take tiles in turns, and the most panels of 64 rows times columns of a tile: the
+# more there are, the fewer registers has each, and with more sums than these the epilogue spilled.
+MOST_SUMS = {4: 64, 3: 128, 2: 256}
+# Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
+# factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
+_MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
+# Cycles of a step besides, from asking for a copy to its arrival, and those in which a warpgroup
+# stores one result a thread (measured: 100, as a warp waits for what it has just asked for);
+# results that a multiprocessor stores in one at most, and lines that it is brought.
+_STEP_CYCLES, _ARRIVAL, _STORED, _MOST_STORED, _LINES_BROUGHT = 40.0, 1200.0, 100.0, 1.7, 1.0
+# How much more where two panels give a warp 32 rows beside each other.
+_PAIRED = 1.5
+# The share of memory's bandwidth that packing reaches.
+_PACKING = 0.7
+
+
+@dataclass(frozen=True)
+class Way:
+    """How tiles are multiplied.
+
+    Their size, the taps of a step, warpgroups in turns, and whether the other factor is held in
+    shared memory.
+    """
+
+    tile: tuple[int, int]
+    reuse: int
+    groups: int
+    held: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to pack and to step: which taps are channels, how wide lines are, taps a step."""
+
+    windows: Windows
+    line: int
+
+    @cached_property
+    def run(self) -> Direction | None:
+        """The direction whose taps may share a box: rows beside each other, in one phase."""
+        slid = [one for one in self.windows.slid if one.stride == 1 and one.dilation > 0]
+        return slid[-1] if slid and slid[-1] is self.windows.slid[-1] else None
+
+    @property
+    def apart(self) -> int:
+        """Rows between neighbouring taps of the run."""
+        if self.run is None:
+            return 0
+        at = self.windows.directions.index(self.run)
+        return self.windows.pitches[at] * self.run.dilation
+
+    @property
+    def run_taps(self) -> int:
+        """Taps of the last direction, which steps go through innermost."""
+        return self.windows.slid[-1].taps if self.windows.slid else 1
+
+    @property
+    def outer_taps(self) -> int:
+        """Taps of all others."""
+        return self.windows.taps // self.run_taps
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a packed row."""
+        return -(-self.windows.width // self.line) * self.line
+
+    @property
+    def reuses(self) -> list[int]:
+        """How many taps a step may take."""
+        if self.run is None:
+            return [1]
+        fits = [n for n in range(1, self.run_taps + 1) if (n - 1) * self.apart <= _MOST_BOX]
+        # As many steps with fewer taps each, where fewer steps are none.
+        return [n for n in fits if n == 1 or -(-self.run_taps // n) < -(-self.run_taps // (n - 1))]
+
+    def steps(self, reuse: int) -> int:
+        """Steps of a tile."""
+        return self.outer_taps * (self.pitch // self.line) * -(-self.run_taps // reuse)
+
+    def brought(self, rows: int, reuse: int) -> int:
+        """Bytes of the window's factor that a step brings."""
+        halo = -(-((reuse - 1) * self.apart) // 8) * 8
+        return -(-(rows + halo) * self.line * 2 // 1024) * 1024
+
+    def room(self, way: Way, stages: int) -> int:
+        """Shared memory of a block."""
+        rows, columns = way.tile
+        of_step = way.reuse * columns * self.line * 2
+        others = self.steps(way.reuse) * of_step if way.held else stages * of_step
+        beside = way.groups * (SPANS[0] * STRIP_BYTES + columns * TILE_BYTES) + ALIGNMENT_BYTES
+        return stages * self.brought(rows, way.reuse) + others + beside
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A layout with a way, and the cycles that packing and the product take together."""
+
+    layout: Layout
+    way: Way
+    cycles: float
+
+
+def is_scaled(contraction: Contraction) -> bool:
+    """Whether factors are float32, which halves stand for scaled."""
+    return contraction.precision is DType.FLOAT32
+
+
+def others(contraction: Contraction, side: str) -> int:
+    """Columns of the product: the side of the window's own factor."""
+    return contraction.m if side == "right" else contraction.n
+
+
+def choices(case: Case, contraction: Contraction) -> list[Choice]:
+    """Every way to pack, with its best tile, the fastest first; packing is counted."""
+    found = windows_of(contraction)
+    if found is None:
+        raise ValueError(f"{case.loop.name}: no factor that windows read")
+    side, ways = found
+    n, batches = others(contraction, side), contraction.batches
+    listed: list[Choice] = []
+    for windows in ways:
+        lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
+        for layout in (Layout(windows, line) for line in lines):
+            packing = packing_cycles(case, contraction, layout)
+            listed += tiled(case, layout, n, batches, packing)[:1]
+    return sorted(listed, key=lambda one: one.cycles)
+
+
+def tiled(case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0) -> list[Choice]:
+    """The tiles and reuses of a layout that fit a block, the fastest first."""
+    ways = (
+        Way(tile, reuse, groups, held)
+        for tile in TILES
+        for groups, most in MOST_SUMS.items()
+        if tile[0] // 64 * tile[1] <= most
+        for reuse in layout.reuses
+        for held in (True, False)
+        if not (held and batches * -(-n // tile[1]) > case.multiprocessors)
+    )
+    found = [
+        Choice(layout, way, packing + _cycles(case, layout, way, n, batches))
+        for way in ways
+        if layout.room(way, 2) <= case.shared_bytes
+    ]
+    return sorted(found, key=lambda one: one.cycles)
+
+
+def side_of(contraction: Contraction) -> str:
+    """The side whose factor windows read; empty where there is none."""
+    found = windows_of(contraction)
+    return found[0] if found is not None else ""
+
+
+def most_stages(case: Case, layout: Layout, way: Way) -> int:
+    """As many as fit, eight at most."""
+    return max(n for n in range(2, 9) if layout.room(way, n) <= case.shared_bytes)
+
+
+def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float:
+    """Of the product: waves of tiles at the rate of products, copies or stores."""
+    rows, columns = way.tile
+    across = batches * -(-n // columns)
+    down = -(-layout.windows.places // rows)
+    products = way.reuse * layout.line / 16 * rows / 64
+    multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
+    held = 0 if way.held else way.reuse * columns * layout.line * 2
+    brought = layout.brought(rows, way.reuse) + held
+    lines = brought / (2 * layout.line) / _LINES_BROUGHT
+    step = max(products * multiplied, brought / _CACHE_RATE, lines) + _STEP_CYCLES
+    # A stage is asked for again when its products are over.
+    step = max(step, (_ARRIVAL + 2 * step) / most_stages(case, layout, way))
+    summed = layout.steps(way.reuse) * step
+    stored = rows * columns / 128 * _STORED
+    rate = _MOST_STORED * (_PAIRED if rows % 128 == 0 else 1.0)
+    of_tile = max(summed, (summed + stored) / way.groups, rows * columns / rate)
+    blocks = case.multiprocessors // across * across if way.held else case.multiprocessors
+    return -(-down * across // blocks) * of_tile
+
+
+def hertz(hardware: Hardware, multiprocessors: int) -> float:
+    """Cycles of a second, from the data sheet's rate of products."""
+    return (hardware.tensor_tflops or 1.0) * 1e12 / multiprocessors / (2 * _MULTIPLIED)
+
+
+def packing_cycles(case: Case, contraction: Contraction, layout: Layout) -> float:
+    """Those of writing the window's factor as rows."""
+    read = loop_bytes(case.loop)[0] * (2 if is_scaled(contraction) else 1)
+    moved = read + 2 * 2 * contraction.batches * layout.windows.rows * layout.pitch
+    seconds = moved / (case.hardware.bandwidth_gb_s * 1e9 * _PACKING)
+    return seconds * hertz(case.hardware, case.multiprocessors)
