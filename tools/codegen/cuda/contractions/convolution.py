@@ -225,7 +225,7 @@ def _arguments(
     ]
     half = c_type(contraction.precision if contraction.precision in _HALVES else DType.FLOAT16)
     found.append(Argument("window_rows", f"{half}* window_rows", f"{prefix}_rows"))
-    found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}others"))
+    found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}_others"))
     if scaled:
         for name, kind in (
             ("window_largest", "unsigned int"),
@@ -249,7 +249,7 @@ def _allocations(
     depth = tunables.named(_depth(layout))
     lines = [
         f'{prefix}_rows = empty(({rows}, {layout.pitch}), dtype="{half.value}")',
-        f'{prefix}others = empty(({sides}, {depth}), dtype="{half.value}")',
+        f'{prefix}_others = empty(({sides}, {depth}), dtype="{half.value}")',
     ]
     if images:
         lines += [
