@@ -276,4 +276,6 @@ def _launch(
     )
 
 
-CONVOLUTION_FAMILY = ContractionFamily((CONVOLUTION,), _takes, _propose, _predicted_ms, _emit)
+CONVOLUTION_FAMILY = ContractionFamily(
+    (CONVOLUTION,), _takes, _propose, _predicted_ms, _emit, slides=True
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kernelwright.tools.codegen.cuda.contractions.windows import windows_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
@@ -25,7 +26,9 @@ class ContractionFamily:
     """Strategies for products of matrices; the four functions are its own.
 
     `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of
-    one of them and `printed` its source under a name and a prefix.
+    one of them and `printed` its source under a name and a prefix. One that `slides` has a layout
+    for factors that windows read; all others read each element as often as windows do, and stand
+    back where there is one.
     """
 
     names: tuple[str, ...]
@@ -35,11 +38,16 @@ class ContractionFamily:
     printed: Callable[[Case, Contraction, str, str], Emitted]
     rewrites: tuple[LoopRewrite, ...] = ()
     graph_rewrites: tuple[GraphRewrite, ...] = ()
+    slides: bool = False
 
     def fit(self, case: Case, /) -> Fit:
         """What `takes` says of a product; no other node fits."""
         found = case.contraction if isinstance(case.node, Loop) else None
-        return Fit.NO if found is None else self.takes(case, found)
+        if found is None:
+            return Fit.NO
+        fit = self.takes(case, found)
+        stands_back = fit > Fit.LAST_RESORT and not self.slides and _has_windows(found)
+        return Fit.LAST_RESORT if stands_back else fit
 
     def strategies(self, case: Case, /) -> Sequence[Strategy]:
         """What it proposes."""
@@ -52,6 +60,11 @@ class ContractionFamily:
     def emit(self, case: Case, name: str, prefix: str, /) -> Emitted:
         """The product's source."""
         return self.printed(case, _product(case), name, prefix)
+
+
+def _has_windows(contraction: Contraction) -> bool:
+    found = windows_of(contraction)
+    return found is not None and bool(found[1][0].slid)
 
 
 def _product(case: Case) -> Contraction:

@@ -67,6 +67,8 @@ _WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
 LONGEST = 32768
 # Statements of an epilogue that may stand once a result.
 _LIGHT_EPILOGUE = 8
+# What both factors' images may take of the device's memory.
+_MOST_IMAGE_BYTES = 16 << 30
 _INTEGERS = 'dtype="int32"'
 
 
@@ -99,6 +101,9 @@ def takes(case: Case, contraction: Contraction) -> Fit:
     if capability(case.hardware) < 80 or contraction.precision is not DType.FLOAT32:
         return Fit.NO
     if contraction.dtype is not DType.FLOAT32 or _is_double(contraction):
+        return Fit.NO
+    elements = contraction.batches * contraction.k * (contraction.m + contraction.n)
+    if 4 * elements > _MOST_IMAGE_BYTES:
         return Fit.NO
     return Fit.BEST if min(contraction.m, contraction.n) >= FEWEST else Fit.NO
 
