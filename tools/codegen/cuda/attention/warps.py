@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.attention.common import (
+    HEADS_TOGETHER,
     PANEL,
     AttentionFamily,
-    heads_together,
     panels,
     steps_of,
 )
@@ -114,7 +114,7 @@ def _tunables(case: Case, one: Attention, prefix: str) -> Tunables:
     tunables = Tunables(prefix)
     tunables.add("WARPS", [tile.warps for tile in ordered])
     tunables.add("KEYS", [tile.keys for tile in ordered])
-    tunables.add("STAGES", (2, 3)).add("TOGETHER", heads_together(case, one))
+    tunables.add("STAGES", (2, 3)).add("TOGETHER", HEADS_TOGETHER)
     return tunables.require(f"{_shared(one)} <= {case.shared_bytes}")
 
 
