@@ -95,6 +95,18 @@ def products(toolbox: SimpleNamespace) -> dict[str, Any]:
     return made
 
 
+def convolutions(toolbox: SimpleNamespace) -> dict[str, Any]:
+    """Windows in every type, in steps and with gaps, over few and over many channels."""
+    return {
+        f"{kind}_{step}_{gap}_{channels}": toolbox.convolution(
+            toolbox.Build, kind, step, gap, channels
+        )
+        for kind in ("float32", "float16", "bfloat16")
+        for step, gap in ((1, 1), (2, 1), (1, 2))
+        for channels in (3, 64, 80)
+    }
+
+
 def candidates(
     build: Any, name: str, hardware: Hardware, buffers: dict[str, torch.Tensor], count: int
 ) -> list[tuple[str, Any, Any]]:
@@ -170,4 +182,9 @@ async def test_large_loops_are_right_under_every_strategy(toolbox: SimpleNamespa
 
 async def test_products_are_right_under_every_strategy(toolbox: SimpleNamespace):
     wrong = await wrong_ones(toolbox, products(toolbox), 6)
+    assert not wrong, "\n".join(wrong)
+
+
+async def test_convolutions_are_right_under_every_strategy(toolbox: SimpleNamespace):
+    wrong = await wrong_ones(toolbox, convolutions(toolbox), 6)
     assert not wrong, "\n".join(wrong)

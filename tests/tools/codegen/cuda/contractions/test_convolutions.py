@@ -220,6 +220,28 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
     torch.testing.assert_close(found[1, :, 5:], wanted[1, :, 5:], rtol=5e-3, atol=1e-14)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+def test_loops_of_convolutions_are_right(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, kind: str
+) -> None:
+    """The twin of the test on a device."""
+    loops = {
+        f"{kind}_{step}_{gap}_{channels}": toolbox.convolution(
+            toolbox.Build, kind, step, gap, channels
+        )
+        for step, gap in ((1, 1), (2, 1), (1, 2))
+        for channels in (3, 80)
+    }
+    made = toolbox.make_variants(
+        loops, small_device, settings=1, most_threads=640, names=(CONVOLUTION,)
+    )
+    assert len(made) == len(loops)
+    toolbox.compile_emulated(made, tmp_path)
+    for one in made:
+        toolbox.check(*one.run(), one.loop)
+
+
 LARGE = {
     "images": ("Conv2d(64, 128, 3, padding=1)", "16, 64, 256, 256"),
     "first": ("Conv2d(3, 64, 7, stride=2, padding=3)", "64, 3, 224, 224"),
