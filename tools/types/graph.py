@@ -139,7 +139,8 @@ class Graph(Value):
     """A traced forward.
 
     `inputs` are the names of the `input` nodes in the order of the forward's tensor
-    arguments; `outputs` the names of the returned nodes.
+    arguments; `outputs` the names of the returned nodes. `is_tf32` says whether float32
+    convolutions may be computed in TF32 on a GPU, as PyTorch does unless a file rules it out.
     """
 
     nodes: tuple[Node, ...]
@@ -147,6 +148,7 @@ class Graph(Value):
     outputs: tuple[str, ...]
     output_structure: Literal["tensor", "tuple", "list"] = "tensor"
     mutations: tuple[Mutation, ...] = ()
+    is_tf32: bool = True
 
     def node(self, name: str) -> Node:
         """The node of that name; KeyError when there is none."""

@@ -91,6 +91,11 @@ class CudaEmitter(FamilyEmitter[Case]):
         """Whether one of its families is made for products."""
         return any(isinstance(one, ContractionFamily) for one in self.families)
 
+    def convolves(self, hardware: Hardware) -> bool:
+        """Whether one of its families has a layout for windows on that device."""
+        multiplying = (one for one in self.families if isinstance(one, ContractionFamily))
+        return any(hardware.architecture in one.slides_on for one in multiplying)
+
     def proposed(self, case: Case, families: Sequence[KernelFamily[Case]]) -> list[Strategy]:
         """What families propose; for products of matrices, what those with tiles do.
 

@@ -129,6 +129,10 @@ class Emitter(Protocol):
         """Whether it has kernels for products of matrices, which are lowered to loops then."""
         ...
 
+    def convolves(self, hardware: Hardware) -> bool:
+        """Whether it has kernels for convolutions on a device, which are lowered to loops then."""
+        ...
+
     def header(self) -> str:
         """What stands once at the top of a file that holds emitted nodes."""
         ...
@@ -238,6 +242,10 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
     @property
     def multiplies(self) -> bool:
         """Products stay with the library unless a language says otherwise."""
+        return False
+
+    def convolves(self, hardware: Hardware) -> bool:
+        """So do convolutions."""
         return False
 
     @abstractmethod

@@ -197,13 +197,13 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    kinds = [kind for kind in FORM_KINDS if writes.multiplies or kind not in _MULTIPLYING]
+    without = () if writes.multiplies else (PRODUCTS_FORM,)
+    without = without if writes.convolves(hardware) else (*without, CONVOLUTIONS_FORM)
+    kinds = [kind for kind in FORM_KINDS if kind not in without]
     found = forms(task, writes.graph_rewrites, kinds=kinds, is_ours=is_ours)
     return PlaybookRepertoire(found, writes, hardware)
 
 
-# Forms for languages that have kernels for products.
-_MULTIPLYING = (PRODUCTS_FORM, CONVOLUTIONS_FORM)
 # How far behind the library products of our own may be expected to stay, to be proposed at all.
 # Of a product this short it is not told: the library waits for its operands as well.
 _FAR_BEHIND, _SHORT_MS = 2.0, 0.03

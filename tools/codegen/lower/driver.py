@@ -60,7 +60,11 @@ def translate(
     kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
     single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
     context = Context(
-        single=single, channels_last=channels_last, products=products, convolutions=convolutions
+        single=single,
+        channels_last=channels_last,
+        products=products,
+        convolutions=convolutions,
+        is_tf32=graph.is_tf32,
     )
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")

@@ -277,5 +277,5 @@ def _launch(
 
 
 CONVOLUTION_FAMILY = ContractionFamily(
-    (CONVOLUTION,), _takes, _propose, _predicted_ms, _emit, slides=True
+    (CONVOLUTION,), _takes, _propose, _predicted_ms, _emit, slides_on=(_ARCHITECTURE,)
 )

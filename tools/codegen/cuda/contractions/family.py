@@ -26,9 +26,9 @@ class ContractionFamily:
     """Strategies for products of matrices; the four functions are its own.
 
     `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of
-    one of them and `printed` its source under a name and a prefix. One that `slides` has a layout
-    for factors that windows read; all others read each element as often as windows do, and stand
-    back where there is one.
+    one of them and `printed` its source under a name and a prefix. On the architectures of
+    `slides_on` it has a layout for factors that windows read; all others read each element as often
+    as windows do, and stand back where there is one.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class ContractionFamily:
     printed: Callable[[Case, Contraction, str, str], Emitted]
     rewrites: tuple[LoopRewrite, ...] = ()
     graph_rewrites: tuple[GraphRewrite, ...] = ()
-    slides: bool = False
+    slides_on: tuple[str, ...] = ()
 
     def fit(self, case: Case, /) -> Fit:
         """What `takes` says of a product; no other node fits."""
@@ -46,7 +46,7 @@ class ContractionFamily:
         if found is None:
             return Fit.NO
         fit = self.takes(case, found)
-        stands_back = fit > Fit.LAST_RESORT and not self.slides and _has_windows(found)
+        stands_back = fit > Fit.LAST_RESORT and not self.slides_on and _has_windows(found)
         return Fit.LAST_RESORT if stands_back else fit
 
     def strategies(self, case: Case, /) -> Sequence[Strategy]:

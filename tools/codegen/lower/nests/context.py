@@ -165,7 +165,7 @@ class Context:
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
-    `convolutions` for those; otherwise both stay with the library.
+    `convolutions` for those; otherwise both stay with the library. `is_tf32` is the graph's.
     """
 
     pool: Pool = field(default_factory=Pool)
@@ -182,6 +182,7 @@ class Context:
     channels_last: bool = False
     products: bool = False
     convolutions: bool = False
+    is_tf32: bool = True
 
     @cached_property
     def ops(self) -> Ops:

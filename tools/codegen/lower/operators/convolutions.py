@@ -12,7 +12,8 @@ The input stays in memory: it is read by many outputs, so whatever makes it is c
 PyTorch rounds the factors of a float32 convolution to TF32 unless it is told not to, so kernels may
 as well; the nest says so of each factor.
 
-Not here: convolutions in which no channel meets another (`sliding`).
+Not here: convolutions in which no channel meets another (`sliding`), and float32 ones of a file
+that rules TF32 out, for which there are no kernels yet.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     out = node.out[0]
     if not context.convolutions or computed(out.dtype) is not DType.FLOAT32:
         raise UnlikeError("a convolution that stays with the library")
+    if out.dtype is DType.FLOAT32 and not context.is_tf32:
+        raise UnlikeError("a convolution in float32 as IEEE says")
     found = _read(context, arguments, out.shape[2:])
     groups, outputs = found.weight.shape[:2]
     space = _space(context, found, (out.shape[0], groups, outputs))

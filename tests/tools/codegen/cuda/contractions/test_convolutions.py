@@ -242,6 +242,40 @@ def test_loops_of_convolutions_are_right(
         toolbox.check(*one.run(), one.loop)
 
 
+def _forms(source: str, device: Hardware) -> set[str]:
+    task = trace(source, "/tmp/forms.py", TracePolicy())
+    assert isinstance(task, Task), task
+    return {one.form for one in repertoire_for(task, device).options()}
+
+
+def test_convolutions_are_a_form_where_kernels_for_them_are() -> None:
+    source = _source("plain").replace("2, 64, 13, 18", "32, 64, 56, 56")
+    assert "convolutions" in _forms(source, hardware_profile("H200"))
+    assert "convolutions" not in _forms(source, hardware_profile("A100"))
+    assert "convolutions" not in _forms(source, hardware_profile("cpu"))
+    # Three channels are what the library is worst at, and no reason to leave it to it.
+    first = (
+        _source("volume")
+        .replace("Conv3d(8", "Conv3d(3")
+        .replace("2, 8, 5, 7, 9", "8, 3, 16, 99, 99")
+    )
+    task = trace(first, "/tmp/first.py", TracePolicy())
+    assert isinstance(task, Task), task
+    options = repertoire_for(task, hardware_profile("H200")).options()
+    assert [one.strategy.name for one in options] == [CONVOLUTION]
+
+
+def test_a_file_that_rules_tf32_out_keeps_the_librarys_convolution() -> None:
+    source = _source("plain").replace("2, 64, 13, 18", "32, 64, 56, 56")
+    exact = source.replace(
+        "class Model", "torch.backends.cudnn.allow_tf32 = False\n\nclass Model", 1
+    )
+    try:
+        assert "convolutions" not in _forms(exact, hardware_profile("H200"))
+    finally:
+        torch.backends.cudnn.allow_tf32 = True
+
+
 LARGE = {
     "images": ("Conv2d(64, 128, 3, padding=1)", "16, 64, 256, 256"),
     "first": ("Conv2d(3, 64, 7, stride=2, padding=3)", "64, 3, 224, 224"),
