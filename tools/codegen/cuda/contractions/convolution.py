@@ -101,7 +101,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             metric="tensor core utilisation",
             memory="packed rows of the window's factor",
             compute="tensor cores by warpgroups",
-            parallel="persistent tiles, two in turns",
+            parallel="persistent tiles, warpgroups in turns",
             efficiency=0.9,
             launches=3,
         )
@@ -151,10 +151,10 @@ def _room(layout: Layout) -> str:
     right = f"({{TILE}} % 1000) * {line}"
     steps = layout.outer_taps * (layout.pitch // layout.line)
     depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
-    others = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
+    kept = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
     of_group = f"({{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES})"
     beside = f"{{GROUPS}} * {of_group} + {ALIGNMENT_BYTES}"
-    return f"{{STAGES}} * ({left}) + {others} + {beside}"
+    return f"{{STAGES}} * ({left}) + {kept} + {beside}"
 
 
 def _depth(layout: Layout) -> str:

@@ -9,7 +9,7 @@ H200; not modelled: clocks that fall under load, and what is done to results bef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
@@ -142,7 +142,9 @@ def others(contraction: Contraction, side: str) -> int:
     return contraction.m if side == "right" else contraction.n
 
 
-def choices(case: Case, contraction: Contraction) -> list[Choice]:
+# Thousands of ways are looked at, and a planner asks about the same loop again and again.
+@lru_cache(maxsize=64)
+def choices(case: Case, contraction: Contraction) -> tuple[Choice, ...]:
     """Every way to pack, with its best tile, the fastest first; packing is counted."""
     found = windows_of(contraction)
     if found is None:
@@ -155,7 +157,7 @@ def choices(case: Case, contraction: Contraction) -> list[Choice]:
         for layout in (Layout(windows, line) for line in lines):
             packing = packing_cycles(case, contraction, layout)
             listed += tiled(case, layout, n, batches, packing)[:1]
-    return sorted(listed, key=lambda one: one.cycles)
+    return tuple(sorted(listed, key=lambda one: one.cycles))
 
 
 def tiled(case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0) -> list[Choice]:

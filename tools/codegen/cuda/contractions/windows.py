@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import gcd, prod
 
@@ -180,6 +180,7 @@ def coordinate_step(bound: Bound, one: Direction) -> int:
     return times if alike and rest == 0 else 0
 
 
+@lru_cache(maxsize=64)
 def windows_of(contraction: Contraction) -> tuple[str, tuple[Windows, ...]] | None:
     """The side whose factor windows read ("left" or "right"), in all ways to fold it.
 
