@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def rehearse() -> None:
     trace_graph(_Tiny(), (torch.empty(2, 2),), None)
 
 
+@contextlib.contextmanager
+def _precision_of_one_file() -> Iterator[None]:
+    """Whether convolutions may use TF32 is set for a process; what a file says is its own."""
+    before = torch.backends.cudnn.allow_tf32
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
 def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
     """Turn the text of a user's file into a task.
 
@@ -79,7 +90,8 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
     """
     try:
         # A part that is already under torch.compile must be seen through, not run.
-        with torch.compiler.set_stance("force_eager"), quiet_fake_tensors():
+        stance = torch.compiler.set_stance("force_eager")
+        with stance, quiet_fake_tensors(), _precision_of_one_file():
             return _trace(source, str(Path(path).absolute()), policy)
     except RefusedError as refused:
         return refused.refusal
