@@ -216,7 +216,16 @@ def _whole(contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]
     taken = {one.tap.name for one in directions if one.tap is not None}
     channels = tuple(axis for axis in contraction.depth if axis.name not in taken)
     found = Windows(load.access, contraction.batch, directions, channels, bounds)
+    if any(not _is_told(bound, directions, taken) for bound in bounds):
+        return None
     return found if found.rows * (prod(a.size for a in found.batch)) < _MOST_ROWS else None
+
+
+def _is_told(bound: Bound, directions: Sequence[Direction], taps: set[str]) -> bool:
+    """Whether rows decide a bound, or rows and channels; no tap that tells rows apart alone does."""
+    if any(coordinate_step(bound, one) for one in directions):
+        return True
+    return not any(one.by in taps for one in bound.steps)
 
 
 def _directions(
