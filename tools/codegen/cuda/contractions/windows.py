@@ -222,7 +222,7 @@ def _whole(contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]
 
 
 def _is_told(bound: Bound, directions: Sequence[Direction], taps: set[str]) -> bool:
-    """Whether rows decide a bound, or rows and channels; no tap that tells rows apart alone does."""
+    """Whether rows decide a bound, or rows and channels; no tap that tells rows apart may."""
     if any(coordinate_step(bound, one) for one in directions):
         return True
     return not any(one.by in taps for one in bound.steps)
