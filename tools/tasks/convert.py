@@ -264,12 +264,12 @@ def to_graph(traced: Traced, input_names: list[str]) -> Graph:
         mutations=tuple(
             Mutation(target=target, node=names[node]) for target, node in traced.mutations.items()
         ),
-        is_tf32=_allows_tf32(),
+        is_tf32=allows_tf32(),
     )
 
 
-def _allows_tf32() -> bool:
-    """Whether this process, which has read the file, lets convolutions use TF32."""
+def allows_tf32() -> bool:
+    """Whether this process, which has read a user's file, lets float32 convolutions use TF32."""
     try:
         return torch.backends.cudnn.allow_tf32
     except RuntimeError:  # set for convolutions and recurrent layers apart, by the newer words

@@ -9,7 +9,7 @@ those. A task is lowered in each way that forms are made of at most once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -185,6 +185,7 @@ ALGEBRA_FORM = FormKind(_NAME, "A", _program, _algebra_idea)
 
 
 _CHANNELS_LAST = "channels_last"
+_CONVOLUTION = "aten.convolution.default"
 
 
 def _channels_last_program(lowerings: Lowerings) -> Program | None:
@@ -204,7 +205,7 @@ def convolves(program: Program) -> bool:
     made = {
         name
         for step in program.steps
-        if isinstance(step, PlanLine) and step.operator == "aten.convolution.default"
+        if isinstance(step, PlanLine) and step.operator == _CONVOLUTION
         for name in step.makes
     }
     loads = (stmt.access for loop in program.loops for stmt in loop.body)
@@ -264,16 +265,25 @@ PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 
 def _products_program(lowerings: Lowerings) -> Program | None:
-    if not _calls(lowerings.plain):
+    # Attention is made of them.
+    return _with_fewer_calls(lowerings, {*LIBRARY_PRODUCTS, _ATTENTION})
+
+
+def _with_fewer_calls(
+    lowerings: Lowerings, operators: Collection[str], *, convolutions: bool = False
+) -> Program | None:
+    """Products as loops, where the library is then asked for fewer of these operators."""
+    before = _calls(lowerings.plain, operators)
+    if not before:
         return None
-    program = lower(lowerings.changed, lowerings.parameters, products=True)
-    return program if _calls(program) < _calls(lowerings.plain) else None
+    changed, parameters = lowerings.changed, lowerings.parameters
+    program = lower(changed, parameters, products=True, convolutions=convolutions)
+    return program if _calls(program, operators) < before else None
 
 
-def _calls(program: Program) -> int:
-    """How many products the library is asked for; attention is made of them."""
+def _calls(program: Program, operators: Collection[str]) -> int:
     lines = (step for step in program.steps if isinstance(step, PlanLine))
-    return sum(line.operator in (*LIBRARY_PRODUCTS, _ATTENTION) for line in lines)
+    return sum(line.operator in operators for line in lines)
 
 
 def _products_idea(lowerings: Lowerings) -> Strategy:
@@ -296,20 +306,10 @@ PRODUCTS_FORM = FormKind(_PRODUCTS, "P", _products_program, _products_idea)
 
 
 _CONVOLUTIONS = "convolutions"
-_CONVOLUTION = "aten.convolution.default"
 
 
 def _convolutions_program(lowerings: Lowerings) -> Program | None:
-    if not _convolved(lowerings.plain):
-        return None
-    program = lower(lowerings.changed, lowerings.parameters, products=True, convolutions=True)
-    return program if _convolved(program) < _convolved(lowerings.plain) else None
-
-
-def _convolved(program: Program) -> int:
-    """How many convolutions the library is asked for."""
-    lines = (step for step in program.steps if isinstance(step, PlanLine))
-    return sum(line.operator == _CONVOLUTION for line in lines)
+    return _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True)
 
 
 def _convolutions_idea(lowerings: Lowerings) -> Strategy:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.tasks import Reference
+from kernelwright.tools.tasks.convert import allows_tf32
 from kernelwright.tools.types import Candidate, DType, Graph, Task, TensorSpec
 
 COARSER = "tf32"
@@ -35,7 +36,7 @@ _LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 def may_be_coarser(task: Task, device: str) -> bool:
     """Whether the library may compute a convolution of this task in TF32."""
-    return device == "cuda" and _allowed() and DType.FLOAT32 in convolved(task)
+    return device == "cuda" and allows_tf32() and DType.FLOAT32 in convolved(task)
 
 
 def convolved(task: Task) -> set[DType]:
@@ -67,13 +68,6 @@ def _laid_out(module: nn.Module) -> nn.Module:
 def _turned(tensor: Tensor) -> Tensor:
     layout = _LAYOUTS.get(tensor.dim())
     return tensor if layout is None else tensor.contiguous(memory_format=layout)
-
-
-def _allowed() -> bool:
-    try:
-        return torch.backends.cudnn.allow_tf32
-    except RuntimeError:  # the newer name was used to set it, and the older one is then refused
-        return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
 _SHORT = {

@@ -306,7 +306,7 @@ def toolbox(precompiled: Precompiled) -> SimpleNamespace:
     """What the tests of this folder share."""
     return SimpleNamespace(
         Build=Build,
-        convolution=_beside("cases").convolution,
+        convolution=_beside("convolutions").convolution,
         truth=truth,
         check=check,
         make_variants=make_variants,

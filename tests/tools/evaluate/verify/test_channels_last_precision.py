@@ -195,7 +195,7 @@ def test_it_is_asked_only_where_a_library_decides_and_may(
 ):
     assert not may_be_coarser(task, "cpu")
     assert may_be_coarser(task, "cuda")
-    monkeypatch.setattr("kernelwright.tools.evaluate.verify.precision._allowed", lambda: False)
+    monkeypatch.setattr("kernelwright.tools.evaluate.verify.precision.allows_tf32", lambda: False)
     assert not may_be_coarser(task, "cuda")
 
 

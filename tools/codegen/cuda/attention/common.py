@@ -106,6 +106,16 @@ def panels(width: int) -> int:
     return -(-width // PANEL)
 
 
+def stage_bytes(one: Attention, keys: int) -> int:
+    """Shared memory of a step's keys and values."""
+    return keys * (panels(one.width) + panels(one.value_width)) * PANEL * 2
+
+
+def stages_beside(one: Attention, rows: int, keys: int, room_bytes: int) -> int:
+    """Steps that fit into shared memory beside a tile of so many queries."""
+    return (room_bytes - rows * panels(one.width) * PANEL * 2) // stage_bytes(one, keys)
+
+
 def steps_of(one: Attention, rows: int, keys: int, number: int) -> int:
     """Steps of the tile of queries of that number."""
     last = min(one.keys, (number + 1) * rows) if one.is_causal else one.keys

@@ -19,6 +19,8 @@ from kernelwright.tools.codegen.cuda.attention.common import (
     PANEL,
     AttentionFamily,
     panels,
+    stage_bytes,
+    stages_beside,
     steps_of,
 )
 from kernelwright.tools.codegen.cuda.attention.printed import (
@@ -99,18 +101,14 @@ def _fits(one: Attention, tile: _Tile) -> bool:
     return held + (tile.keys // 4 if one.mask is not None else 0) <= _REGISTERS_OF_THREE
 
 
-def _stage_bytes(one: Attention, keys: int) -> int:
-    return keys * (panels(one.width) + panels(one.value_width)) * PANEL * 2
-
-
 def _tiles(case: Case, one: Attention) -> list[_Tile]:
     every = [_Tile(rows, keys) for rows in _ROWS for keys in _KEYS]
     return [tile for tile in every if _fits(one, tile) and _most_stages(case, one, tile) >= 2]
 
 
 def _most_stages(case: Case, one: Attention, tile: _Tile) -> int:
-    room = case.shared_bytes - _ALIGNMENT - tile.rows * panels(one.width) * PANEL * 2
-    return min(_MOST_STAGES, room // _stage_bytes(one, tile.keys))
+    room = case.shared_bytes - _ALIGNMENT
+    return min(_MOST_STAGES, stages_beside(one, tile.rows, tile.keys, room))
 
 
 def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
@@ -152,7 +150,7 @@ def _tunables(case: Case, one: Attention, prefix: str) -> Tunables:
 
 def _shared(one: Attention) -> str:
     queries = panels(one.width) * PANEL * 2
-    return f"{{ROWS}} * {queries} + {{STAGES}} * {{KEYS}} * {_stage_bytes(one, 1)} + {_ALIGNMENT}"
+    return f"{{ROWS}} * {queries} + {{STAGES}} * {{KEYS}} * {stage_bytes(one, 1)} + {_ALIGNMENT}"
 
 
 def _emitted(case: Case, one: Attention, prefix: str) -> Emitted:

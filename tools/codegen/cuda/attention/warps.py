@@ -15,6 +15,8 @@ from kernelwright.tools.codegen.cuda.attention.common import (
     PANEL,
     AttentionFamily,
     panels,
+    stage_bytes,
+    stages_beside,
     steps_of,
 )
 from kernelwright.tools.codegen.cuda.attention.printed import (
@@ -85,12 +87,8 @@ def _tiles(case: Case, one: Attention) -> list[_Tile]:
 
 
 def _most_stages(case: Case, one: Attention, tile: _Tile) -> int:
-    room = case.shared_bytes - _ALIGNMENT - tile.rows * panels(one.width) * PANEL * 2
-    return min(4, room // _stage_bytes(one, tile.keys))
-
-
-def _stage_bytes(one: Attention, keys: int) -> int:
-    return keys * (panels(one.width) + panels(one.value_width)) * PANEL * 2
+    room = case.shared_bytes - _ALIGNMENT
+    return min(4, stages_beside(one, tile.rows, tile.keys, room))
 
 
 def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
@@ -120,7 +118,7 @@ def _tunables(case: Case, one: Attention, prefix: str) -> Tunables:
 
 def _shared(one: Attention) -> str:
     queries = 16 * panels(one.width) * PANEL * 2
-    return f"{{WARPS}} * {queries} + {{STAGES}} * {{KEYS}} * {_stage_bytes(one, 1)} + {_ALIGNMENT}"
+    return f"{{WARPS}} * {queries} + {{STAGES}} * {{KEYS}} * {stage_bytes(one, 1)} + {_ALIGNMENT}"
 
 
 class MmaAttention(AttentionFamily):

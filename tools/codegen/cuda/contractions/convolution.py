@@ -23,7 +23,7 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.window_code import WindowCode
 from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     ALIGNMENT_BYTES,
@@ -61,7 +61,6 @@ from kernelwright.tools.types import DType
 CONVOLUTION = "wgmma_windows"
 _TITLE = "A convolution as one product of halves, its input packed into rows"
 _ARCHITECTURE = "sm_90a"
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 # Statements of an epilogue that may stand sixteen times.
 _FEW = 8
 # Shares of an image that blocks look for the largest magnitude in.
@@ -74,7 +73,7 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
     if case.hardware.architecture != _ARCHITECTURE or contraction.dtype is not DType.FLOAT32:
         return Fit.NO
     scaled = is_scaled(contraction)
-    if not (contraction.is_tf32 if scaled else contraction.precision in _HALVES):
+    if half_type(contraction) is None and not (scaled and contraction.is_tf32):
         return Fit.NO
     found = windows_of(contraction) if min(contraction.m, contraction.n) >= FEWEST else None
     if found is None:
@@ -175,7 +174,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
     epilogue = printer.epilogue("whole")
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch)
-    half = contraction.precision if contraction.precision in _HALVES else DType.FLOAT16
+    half = half_type(contraction) or DType.FLOAT16
     images = code.images if scaled else 0
     shares = max(1, min(_SHARES_OF_IMAGE, case.multiprocessors * 4 // max(1, images)))
     source = render(
@@ -223,7 +222,7 @@ def _arguments(
         )
         for name, what, box in boxes
     ]
-    half = c_type(contraction.precision if contraction.precision in _HALVES else DType.FLOAT16)
+    half = c_type(half_type(contraction) or DType.FLOAT16)
     found.append(Argument("window_rows", f"{half}* window_rows", f"{prefix}_rows"))
     found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}_others"))
     if scaled:

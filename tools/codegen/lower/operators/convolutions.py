@@ -102,7 +102,7 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     shape = (out.shape[0], groups * outputs, *whole)
     made = context.buffer(node.name, TensorSpec(shape=shape, dtype=out.dtype))
     written = _written(made, space, found, groups * outputs)
-    context.add(Nest(outer, inner, (Write(written, context.ops.cast(value, value.dtype)),)))
+    context.add(Nest(outer, inner, (Write(written, value),)))
     context.values[node.name] = (_cropped(context, made, out.shape),)
 
 
