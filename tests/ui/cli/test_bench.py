@@ -75,6 +75,7 @@ def test_a_suite_is_searched_summed_up_and_resumed(
     assert "within the noise" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_results_under_other_terms_are_not_mixed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

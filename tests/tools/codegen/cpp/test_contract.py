@@ -84,7 +84,13 @@ def test_a_strategy_for_another_kind_of_loop_is_refused(build: Any, cpu: Hardwar
             CppEmitter().emit(chain.loop("chain"), strategy, "k", cpu)
 
 
-@pytest.mark.parametrize("name", ["rows_kept", "rows", "split", "columns"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows_kept",
+        *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("rows", "split", "columns")),
+    ],
+)
 def test_softmax_vectorises_throughout(build: Any, cpu: Hardware, tmp_path: Path, name: str):
     (strategy,) = (item for item in EVERY if item.name == name)
     emitted = CppEmitter().emit(softmax(build, 128, 8192), strategy, "k", cpu)

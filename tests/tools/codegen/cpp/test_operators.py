@@ -62,7 +62,9 @@ def pairs(values: torch.Tensor) -> list[torch.Tensor]:
     return [first.contiguous(), second.contiguous(), second.flip(0).contiguous()]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_floating_operators_agree(build: Any, case: Any, everything: Any, check: Any, dtype: str):
     # A sum that cancels is as good as its product, which fma may or may not have rounded.
     ops = [op for op in OPERATORS if op not in WHOLE | {"lgamma", "fma"}]
@@ -86,6 +88,7 @@ def test_integer_operators_agree(build: Any, case: Any, everything: Any, check: 
     check(everything(cases, settings=1), 0)
 
 
+@pytest.mark.exhaustive
 def test_boolean_operators_agree(build: Any, case: Any, everything: Any, check: Any):
     ops = [op for op in OPERATORS if op.startswith(("logical", "bitwise"))]
     ops = [op for op in ops if op != "bitwise_not"] + ["eq", "ne", "maximum", "where"]
@@ -93,7 +96,9 @@ def test_boolean_operators_agree(build: Any, case: Any, everything: Any, check: 
     check(everything([made], settings=1), 0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_equal_products_cancel_to_zero(
     build: Any, case: Any, everything: Any, check: Any, dtype: str
 ):

@@ -54,6 +54,7 @@ def test_gathered_rows_and_indices(build: Any, case: Any, everything: Any, check
     check(everything([case(b.loop("gather"), data, y=(rows * columns, torch.float32))]))
 
 
+@pytest.mark.exhaustive
 def test_reads_on_a_condition(build: Any, case: Any, everything: Any, check: Any):
     """Neighbours of every element, and nothing read beyond either end of a row's buffer."""
     rows, columns = 7, 45
@@ -70,6 +71,7 @@ def test_reads_on_a_condition(build: Any, case: Any, everything: Any, check: Any
     check(everything([case(b.loop("windows"), data, y=(rows * columns, torch.float32))]))
 
 
+@pytest.mark.exhaustive
 def test_a_loss_picks_its_targets(build: Any, case: Any, everything: Any, check: Any):
     rows, columns = 50, 70
     b = build({"r": rows}, {"c": columns})
@@ -87,6 +89,7 @@ def test_a_loss_picks_its_targets(build: Any, case: Any, everything: Any, check:
 REST = ("prod", "max", "min")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["sum", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in REST)]
 )
@@ -123,6 +126,7 @@ def test_norms_in_every_float_type(build: Any, case: Any, everything: Any, check
     check(everything([made]), 1e-12 if dtype == "float64" else 3e-6)
 
 
+@pytest.mark.exhaustive
 def test_group_norm_with_weights_by_channel(build: Any, case: Any, everything: Any, check: Any):
     cases = []
     for side in (3, 50):
@@ -164,6 +168,7 @@ def test_infinities_and_nan_go_where_pytorch_puts_them(
     check(everything([made]))
 
 
+@pytest.mark.exhaustive
 def test_large_offsets_do_not_spoil_a_variance(build: Any, case: Any, everything: Any, check: Any):
     rows, columns = 3, 5000
     b = build({"r": rows}, {"c": columns})
@@ -173,6 +178,7 @@ def test_large_offsets_do_not_spoil_a_variance(build: Any, case: Any, everything
     check(everything([case(b.loop("variance"), data, y=(rows, torch.float32))]), 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_narrow_columns_are_reduced_in_segments(build: Any, case: Any, everything: Any, check: Any):
     inner, columns = 6000, 5
     b = build({"c": columns}, {"k": inner})

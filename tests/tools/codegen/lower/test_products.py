@@ -195,7 +195,7 @@ def test_halves_that_are_used_often_are_made_once() -> None:
     assert DType.FLOAT32 in {stmt.access.dtype for stmt in found.epilogue if stmt.access}
 
 
-@pytest.mark.parametrize("rows", [1024, 64])
+@pytest.mark.parametrize("rows", [1024, pytest.param(64, marks=pytest.mark.exhaustive)])
 def test_halves_that_are_used_less_are_made_on_the_way_in(rows: int) -> None:
     (product,) = _lowered(HALVES, (rows, 8), (8, 4096), (4096,))
     assert _product(product).left.dtype is DType.FLOAT32

@@ -86,6 +86,7 @@ async def asked(candidate: Candidate, task: Task) -> JudgeRequest:
     )
 
 
+@pytest.mark.exhaustive
 async def test_what_the_right_answer_hides_is_found_and_an_honest_twin_passes(
     executor: LocalExecutor, tmp_path: Path
 ) -> None:

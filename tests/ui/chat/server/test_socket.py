@@ -91,6 +91,7 @@ async def test_what_nobody_understands_is_answered_with_buttons(server, visit, d
     await driver.until(lambda: anna.button(".") is not None, 60, anna.told)
 
 
+@pytest.mark.exhaustive
 async def test_conversations_and_files_survive_a_killed_server(mortal, visit, notes):
     anna = await visit(mortal.url)
     await anna.say("what can you do?", notes)
@@ -116,6 +117,7 @@ async def test_nobody_comes_in_without_a_password(locked, visit, driver):
     await visitor.http.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_one_person_never_sees_anothers_conversation(locked, visit, driver, notes):
     anna = await visit(locked.url, "anna")
     await anna.say("what can you do?", notes)

@@ -126,12 +126,14 @@ def variants(
     return made
 
 
+@pytest.mark.exhaustive
 def test_every_product_is_taken(variants: list[Any]) -> None:
     taken = {tuple(variant.label.split("-")[:2]) for variant in variants}
     mapped = {(case.__name__, WGMMA_MAPS) for case in (deep, padded, plain, linear, transposed)}
     assert taken == {(case.__name__, MMA_TILES) for case in CASES} | mapped
 
 
+@pytest.mark.exhaustive
 def test_every_product_is_right_and_reads_without_conflicts(
     toolbox: SimpleNamespace, variants: list[Any]
 ) -> None:
