@@ -1,0 +1,198 @@
+"""What a search would try first on a folder of modules, and how long each of it takes on a device.
+
+    python benchmarks/codegen/module_candidates.py plan FOLDER plans.json [--hardware h200]
+        [--ideas 6] [--match 1_*,17_*]
+    python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
+    python benchmarks/codegen/module_candidates.py table results.jsonl
+
+`plan` traces and writes the candidates of a first round and needs no device; `run` compiles all of
+them, calls each once beside the module itself, and times it with the host ahead and a flushed L2,
+kernel by kernel. Where a predicted time and a measured one differ, a cost model is wrong: that is
+what this is for. `differs` is the largest difference from the module's own answer over the largest
+value there; whether an answer is right only the judge says. Files are executed in this process:
+use it on files that are trusted.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
+from kernelwright.agents.planner.planner import PlannerInput
+from kernelwright.agents.planner.playbook import PlaybookPlanner
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.codegen.library.kernel_library import Recipe, repertoire_for
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Candidate, Idea, Refusal, Task, TracePolicy, Value
+
+
+class Draft(Value):
+    """One candidate of a first round, with what its idea expects."""
+
+    choices: dict[str, str]
+    predicted_ms: float
+    candidate: Candidate
+
+
+class Planned(Value):
+    """One file's candidates, the most promising first."""
+
+    task: Task
+    drafts: tuple[Draft, ...]
+
+
+class Plans(Value):
+    """What `plan` hands to `run`."""
+
+    files: tuple[Planned, ...]
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Write the candidates of each file's first round."""
+    hardware, found = hardware_profile(options.hardware), []
+    for path in sorted(options.source.glob("*.py"), key=lambda p: (len(p.stem), p.stem)):
+        if not any(fnmatch(path.stem, one) for one in options.match.split(",")):
+            continue
+        task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy(device="cpu"))
+        if isinstance(task, Refusal):
+            print(f"{path.stem}: {task.sentence}")
+            continue
+        drafts = asyncio.run(_drafts(task, hardware, options.ideas))
+        print(f"{path.stem}: {len(drafts)} candidates", flush=True)
+        found.append(Planned(task=task, drafts=drafts))
+    options.output.write_text(Plans(files=tuple(found)).model_dump_json(), encoding="utf-8")
+
+
+async def _drafts(task: Task, hardware: Hardware, wanted: int) -> tuple[Draft, ...]:
+    repertoire = repertoire_for(task, hardware)
+    planner_input = PlannerInput(round=1, wanted=wanted, floor_ms=1e-3)
+    ideas = (await PlaybookPlanner(repertoire).plan(planner_input)).ideas
+    coder, made = PlaybookCoder(repertoire), []
+    for idea in ideas:
+        answer = await coder.write(CoderRequest(idea=idea, count=1))
+        made += [_draft(idea, one) for one in answer.candidates]
+    return tuple(made)
+
+
+def _draft(idea: Idea, candidate: Candidate) -> Draft:
+    recipe = Recipe.from_idea(idea)
+    choices = recipe.choices if recipe else {}
+    return Draft(choices=choices, predicted_ms=idea.predicted_ms or 0.0, candidate=candidate)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Compile everything, then call and time it, until the time is over."""
+    from strategy_bench import Bench
+
+    from kernelwright.tools.languages import compile_candidate, shutdown_compilers
+
+    plans = Plans.model_validate_json(options.source.read_text(encoding="utf-8"))
+    bench = Bench(options.output, hardware_profile(options.hardware))
+    end = time.monotonic() + options.seconds
+    architecture = bench.hardware.architecture
+    builds = {
+        draft.candidate.id: asyncio.ensure_future(
+            compile_candidate(draft.candidate, architecture=architecture, timeout_s=90)
+        )
+        for planned in plans.files
+        for draft in planned.drafts
+    }
+    for planned in plans.files:
+        if time.monotonic() > end:
+            print(f"no time left for {planned.task.name}")
+            continue
+        built = [await builds[draft.candidate.id] for draft in planned.drafts]
+        try:
+            _measure(bench, planned, built)
+        except Exception as error:
+            bench.write(file=planned.task.name, failure=f"{type(error).__name__}: {error}"[:400])
+    for building in builds.values():
+        building.cancel()
+    shutdown_compilers()
+
+
+def _measure(bench, planned: Planned, built: list) -> None:
+    import torch
+
+    from kernelwright.tools.tasks import Reference, draw
+
+    task = planned.task
+    torch.cuda.empty_cache()  # what the file before took
+    reference = Reference.build(task, "cuda:0")
+    args = draw(task, "task", 0, "cuda:0")
+    wanted = reference.forward(args)
+    eager_ms = bench.median_ms(lambda: reference.forward(args), 5)
+    bench.write(file=task.name, kind="eager", ms=eager_ms)
+    for draft, made in zip(planned.drafts, built, strict=True):
+        entry = {"file": task.name, "predicted_ms": draft.predicted_ms, "choices": draft.choices}
+        entry["settings"] = " ".join(f"{s.name}={s.value}" for s in draft.candidate.settings)
+        try:
+            entry |= _one(bench, draft.candidate, made, (args, reference.weights()), wanted)
+        except Exception as error:
+            entry["failure"] = f"{type(error).__name__}: {error}"[:400]
+        bench.write(**entry)
+
+
+def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
+    from strategy_bench import kernels_us
+
+    from kernelwright.tools.languages import CompileFailure, load_candidate
+
+    if isinstance(built, CompileFailure):
+        return {"failure": built.message[:400]}
+    runner = load_candidate(candidate, built, "cuda:0")
+    differs = max(map(_differs, runner(*given), wanted))
+    ms = bench.median_ms(lambda: runner(*given), 5)
+    return {"ms": ms, "differs": differs, "kernels_us": kernels_us(lambda: runner(*given))}
+
+
+def _differs(got, wanted) -> float:
+    gap, most = (got.float() - wanted.float()).abs().max(), wanted.float().abs().max()
+    return float(gap / most.clamp_min(1e-30))
+
+
+def table(options: argparse.Namespace) -> None:
+    """Print each file's candidates, the fastest first, with what was predicted."""
+    rows = [json.loads(line) for line in options.source.read_text(encoding="utf-8").splitlines()]
+    for name in dict.fromkeys(row["file"] for row in rows):
+        mine = [row for row in rows if row["file"] == name]
+        eager = next((row["ms"] for row in mine if row.get("kind") == "eager"), 0.0)
+        print(f"\n{name}: eager {eager:.3f} ms")
+        timed = [row for row in mine if "ms" in row and row.get("kind") != "eager"]
+        for row in sorted(timed, key=lambda row: row["ms"]):
+            chosen = " ".join(row["choices"].values())
+            print(f"  {row['ms']:8.3f} ms  predicted {row['predicted_ms']:.3f}  {chosen}")
+            print(f"           differs {row['differs']:.1e}  {row['settings']}")
+            longest = sorted(row["kernels_us"].items(), key=lambda one: -one[1])
+            print("           " + "; ".join(f"{us:.0f} us {k[:48]}" for k, us in longest[:6]))
+        for row in mine:
+            if "failure" in row:
+                print(f"  failed: {row.get('choices', '')} {row['failure'][:300]}")
+
+
+def main() -> None:
+    """Do what the first word says."""
+    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    words.add_argument("what", choices=("plan", "run", "table"))
+    words.add_argument("source", type=Path)
+    words.add_argument("output", type=Path, nargs="?", default=Path("candidates.jsonl"))
+    words.add_argument("--hardware", default="h200")
+    words.add_argument("--ideas", type=int, default=6)
+    words.add_argument("--match", default="*", help="patterns of file names, with commas between")
+    words.add_argument("--seconds", type=float, default=300.0)
+    options = words.parse_args()
+    if options.what == "run":
+        asyncio.run(run(options))
+    else:
+        {"plan": plan, "table": table}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()
