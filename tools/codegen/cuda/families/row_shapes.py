@@ -147,6 +147,30 @@ def narrowed(case: Case, kept: float, vectors: Vectors | None = None) -> float:
     return float(kept ** log(MOVED_BYTES / width, MOVED_BYTES / _MEASURED_BYTES))
 
 
+# From its first load to its last store a block that does little takes about this long: 2.5 to 5 us
+# for rows of 64 to 128 floats, 2.9 for tiles of 63 outputs of a pooling window (one H200,
+# benchmarks/results/h200/first_candidates.jsonl).
+_BLOCK_US = 3.0
+_BLOCKS_PER_SM, _THREADS_PER_SM = 24, 1536
+
+
+def under_way(case: Case, threads: int, block_bytes: float) -> float:
+    """The share of bandwidth that blocks of so few bytes can ask for at a time.
+
+    Little's law: what all resident blocks move, over how long each of them takes.
+
+    Args:
+        case: On whose device the blocks are.
+        threads: Of a block.
+        block_bytes: What a block reads and writes.
+    """
+    device = case.hardware
+    most = (device.threads_per_sm or _THREADS_PER_SM) // threads
+    resident = max(1, min(device.blocks_per_sm or _BLOCKS_PER_SM, most))
+    needed = device.bandwidth_gb_s * 1e3 * _BLOCK_US / case.multiprocessors
+    return min(1.0, resident * block_bytes / needed)
+
+
 def gathered(case: Case, name: str, *, along_rows: bool) -> float:
     """The share of bandwidth that is left where threads that lie together read or write apart.
 

@@ -25,6 +25,7 @@ from kernelwright.tools.codegen.cuda.families.row_shapes import (
     WARP,
     narrowed,
     row_family,
+    under_way,
 )
 from kernelwright.tools.codegen.cuda.families.row_tunables import (
     offsets,
@@ -47,6 +48,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.cuda.printing.vectors import PEELED, row_start
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
+from kernelwright.tools.codegen.ir.roofline import loop_bytes
 
 
 def strategy(case: Case, name: str) -> Strategy:
@@ -117,8 +119,6 @@ def _efficiency(case: Case, name: str) -> float:
     base = _BASE[name]
     if shape.group == "warp" and columns > 1024:
         base -= 0.1
-    if shape.group == "block" and columns < 512:
-        base -= 0.2
     if name == BLOCK_REGISTERS and columns * case.row_words > 8192:
         # Few rows fit a multiprocessor, so loading and computing take turns.
         base -= 0.04 if columns * case.row_words <= 16384 else 0.12
@@ -128,7 +128,16 @@ def _efficiency(case: Case, name: str) -> float:
         base *= narrowed(case, _NARROW.get(name, 1.0), vectors)
     if vectors is not case.along_rows and vectors.widths[0] > 1:
         base *= PEELED
-    return round(base * max(filled, 0.02), 3)
+    if shape.group == "block":
+        base *= _in_blocks(case, name)
+    return round(max(base * max(filled, 0.02), 0.002), 4)
+
+
+def _in_blocks(case: Case, name: str) -> float:
+    """The share of bandwidth that is left where a row is too little for a block of its own."""
+    tunables = tunables_of(case, name, "x")
+    row_bytes = sum(loop_bytes(case.loop)) / max(1, case.nest.rows)
+    return under_way(case, tunables.best("THREADS") if tunables else 1, row_bytes)
 
 
 def strategies(case: Case) -> list[Strategy]:

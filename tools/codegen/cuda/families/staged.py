@@ -14,7 +14,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from kernelwright.tools.codegen.cuda.families import strips
-from kernelwright.tools.codegen.cuda.families.row_shapes import element_family
+from kernelwright.tools.codegen.cuda.families.row_shapes import element_family, under_way
 from kernelwright.tools.codegen.cuda.families.strip_code import StripCode, WindowCode
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
@@ -110,23 +110,29 @@ def strategies(case: Case) -> list[Strategy]:
             memory="windows in shared memory",
             compute="fused chain",
             parallel="tile per block",
-            efficiency=_efficiency(case.stencil),
+            efficiency=_efficiency(case),
         )
     ]
 
 
-def _efficiency(stencil: Stencil) -> float:
+def _efficiency(case: Case) -> float:
     """The share of bandwidth to expect: every tap is one more access to shared memory.
 
     The slope follows eleven problems on an H200, from 0.97 of the floor where windows do not
     overlap to 0.29 at 21 taps for 8 bytes (benchmarks/results/h200/strategies.md).
     """
+    stencil = case.stencil
     moved = sum(place.dtype.itemsize_bytes for place in stencil.nest.targets)
     for window in stencil.windows:
         alongs = (window.planes, window.lines, window.places)
         needed = prod(min(along.step or 1, along.span) for along in alongs)
         moved += needed * window.dtype.itemsize_bytes
-    return round(0.97 / (1 + 0.8 * max(0.0, strips.taps(stencil) / moved - 0.25)), 3)
+    share = 0.97 / (1 + 0.8 * max(0.0, strips.taps(stencil) / moved - 0.25))
+    tunables = Tunables("x")
+    _tile(stencil, tunables)
+    tile = [tunables.best(name) for name in ("DEPTH", "ROWS", "WIDTH")]
+    filled = prod(min(n, size) for n, size in zip(tile, stencil.sizes, strict=True))
+    return round(share * under_way(case, tunables.best("THREADS"), filled * moved), 4)
 
 
 def fits(case: Case) -> bool:
@@ -186,6 +192,10 @@ def _tile(stencil: Stencil, tunables: Tunables) -> tuple[str, str]:
     rows = _shared(stencil.sizes[1], [window.lines for window in windows], 8)
     deep = _shared(stencil.sizes[0], [window.planes for window in windows], 4)
     tall = max((n for n in rows if n <= 4), default=1)
+    if len(rows) == 1 and stencil.sizes[2] <= _TILE // 2:
+        # One short line is too little for a block: it would wait for memory most of its time.
+        rows = [n for n in powers(1, 8) if n < 2 * stencil.sizes[1]]
+        tall = max(n for n in rows if n * stencil.sizes[2] <= _TILE or n == 1)
     widths = [n for n in powers(32, 512) if n < 2 * max(32, stencil.sizes[2])]
     fitting = [n for n in widths if _room(windows, (1, tall, n)) <= _GOOD_ROOM]
     tunables.add("WIDTH", first(min(_TILE // tall, max(fitting, default=32)), widths))
@@ -204,7 +214,7 @@ def _tile(stencil: Stencil, tunables: Tunables) -> tuple[str, str]:
 
 
 def _shared(size: int, alongs: list[Along], most: int) -> list[int]:
-    """Outputs along an axis that may lie in one tile: more than one where windows overlap."""
+    """Outputs along an axis that may lie in one tile: several of them share what overlaps."""
     overlap = any(along.step < along.span for along in alongs)
     return [n for n in powers(1, most) if n < 2 * size] if overlap else [1]
 

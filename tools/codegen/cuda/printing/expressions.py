@@ -208,12 +208,18 @@ class Tunables:
     def __init__(self, prefix: str):
         self.prefix = prefix.upper()
         self._lines: list[str] = []
+        self._best: dict[str, int] = {}
 
     def add(self, name: str, values: Sequence[int]) -> "Tunables":
         """Declare a tunable; its first value is the best guess."""
         kept = list(dict.fromkeys(values))
+        self._best[name] = kept[0]
         self._lines.append(f"// tune: {self.prefix}_{name} in {', '.join(map(str, kept))}")
         return self
+
+    def best(self, name: str) -> int:
+        """The best guess of a declared tunable; 1 where it was not declared."""
+        return self._best.get(name, 1)
 
     def require(self, text: str) -> "Tunables":
         """Declare a requirement; names of tunables in braces, `{THREADS} <= 1024`."""
