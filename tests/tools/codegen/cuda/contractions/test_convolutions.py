@@ -82,6 +82,7 @@ QUICK = (
     "plain", "strided", "few_channels", "turned_wide", "turned_steps", "halves",
     f"strided{EXACT}", f"turned_even{EXACT}", "turned_gaps",
 )  # fmt: skip
+EVERY = (*MODULES, *(f"{name}{EXACT}" for name in ("plain", "wide", "volume", "turned")))
 # Of what the library itself multiplies in float32, TF32 or not.
 _ALWAYS_EXACT = ("turned_gaps",)
 _RULED_OUT = "torch.backends.cudnn.allow_tf32 = False\n\nclass Model"
@@ -175,7 +176,7 @@ def quick(
 def every(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Playable]:
-    found = [one for name in MODULES for one in _playable(name, small_device, MORE)]
+    found = [one for name in EVERY for one in _playable(name, small_device, MORE)]
     toolbox.compile_emulated(found, tmp_path_factory.mktemp("all_convolutions"))
     return found
 
@@ -208,7 +209,7 @@ def test_a_convolution_computes_what_the_module_does(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_convolution_in_several_settings(
     toolbox: SimpleNamespace, every: list[Playable], name: str
 ) -> None:
@@ -313,17 +314,24 @@ LARGE = {
 
 
 SETTINGS = ({}, {"SPAN": 32}, {"TILE": 128128, "GROUPS": 2}, {"TILE": 64064, "GROUPS": 4})
+SPLIT_SETTINGS = ({}, {"TILE": 64128, "GROUPS": 2}, {"TILE": 64064, "GROUPS": 3, "HELD": 0})
 
 
 @pytest.mark.parametrize(
-    ("name", "more"),
+    ("name", "strategy", "more"),
     [
-        ("images", {"SPAN": 32}),
-        *(pytest.param(n, m, marks=pytest.mark.exhaustive) for n in LARGE for m in SETTINGS),
+        ("images", CONVOLUTION, {"SPAN": 32}),
+        ("images", SPLIT_CONVOLUTION, {}),
+        *(
+            pytest.param(name, strategy, more, marks=pytest.mark.exhaustive)
+            for name in LARGE
+            for strategy, tried in ((CONVOLUTION, SETTINGS), (SPLIT_CONVOLUTION, SPLIT_SETTINGS))
+            for more in tried
+        ),
     ],
 )
 async def test_sums_stay_in_registers(
-    toolbox: SimpleNamespace, name: str, more: dict[str, int]
+    toolbox: SimpleNamespace, name: str, strategy: str, more: dict[str, int]
 ) -> None:
     conv, shape = LARGE[name]
     source = FILE.format(conv=conv, shape=shape, returned="F.relu(self.conv(x))")
@@ -331,8 +339,8 @@ async def test_sums_stay_in_registers(
     task = trace(source, f"/tmp/{name}.py", TracePolicy())
     assert isinstance(task, Task), task
     repertoire = repertoire_for(task, hardware_profile("H200"))
-    (ours,) = (one for one in repertoire.options() if one.strategy.name == CONVOLUTION)
-    draft = repertoire.draft({"form": ours.form, ours.loop: CONVOLUTION})
+    (ours,) = (one for one in repertoire.options() if one.strategy.name == strategy)
+    draft = repertoire.draft({"form": ours.form, ours.loop: strategy})
     candidate = new_candidate("cuda", draft.kernel, draft.plan)
     parsed = parse_kernel(draft.kernel, "cuda")
     candidate = with_values(candidate, complete_settings(parsed, _chosen(parsed, more)))
