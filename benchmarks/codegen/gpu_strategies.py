@@ -18,7 +18,7 @@ by output), in 75 seconds too; `streams` what a plain stream of reads and writes
 looks at what row strategies try first, and at what may be better, in 40 seconds; `scans` what reads
 that are shifted by one element cost a scan, in 30; `waves` looks at blocks that run all at once, in
 60; `turned` at rows that are stored beside each other, in 60; `products` at products of matrices
-beside the library's, in 300; `convolutions` at these, in 200. Each entry has the device's time of
+beside the library's, in 300; `convolutions` at these, in 320. Each entry has the device's time of
 every kernel of one call. To see the bytes that moved:
 
     ncu --clock-control none --profile-from-start off --csv \

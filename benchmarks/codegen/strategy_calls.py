@@ -4,6 +4,7 @@ Weights are inputs. Truth is the same call in float64.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from strategy_loops import Problem, Truth
@@ -34,26 +35,47 @@ def called(
     dtype: torch.dtype = torch.float32,
     products: bool = False,
     convolutions: bool = False,
+    tf32: bool = True,
 ) -> Problem:
     """A call on tensors of these shapes, the first of which is a batch of images.
 
     `apart` says that images do not meet, so that the truth may be made some images at a time;
-    `products` and `convolutions` that these are loops too, and not the library's.
+    `products` and `convolutions` that these are loops too, and not the library's; `tf32` that
+    PyTorch may use it.
     """
     inputs = [torch.empty(shape, device="meta", dtype=dtype) for shape in shapes]
     traced = trace_graph(_Called(call), inputs, None)
     simplify(traced)
     names = [f"x{at}" for at in range(len(shapes))]
-    program = lower(to_graph(traced, names), products=products, convolutions=convolutions)
+    with _allowing(tf32):
+        graph = to_graph(traced, names)
+    program = lower(graph, products=products, convolutions=convolutions)
     (output,) = program.returns
     return Problem(
         name=name,
         program=program,
         truth=_by_images(call, names, output, shapes[0], apart),
-        eager=lambda data: call(
-            *(data[each].view(s) for each, s in zip(names, shapes, strict=True))
-        ),
+        eager=lambda data: _eager(call, names, shapes, data, tf32),
     )
+
+
+@contextmanager
+def _allowing(tf32: bool) -> Iterator[None]:
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+def _eager(
+    call: Call,
+    names: list[str],
+    shapes: tuple[tuple[int, ...], ...],
+    data: dict[str, torch.Tensor],
+    tf32: bool,
+) -> torch.Tensor:
+    with _allowing(tf32):
+        return call(*(data[each].view(s) for each, s in zip(names, shapes, strict=True)))
 
 
 def _by_images(

@@ -1,7 +1,8 @@
 """Problems of the round `convolutions`: of the shapes that networks and suites have.
 
 Truth is the same call in float64, some images at a time; `eager` is the library's convolution, in
-float32 as PyTorch computes it, which is TF32.
+float32 as PyTorch computes it, which is TF32. Those of names that end in "exact" are in files that
+rule it out; transposed ones in groups that move by steps are so anyway.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,21 @@ _PLAIN: tuple[tuple[str, torch.dtype, tuple[int, ...], tuple[int, ...], dict[str
 _TRANSPOSED: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]], ...] = (
     ("turned_64", (8, 64, 512, 512), (64, 64, 3, 3), {}),
     ("turned_volume", (8, 32, 32, 32, 32), (32, 64, 3, 3, 3), {}),
+    (
+        "turned_groups",
+        (16, 32, 128, 256),
+        (32, 16, 3, 5),
+        {"stride": (2, 3), "padding": (1, 2), "dilation": (2, 1), "groups": 4},
+    ),
+    (
+        "turned_volume_groups",
+        (8, 32, 12, 24, 48),
+        (32, 8, 3, 5, 7),
+        {"stride": 2, "padding": (1, 2, 3), "output_padding": 1, "groups": 4},
+    ),
 )
+# Those that are also run with TF32 ruled out.
+_EXACT = ("conv_64", "conv_128", "conv_strided", "conv_first", "conv_16", "conv_volume")
 
 
 def _convolution(
@@ -44,11 +59,13 @@ def _convolution(
     x: tuple[int, ...],
     weight: tuple[int, ...],
     more: dict[str, object],
+    *,
+    tf32: bool = True,
 ) -> Problem:
     def call(data: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
         return _CALLS[len(x)](data, kernel, **more)
 
-    return called(name, call, x, weight, dtype=dtype, convolutions=True, products=True)
+    return called(name, call, x, weight, dtype=dtype, convolutions=True, products=True, tf32=tf32)
 
 
 def _transposed(
@@ -63,4 +80,9 @@ def _transposed(
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     **{name: lambda one=(name, *rest): _convolution(*one) for name, *rest in _PLAIN},
     **{name: lambda one=(name, *rest): _transposed(*one) for name, *rest in _TRANSPOSED},
+    **{
+        f"{name}_exact": lambda one=(f"{name}_exact", *rest): _convolution(*one, tf32=False)
+        for name, *rest in _PLAIN
+        if name in _EXACT
+    },
 }

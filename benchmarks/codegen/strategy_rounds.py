@@ -103,7 +103,7 @@ ROUNDS = {
         problems=tuple(convolutions.PROBLEMS),
         strategies=("wgmma_windows",),
         settings=8,
-        seconds=200,
+        seconds=320,
     ),
     "products": Round(problems=tuple(products.PROBLEMS), settings=12, seconds=300),
     "turned": Round(

@@ -16,8 +16,10 @@ from kernelwright.tools.codegen.ir import Axis
 from kernelwright.tools.codegen.ir.contraction import Bound, Contraction
 
 Lines = list[str]
-# Channels that a warp packs at once, at most: 128 bytes of a row.
+# Halves of a row that a warp packs at once, at most: 128 bytes, or 64 of each of two parts.
 _CHUNK = 64
+# Rows of which numbers with too few bits are counted together: those that a warp packs.
+BUNDLE = 32
 _LOADED_BYTES = 16
 
 
@@ -30,12 +32,14 @@ class WindowCode:
         windows: The factor that windows read, as it is packed.
         whole: The same with nothing folded into channels, which says what is read of memory.
         pitch: Elements of a packed row.
+        parts: Halves of each.
     """
 
     contraction: Contraction
     windows: Windows
     whole: Windows
     pitch: int
+    parts: int = 1
 
     def values(self) -> dict[str, object]:
         """What the skeleton asks for."""
@@ -51,6 +55,8 @@ class WindowCode:
             "along_row": self.along_row,
             "vector": self.vector,
             "chunk": self.chunk,
+            "bundle": BUNDLE,
+            "bundles": -(-self.contraction.batches * self.windows.rows // BUNDLE),
             "row_lines": self._row_lines(),
             "row_offset": self._row_offset(),
             "row_inside": self._row_inside(),
@@ -120,7 +126,7 @@ class WindowCode:
     @property
     def chunk(self) -> int:
         """Channels of a row that a warp packs at once."""
-        return gcd(_CHUNK, self.pitch)
+        return gcd(_CHUNK // self.parts, self.pitch)
 
     @property
     def pack_blocks(self) -> int:

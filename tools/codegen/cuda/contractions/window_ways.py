@@ -2,7 +2,8 @@
 
 A layout says which positions of the window are channels and how wide the lines of a tile are; a way
 adds the tile, the taps of a step, the warpgroups and what is held. The product takes the most of
-what products, copies and stores take, and packing what its bytes do. Constants are those of an
+what products, copies and stores take, and packing what its bytes do. Elements of two parts are
+brought twice, multiplied three times, and have totals beside their sums. Constants are those of an
 H200; not modelled: clocks that fall under load, and what is done to results before they are stored.
 """
 
@@ -32,6 +33,7 @@ ALIGNMENT_BYTES, STRIP_BYTES, TILE_BYTES = 1024 + 256, 4 * 144, 4 * 4
 SPANS = (16, 32)
 # Warpgroups that take tiles in turns, and the most panels of 64 rows times columns of a tile: the
 # more there are, the fewer registers has each, and with more sums than these the epilogue spilled.
+# Totals beside sums take as many again.
 MOST_SUMS = {4: 64, 3: 128, 2: 256}
 # Multiply-adds of a multiprocessor in a cycle and the share of them that is reached; bytes of a
 # factor that it reads from shared memory meanwhile, and those that the last-level cache brings.
@@ -40,6 +42,9 @@ _MULTIPLIED, _SHARE, _SHARED_RATE, _CACHE_RATE = 2048, 0.85, 128.0, 25.0
 # stores one result a thread (measured: 100, as a warp waits for what it has just asked for);
 # results that a multiprocessor stores in one at most, and lines that it is brought.
 _STEP_CYCLES, _ARRIVAL, _STORED, _MOST_STORED, _LINES_BROUGHT = 40.0, 1200.0, 100.0, 1.7, 1.0
+# Positions of the depth that are summed before they are added to totals, and the cycles that this
+# takes besides one an addition where no other panel is multiplied meanwhile.
+PROMOTED, _DRAINED = 64, 100.0
 # How much more where two panels give a warp 32 rows beside each other.
 _PAIRED = 1.5
 # The share of memory's bandwidth that packing reaches.
@@ -62,10 +67,19 @@ class Way:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to pack and to step: which taps are channels, how wide lines are, taps a step."""
+    """One way to pack and to step: which taps are channels, how wide lines are.
+
+    `parts` are the halves that an element is written as.
+    """
 
     windows: Windows
     line: int
+    parts: int = 1
+
+    @property
+    def products(self) -> int:
+        """Those of halves for one of elements; what two lower parts make is left out."""
+        return 3 if self.parts == 2 else 1
 
     @cached_property
     def run(self) -> Direction | None:
@@ -112,12 +126,12 @@ class Layout:
     def brought(self, rows: int, reuse: int) -> int:
         """Bytes of the window's factor that a step brings."""
         halo = -(-((reuse - 1) * self.apart) // 8) * 8
-        return -(-(rows + halo) * self.line * 2 // 1024) * 1024
+        return self.parts * -(-(rows + halo) * self.line * 2 // 1024) * 1024
 
     def room(self, way: Way, stages: int) -> int:
         """Shared memory of a block."""
         rows, columns = way.tile
-        of_step = way.reuse * columns * self.line * 2
+        of_step = self.parts * way.reuse * columns * self.line * 2
         others = self.steps(way.reuse) * of_step if way.held else stages * of_step
         beside = way.groups * (SPANS[0] * STRIP_BYTES + columns * TILE_BYTES) + ALIGNMENT_BYTES
         return stages * self.brought(rows, way.reuse) + others + beside
@@ -144,8 +158,11 @@ def others(contraction: Contraction, side: str) -> int:
 
 # Thousands of ways are looked at, and a planner asks about the same loop again and again.
 @lru_cache(maxsize=64)
-def choices(case: Case, contraction: Contraction) -> tuple[Choice, ...]:
-    """Every way to pack, with its best tile, the fastest first; packing is counted."""
+def choices(case: Case, contraction: Contraction, parts: int = 1) -> tuple[Choice, ...]:
+    """Every way to pack, with its best tile, the fastest first; packing is counted.
+
+    `parts` are the halves that an element is written as.
+    """
     found = windows_of(contraction)
     if found is None:
         raise ValueError(f"{case.loop.name}: no factor that windows read")
@@ -154,7 +171,7 @@ def choices(case: Case, contraction: Contraction) -> tuple[Choice, ...]:
     listed: list[Choice] = []
     for windows in ways:
         lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
-        for layout in (Layout(windows, line) for line in lines):
+        for layout in (Layout(windows, line, parts) for line in lines):
             packing = packing_cycles(case, contraction, layout)
             listed += tiled(case, layout, n, batches, packing)[:1]
     return tuple(sorted(listed, key=lambda one: one.cycles))
@@ -166,7 +183,7 @@ def tiled(case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0
         Way(tile, reuse, groups, held)
         for tile in TILES
         for groups, most in MOST_SUMS.items()
-        if tile[0] // 64 * tile[1] <= most
+        if tile[0] // 64 * tile[1] * layout.parts <= most
         for reuse in layout.reuses
         for held in (True, False)
         if not (held and batches * -(-n // tile[1]) > case.multiprocessors)
@@ -195,12 +212,14 @@ def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float
     rows, columns = way.tile
     across = batches * -(-n // columns)
     down = -(-layout.windows.places // rows)
-    products = way.reuse * layout.line / 16 * rows / 64
+    products = layout.products * way.reuse * layout.line / 16 * rows / 64
     multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
-    held = 0 if way.held else way.reuse * columns * layout.line * 2
+    held = 0 if way.held else layout.parts * way.reuse * columns * layout.line * 2
     brought = layout.brought(rows, way.reuse) + held
     lines = brought / (2 * layout.line) / _LINES_BROUGHT
     step = max(products * multiplied, brought / _CACHE_RATE, lines) + _STEP_CYCLES
+    if layout.parts == 2 and rows == 64:
+        step += -(-way.reuse * layout.line // PROMOTED) * (columns / 2 + _DRAINED)
     # A stage is asked for again when its products are over.
     step = max(step, (_ARRIVAL + 2 * step) / most_stages(case, layout, way))
     summed = layout.steps(way.reuse) * step
@@ -219,6 +238,7 @@ def hertz(hardware: Hardware, multiprocessors: int) -> float:
 def packing_cycles(case: Case, contraction: Contraction, layout: Layout) -> float:
     """Those of writing the window's factor as rows."""
     read = loop_bytes(case.loop)[0] * (2 if is_scaled(contraction) else 1)
-    moved = read + 2 * 2 * contraction.batches * layout.windows.rows * layout.pitch
+    written = 2 * layout.parts * contraction.batches * layout.windows.rows * layout.pitch
+    moved = read + 2 * written
     seconds = moved / (case.hardware.bandwidth_gb_s * 1e9 * _PACKING)
     return seconds * hertz(case.hardware, case.multiprocessors)

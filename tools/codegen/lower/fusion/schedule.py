@@ -211,6 +211,9 @@ class Fusion:
         is_factor = any(where.step(axis) for axis in reader.inner)
         if is_factor and any(expr.op == "tf32" for expr in reader.exprs):
             return True
+        buffer = self.context.buffers[where.buffer]
+        if is_factor and footprint(where) > prod(buffer.shape) * buffer.dtype.itemsize_bytes:
+            return True
         if is_factor and reader.half_uses(self.context.pool) >= COPIED_USES:
             return True
         (write,) = made.writes

@@ -168,6 +168,8 @@ def tensor_share(context: Context, node: Node) -> float | None:
     channels = context.value(arguments.tensor(0)).shape[1] // arguments.integer(8)
     if channels < _FEW:
         return _WITH_FEW
+    if node.out[0].dtype is DType.FLOAT32 and not context.is_tf32:
+        return None
     return _ON_TENSOR_CORES[node.out[0].dtype] * min(1.0, channels / _MANY)
 
 
