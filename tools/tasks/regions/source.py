@@ -77,7 +77,7 @@ def region_source(outline: Outline, region: Region, title: str) -> str:
 def _weight(number: int, node: Node, seen: NodeSeen) -> str:
     values = _values(node.out[0], seen)
     if node.op == "weight" and node.out[0].dtype.is_floating:
-        return f"self.w{number} = nn.Parameter({values})"
+        return f"self.w{number} = nn.Parameter({values}, requires_grad=False)"
     return f'self.register_buffer("w{number}", {values})'
 
 

@@ -59,7 +59,7 @@ def test_layers_more_are_no_classes_more(outlined):
 
 
 def test_regions_in_files_of_their_own_make_the_whole(outlined):
-    task, outline, reference, arguments = outlined(STACK.replace("LAYERS", "3"))
+    _, outline, reference, arguments = outlined(STACK.replace("LAYERS", "3"))
     values: dict[str, object] = dict(zip(outline.graph.inputs, arguments, strict=True))
     weights = reference.weights()
     for unit in in_order(outline.graph, find_regions(outline.graph)):
