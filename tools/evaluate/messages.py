@@ -31,6 +31,7 @@ from kernelwright.tools.types import (
     Task,
     TracePolicy,
 )
+from kernelwright.tools.types.outline import Outline
 from kernelwright.tools.types.value import Value
 
 
@@ -102,6 +103,16 @@ class DispatchRequest(Value):
     """What does PyTorch really run for this task, and how long does each kernel take?"""
 
     kind: Literal["dispatch"] = "dispatch"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    seed: int
+
+
+class OutlineRequest(Value):
+    """Run the task's reference operator by operator: where does its time go?"""
+
+    kind: Literal["outline"] = "outline"
     task: Task
     hardware: Hardware
     rules: Rules
@@ -215,6 +226,7 @@ Request = Annotated[
     | RehearseRequest
     | AuditRequest
     | DispatchRequest
+    | OutlineRequest
     | CeilingsRequest
     | BuildRequest
     | BaselineRequest
@@ -281,6 +293,14 @@ class DispatchSeen(Value):
     kind: Literal["dispatch_seen"] = "dispatch_seen"
     kernels: tuple[Dispatched, ...] = ()
     needs: MemoryNeeds | None = None
+    failure: str = ""
+
+
+class OutlineSeen(Value):
+    """The answer to `OutlineRequest`; `failure` says why there is none."""
+
+    kind: Literal["outline_seen"] = "outline_seen"
+    outline: Outline | None = None
     failure: str = ""
 
 
@@ -373,6 +393,7 @@ Answer = Annotated[
     | ShapesTried
     | LaunchesRecorded
     | DispatchSeen
+    | OutlineSeen
     | Profiled
     | Lacking
     | Broken,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import cast
@@ -300,11 +300,42 @@ def _why(error: Exception) -> str:
     return f"The forward cannot be traced: {type(error).__name__}: {words}."
 
 
-def _exported(module: nn.Module, inputs: Sequence[object]) -> Traced:
+def trace_outline(
+    module: nn.Module, inputs: Sequence[object], whole: Collection[str]
+) -> tuple[Traced, list[fx.Node]]:
+    """The forward with the operators of these names kept whole, as eager PyTorch runs them.
+
+    Returns:
+        The graph, and the placeholders of all tensors: weights, constants and arguments.
+
+    Raises:
+        RefusedError: the forward cannot be exported.
+    """
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        table = {op: rule for op, rule in _default_table().items() if _name(op) not in whole}
+        try:
+            traced = _exported(module, inputs, table)
+        except RefusedError:
+            raise
+        except Exception as error:
+            raise refuse(_why(error), str(error)[-4000:]) from error
+    return traced, traced.graph.find_nodes(op="placeholder")
+
+
+def _default_table() -> Table:
+    return dict(torch.export.default_decompositions())
+
+
+def _name(op: OpOverload) -> str:
+    return str(op).split(".")[1]
+
+
+def _exported(module: nn.Module, inputs: Sequence[object], table: Table | None = None) -> Traced:
     with shapes_without_unrolling():
         program = torch.export.export(module, tuple(inputs), strict=False)
     with shapes_without_unrolling(), remembered_composites():
-        program = program.run_decompositions(decompositions())
+        program = program.run_decompositions(decompositions() if table is None else table)
     _refuse_regions(program.graph)
     signature = program.graph_signature
     returned = _returned(program.graph)

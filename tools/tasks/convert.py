@@ -248,14 +248,20 @@ _DROPPED = frozenset(("device", "layout", "pin_memory", "non_blocking"))
 _ABSENT = TensorSpec(shape=(0,), dtype=DType.INT64)
 
 
-def to_graph(traced: Traced, input_names: list[str]) -> Graph:
+def to_graph(traced: Traced, input_names: list[str], *, with_strides: bool = False) -> Graph:
     """The typed graph; `input` nodes carry the names of the tensor arguments.
+
+    Args:
+        traced: the forward.
+        input_names: of the tensor arguments, in order.
+        with_strides: keep how results lie in memory as well.
 
     Raises:
         RefusedError: a shape depends on values, or a type is not supported.
     """
-    names = _names(traced, input_names)
-    nodes = [_node(traced, node, names) for node in traced.graph.nodes if _is_kept(traced, node)]
+    names = names_of(traced, input_names)
+    kept = [node for node in traced.graph.nodes if _is_kept(traced, node)]
+    nodes = [_node(traced, node, names, with_strides) for node in kept]
     return Graph(
         nodes=tuple(nodes),
         inputs=tuple(input_names),
@@ -293,7 +299,7 @@ def dtype_of(dtype: torch.dtype) -> DType:
     return DType(str(dtype).removeprefix("torch."))
 
 
-def _names(traced: Traced, input_names: list[str]) -> dict[fx.Node, str]:
+def names_of(traced: Traced, input_names: list[str]) -> dict[fx.Node, str]:
     """A distinct identifier for every node; inputs keep the names of their arguments."""
     by_placeholder = dict(zip(traced.inputs, input_names, strict=True))
     taken = set(input_names)
@@ -317,7 +323,7 @@ def _is_kept(traced: Traced, node: fx.Node) -> bool:
     return True
 
 
-def _node(traced: Traced, node: fx.Node, names: dict[fx.Node, str]) -> Node:
+def _node(traced: Traced, node: fx.Node, names: dict[fx.Node, str], with_strides: bool) -> Node:
     name = names[node]
     if node.name in traced.inputs:
         return Node(name=name, op="input", out=(tensor_spec(node.meta["val"], with_strides=True),))
@@ -334,7 +340,7 @@ def _node(traced: Traced, node: fx.Node, names: dict[fx.Node, str]) -> Node:
         op=_operator(node),
         args=tuple(_arg(value, names) for value in node.args),
         kwargs=tuple((k, _arg(v, names)) for k, v in node.kwargs.items() if k not in _DROPPED),
-        out=_out(node),
+        out=_out(node, with_strides=with_strides),
     )
 
 
@@ -342,7 +348,7 @@ def _operator(node: fx.Node) -> str:
     return "getitem" if node.target is operator.getitem else str(node.target)
 
 
-def _out(node: fx.Node) -> tuple[TensorSpec, ...]:
+def _out(node: fx.Node, *, with_strides: bool) -> tuple[TensorSpec, ...]:
     value = node.meta.get("val")
     results: Iterable[object] = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)) for result in results):
@@ -350,7 +356,10 @@ def _out(node: fx.Node) -> tuple[TensorSpec, ...]:
     if value is None:
         return ()
     return tuple(
-        tensor_spec(result) if isinstance(result, torch.Tensor) else _ABSENT for result in results
+        tensor_spec(result, with_strides=with_strides)
+        if isinstance(result, torch.Tensor)
+        else _ABSENT
+        for result in results
     )
 
 

@@ -1,7 +1,8 @@
 """Is this task worth trusting, and what is its floor: before anything is spent on it.
 
 Badges are doubts with their reasons; `dispatch` is what PyTorch's own forward really ran, and
-`memory` what judging the task takes, foreseen from its sizes.
+`memory` what judging the task takes, foreseen from its sizes. A model of several contractions
+is listed region by region.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.conversation.loading import kernel_words
+from kernelwright.graphs.regions.listing import listed_for_audit
 from kernelwright.graphs.run_view.events import (
     amount,
     floor_words,
@@ -21,11 +23,13 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.tools.hardware import floor_ms
 from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
+from kernelwright.tools.types.outline import ModelRegions
 from kernelwright.tools.types.run import InputSummary, TaskSummary
 from kernelwright.ui.cli.judge import judge, traced
 from kernelwright.ui.complaints import existing_file
 from kernelwright.ui.terminal.cards import input_words
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, write_json
+from kernelwright.ui.terminal.regions import regions_table
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluate.messages import DispatchSeen
@@ -38,6 +42,7 @@ class Audit(Value):
 
     `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
     are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
+    `not_listed` says why a model's regions are not known.
     """
 
     task: TaskSummary
@@ -48,6 +53,8 @@ class Audit(Value):
     memory_bytes: int | None
     memory: MemoryNeeds | None = None
     not_profiled: str = ""
+    regions: ModelRegions | None = None
+    not_listed: str = ""
 
 
 def audit(
@@ -85,7 +92,9 @@ async def audited(
         hardware = await executor.hardware()
         floor = floor_ms(task.bytes_moved, task.flops, hardware)
         found = audit_of(task, floor, await executor.dispatch(task), floor_source(hardware))
-        return task, found, hardware.name
+        parts = await listed_for_audit(executor, task)
+        more = {"regions": parts.regions, "not_listed": parts.failure}
+        return task, found.model_copy(update=more), hardware.name
 
 
 def audit_of(task: Task, floor: float, seen: "DispatchSeen", how: str = "") -> Audit:
@@ -130,12 +139,16 @@ def tell(task: Task, found: Audit, device: str) -> None:
         grid.add_row("PyTorch runs", Text(kernel_words(item)))
     if found.not_profiled:
         grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
+    if found.not_listed:
+        grid.add_row("regions", Text(f"not seen: {one_line(found.not_listed, 200)}"))
     for badge in found.badges:
         name = badge.name.replace("_", " ")
         style = "bold yellow" if badge.proves_little else "yellow"
         grid.add_row(name, Text(one_line(badge.reason, 400), style=style))
     out.print(Text(plain(task.name), style="bold"))
     out.print(grid)
+    if found.regions is not None:
+        out.print(regions_table(found.regions))
 
 
 def memory_words(needs: MemoryNeeds) -> str:

@@ -15,6 +15,7 @@ from typing import get_args
 import torch
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes
 from kernelwright.tools.evaluate.profiling.coverage import dispatched
@@ -28,6 +29,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.types import Baseline, Comparison, Dispatched, ModeTiming, Task, refuse
 from kernelwright.tools.types.measurement import Mode
+from kernelwright.tools.types.outline import Outline
 
 _TIMED_RUNS = 10
 
@@ -148,6 +150,20 @@ class TaskRuntime:
         return dispatched(
             lambda: self.runtime.own(arguments), self.runtime.device, warm_ups=warm_ups
         )
+
+    def outline(self) -> Outline:
+        """The forward operator by operator, as eager PyTorch runs it, with times.
+
+        Raises:
+            RefusedError: one forward would take too long to wait for, or cannot be exported.
+        """
+        seconds = forward_s(self.runtime)
+        if seconds > _PATIENCE_S:
+            raise refuse(f"one forward would take about {seconds:.0f} s here")
+        from kernelwright.tools.tasks.outline import outline_of
+
+        arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "outline")))
+        return outline_of(self.runtime.reference, self.task, arguments, ADMITTED)
 
 
 def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseline:

@@ -48,6 +48,8 @@ from kernelwright.tools.evaluate.messages import (
     LaunchesRecorded,
     Message,
     OpenProfilerRequest,
+    OutlineRequest,
+    OutlineSeen,
     Profiled,
     ProfileRequest,
     Ready,
@@ -195,6 +197,8 @@ class RequestHandler:
                 return self._audit(request)
             case DispatchRequest():
                 return self._dispatch(request)
+            case OutlineRequest():
+                return self._outline(request)
             case BuildRequest():
                 return self._build(request)
             case BaselineRequest():
@@ -245,6 +249,16 @@ class RequestHandler:
         finally:
             self.retire = poisoned(hardware.kind)
         return DispatchSeen(kernels=kernels, needs=needs)
+
+    def _outline(self, request: OutlineRequest) -> OutlineSeen:
+        task, hardware, rules = request.task, request.hardware, request.rules
+        self._say("the reference is run operator by operator", rules.reference_s, "reference")
+        try:
+            return OutlineSeen(outline=self._at(task, hardware, rules, request.seed).outline())
+        except (RefusedError, MemoryError, RuntimeError) as error:
+            return OutlineSeen(failure=" ".join(str(error).split())[:300] or "out of memory")
+        finally:
+            self.retire = poisoned(hardware.kind)
 
     def _build(self, request: BuildRequest) -> BuiltElsewhere | BaselineMeasured:
         name, rules, complete = request.name, request.rules, True

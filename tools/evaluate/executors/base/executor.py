@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import model_validator
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.messages import DispatchSeen
+from kernelwright.tools.evaluate.messages import DispatchSeen, OutlineSeen
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import (
     Baselines,
@@ -211,6 +211,10 @@ class Executor(ABC):
     async def dispatch(self, task: Task) -> DispatchSeen:
         """What PyTorch runs for a task, and what judging it takes of memory."""
         return DispatchSeen(failure="this device is somewhere else")
+
+    async def outline(self, task: Task) -> OutlineSeen:
+        """The forward as PyTorch runs it, with the time of every operator."""
+        return OutlineSeen(failure="this device is somewhere else")
 
     # What a remote device is asked with.
 

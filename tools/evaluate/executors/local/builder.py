@@ -33,6 +33,8 @@ from kernelwright.tools.evaluate.messages import (
     BuiltElsewhere,
     DispatchRequest,
     DispatchSeen,
+    OutlineRequest,
+    OutlineSeen,
     Reply,
     Traced,
     TraceRequest,
@@ -320,6 +322,21 @@ class Reading:
         if isinstance(reply, Ended):
             return DispatchSeen(failure=refusal_of(reply, f"profiling {task.name}").sentence)
         return expect(reply, DispatchSeen)
+
+    async def outline(self, task: Task) -> OutlineSeen:
+        """Where the time of PyTorch's own forward goes, operator by operator."""
+        shop = self._shop
+        request = OutlineRequest(
+            task=task,
+            hardware=await shop.hardware(),
+            rules=shop.rules,
+            seed=shop.fresh_seed(task, "outline"),
+        )
+        async with shop.lease, shop.keeper.short_lived("outline") as worker:
+            reply = await worker.ask(request, shop.rules.reference_s)
+        if isinstance(reply, Ended):
+            return OutlineSeen(failure=refusal_of(reply, f"running {task.name}").sentence)
+        return expect(reply, OutlineSeen)
 
     async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
         shop, limit_s = self._shop, policy.limit_s

@@ -24,6 +24,7 @@ from kernelwright.tools.evaluate.messages import (
     DispatchSeen,
     Foreign,
     ForeignRequest,
+    OutlineSeen,
     RecordRequest,
 )
 from kernelwright.tools.evaluate.rules import Rules
@@ -156,6 +157,10 @@ class LocalExecutor(Executor):
     async def dispatch(self, task: Task) -> DispatchSeen:
         """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
         return await self._reading.dispatch(task)
+
+    async def outline(self, task: Task) -> OutlineSeen:
+        """Where the time of PyTorch's own forward goes; in a worker of its own, likewise."""
+        return await self._reading.outline(task)
 
     async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
         """Measure eager and torch.compile (on a GPU also a CUDA graph), each once a task."""

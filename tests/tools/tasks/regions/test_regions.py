@@ -1,0 +1,137 @@
+"""Regions of small models: what they are made of, which are equal, and their files."""
+
+import pytest
+import torch
+
+from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
+from kernelwright.tools.tasks import Reference, draw
+from kernelwright.tools.tasks.outline import outline_of
+from kernelwright.tools.tasks.regions import find_regions, in_order, model_regions, region_source
+from kernelwright.tools.types import Task
+from kernelwright.tools.types.outline import Outline, Region
+
+STACK = """
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+
+        def forward(self, x):
+            return x + self.down(F.gelu(self.up(self.norm(x))))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+            self.steps = nn.Parameter(torch.arange(16.0))
+
+        def forward(self, x):
+            return self.blocks(x * self.steps).topk(3)
+
+    def get_inputs():
+        return [torch.randn(6, 16)]
+"""
+
+
+@pytest.fixture
+def outlined(attempt):
+    def make(text: str) -> tuple[Task, Outline, Reference, list[object]]:
+        task = attempt(text)
+        assert isinstance(task, Task), task
+        reference = Reference.build(task, "cpu")
+        arguments = list(draw(task, "task", 0, "cpu"))
+        return task, outline_of(reference, task, arguments, ADMITTED), reference, arguments
+
+    return make
+
+
+def test_layers_more_are_no_classes_more(outlined):
+    counts = {}
+    for layers in (2, 5):
+        _, outline, _, _ = outlined(STACK.replace("LAYERS", str(layers)))
+        found = model_regions(outline, lambda moved, operations: 0.0)
+        counts[layers] = {item.words: len(item.regions) for item in found.classes}
+        assert {kind.words for kind in found.left} == {"linear", "topk"}
+        shares = sum(item.share for item in (*found.classes, *found.left))
+        assert shares == pytest.approx(1.0, abs=0.2)  # views take the rest
+    assert counts[2] == {"mul, layer_norm": 1, "gelu": 2, "add, layer_norm": 1, "add": 1}
+    assert counts[5] == {"mul, layer_norm": 1, "gelu": 5, "add, layer_norm": 4, "add": 1}
+
+
+def test_regions_in_files_of_their_own_make_the_whole(outlined):
+    _, outline, reference, arguments = outlined(STACK.replace("LAYERS", "3"))
+    values: dict[str, object] = dict(zip(outline.graph.inputs, arguments, strict=True))
+    weights = reference.weights()
+    for unit in in_order(outline.graph, find_regions(outline.graph)):
+        if isinstance(unit, Region):
+            values |= _carried_out(outline, unit, values)
+        elif unit.op == "weight":
+            values[unit.name] = weights[str(unit.target)]
+        elif unit.op == "getitem":
+            values[unit.name] = values[unit.args[0].node][unit.args[1].value]
+        elif unit.op != "input":
+            given = [values[a.node] if a.kind == "ref" else _plain(a) for a in unit.args]
+            packet, overload = unit.op.split(".")[1:]
+            values[unit.name] = getattr(getattr(torch.ops.aten, packet), overload)(*given)
+    for name, right in zip(outline.graph.outputs, reference.forward(arguments), strict=True):
+        torch.testing.assert_close(values[name], right)
+
+
+def _plain(arg):
+    return [_plain(item) for item in arg.items] if arg.kind == "list" else arg.value
+
+
+def _carried_out(outline: Outline, region: Region, values: dict[str, object]) -> dict[str, object]:
+    scope: dict[str, object] = {}
+    exec(region_source(outline, region, 'a "region"'), scope)
+    module = scope["Model"]()
+    drawn = scope["get_inputs"]()
+    for number, name in enumerate(region.weights):
+        getattr(module, f"w{number}").data = values[name]
+    given = [values[name] for name in region.inputs]
+    assert [(x.shape, x.dtype, x.stride()) for x in drawn] == [
+        (x.shape, x.dtype, x.stride()) for x in given
+    ]
+    with torch.no_grad():
+        made = module(*given)
+    return dict(zip(region.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+
+
+def test_products_begin_regions_where_our_kernels_compute_them(outlined):
+    _, outline, _, _ = outlined(STACK.replace("LAYERS", "3"))
+    found = model_regions(outline, lambda moved, operations: 0.0, joined=True)
+    counts = {item.words: len(item.regions) for item in found.classes}
+    assert counts == {
+        "mul, layer_norm": 1,
+        "linear, gelu": 3,
+        "linear, add, layer_norm": 2,
+        "linear, add": 1,
+    }
+    assert {kind.words for kind in found.left} == {"topk"}
+
+
+def test_values_of_one_sign_keep_it(outlined):
+    text = """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)
+                self.eval()
+
+            def forward(self, x, at):
+                return F.relu(self.norm(self.first(x))).flatten(1)[:, at]
+
+        def get_inputs():
+            return [torch.randn(2, 2, 8, 8), torch.randint(0, 7, (5,))]
+    """
+    _, outline, _, _ = outlined(text)
+    (region,) = find_regions(outline.graph)
+    scope: dict[str, object] = {}
+    exec(region_source(outline, region, "norm"), scope)
+    module = scope["Model"]()
+    spread = next(w for w in module.parameters() if w.mean() > 0.5)
+    assert bool((spread > 0).all())
+    at = next(x for x in scope["get_inputs"]() if x.dtype is torch.int64)
+    assert 0 <= int(at.min()) <= int(at.max()) < 7
+    made = module(*scope["get_inputs"]())
+    assert bool(torch.isfinite(made).all())

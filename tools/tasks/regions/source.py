@@ -1,0 +1,149 @@
+"""Writes a region as a module file of its own, so that it is a task like any other.
+
+The file holds PyTorch's own operators on tensors of the shapes, types and layouts that the region
+has in the model, with values drawn like those of the real run: same mean and spread, inside the
+same sign. Weights that are all equal in the model, as new norms' are, vary a little, so that the
+judge can see whether a candidate reads them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernelwright.tools.types.graph import (
+    Arg,
+    DType,
+    DTypeArg,
+    ListArg,
+    Node,
+    Ref,
+    Scalar,
+    TensorSpec,
+    base,
+    words,
+)
+from kernelwright.tools.types.outline import NodeSeen, Outline, Region
+
+# Without a tensor to take the device from, these would make their result on the host.
+_CREATORS = words("arange eye full linspace ones scalar_tensor zeros")
+_LEAST_DEVIATION = 0.05
+
+_HEAD = '''"""{title}"""
+
+import torch
+from torch import nn
+
+aten = torch.ops.aten
+
+
+def drawn(shape, dtype, mean, deviation, low):
+    values = torch.randn(shape) * deviation + mean
+    return (values if low is None else values.abs() + low).to(dtype)
+
+
+def laid_out(values, strides):
+    return torch.empty_strided(values.shape, strides, dtype=values.dtype).copy_(values)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+'''
+
+
+def region_source(outline: Outline, region: Region, title: str) -> str:
+    """The text of a file with `Model` and `get_inputs`.
+
+    Its forward takes the region's inputs in their order and returns its outputs, a tuple where
+    there are several. Weight `i` of the region is the parameter or buffer `w{i}`.
+    """
+    nodes = {node.name: node for node in outline.graph.nodes}
+    names = {at: f"x{number}" for number, at in enumerate(region.inputs)}
+    names |= {at: f"self.w{number}" for number, at in enumerate(region.weights)}
+    lines = [_HEAD.format(title=title.replace('"', "'")).rstrip("\n")]
+    for number, at in enumerate(region.weights):
+        lines.append(f"        {_weight(number, nodes[at], outline.of(at))}")
+    parameters = "".join(f", x{number}" for number in range(len(region.inputs)))
+    lines += ["", f"    def forward(self{parameters}):"]
+    for number, name in enumerate(region.nodes):
+        names[name] = f"v{number}"
+        lines.append(f"        v{number} = {_call(nodes[name], names)}")
+    lines.append(f"        return {', '.join(names[name] for name in region.outputs)}")
+    drawn = [f"        {_input(nodes[at], outline.of(at))}," for at in region.inputs]
+    lines += ["", "", "def get_inputs():", "    return [", *drawn, "    ]"]
+    return "\n".join(lines) + "\n"
+
+
+def _weight(number: int, node: Node, seen: NodeSeen) -> str:
+    values = _values(node.out[0], seen)
+    if node.op == "weight" and node.out[0].dtype.is_floating:
+        return f"self.w{number} = nn.Parameter({values}, requires_grad=False)"
+    return f'self.register_buffer("w{number}", {values})'
+
+
+def _input(node: Node, seen: NodeSeen) -> str:
+    spec = node.out[0]
+    values = _values(spec, seen)
+    return f"laid_out({values}, {spec.strides})" if spec.strides and _dense(spec) else values
+
+
+def _dense(spec: TensorSpec) -> bool:
+    """Whether a layout has no gaps and no overlaps, so that a tensor can be made of it."""
+    laid = zip(spec.strides or (), spec.shape, strict=True)
+    expected = 1
+    for stride, size in sorted(pair for pair in laid if pair[1] > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _values(spec: TensorSpec, seen: NodeSeen) -> str:
+    """An expression for fresh values like those seen."""
+    shape = f"({', '.join(map(str, spec.shape))}{',' if len(spec.shape) == 1 else ''})"
+    if not spec.dtype.is_floating:
+        low, high = int(seen.minimum or 0), int(seen.maximum or 0)
+        made = f"torch.randint({low}, {max(high, low) + 1}, {shape})"
+        if spec.dtype is DType.BOOL:
+            made = f"torch.randint(0, 2, {shape})"
+        return f"{made}.to(torch.{spec.dtype.value})"
+    mean = seen.mean if seen.mean is not None else 0.0
+    least = _LEAST_DEVIATION * max(1.0, abs(mean))
+    deviation = max(seen.deviation or 0.0, least) if math.isfinite(mean) else 1.0
+    low_end: float | None = None
+    if seen.minimum is not None and seen.minimum >= 0 and mean > 0:
+        # All of one sign: variances, probabilities. The half of a normal has this mean.
+        low_end, deviation, mean = seen.minimum, max((mean - seen.minimum) * 1.25, least), 0.0
+    return (
+        f"drawn({shape}, torch.{spec.dtype.value}, {mean:.6g}, {deviation:.6g}, "
+        f"{low_end if low_end is None else format(low_end, '.6g')})"
+    )
+
+
+def _call(node: Node, names: dict[str, str]) -> str:
+    if node.op == "getitem":
+        source, place = node.args
+        return f"{_text(source, names)}[{_text(place, names)}]"
+    given = [_text(arg, names) for arg in node.args]
+    given += [f"{key}={_keyword(key, arg, names)}" for key, arg in node.kwargs]
+    if base(node.op) in _CREATORS and "x0" in names.values():
+        given.append("device=x0.device")
+    return f"{node.op}({', '.join(given)})"
+
+
+def _keyword(key: str, arg: Arg, names: dict[str, str]) -> str:
+    if key == "memory_format" and isinstance(arg, Scalar) and arg.value:
+        return f"torch.{arg.value}"
+    return _text(arg, names)
+
+
+def _text(arg: Arg, names: dict[str, str]) -> str:
+    if isinstance(arg, Ref):
+        return names[arg.node]
+    if isinstance(arg, DTypeArg):
+        return f"torch.{arg.value.value}"
+    if isinstance(arg, ListArg):
+        return f"[{', '.join(_text(item, names) for item in arg.items)}]"
+    if isinstance(arg.value, float) and not math.isfinite(arg.value):
+        return f'float("{arg.value}")'
+    return repr(arg.value)
