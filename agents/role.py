@@ -12,6 +12,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from kernelwright.agents.llm.client import LLMClient
 from kernelwright.agents.shared.facts import Start, Steering
+from kernelwright.agents.toolbox.workbench import RoleTools
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
@@ -27,12 +28,17 @@ Place = Literal["before_plan", "after_profile", "after_critique", "after_select"
 
 @dataclass(frozen=True)
 class RoleSetting:
-    """What an agent is made for; `start` is the person's own kernel, where there is one."""
+    """What an agent is made for.
+
+    `start` is the person's own kernel, where there is one; `tools` what its model's tools work
+    with, None where a search gives none.
+    """
 
     task: Task
     hardware: Hardware
     repertoire: Repertoire
     start: Start | None = None
+    tools: RoleTools | None = None
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
 from kernelwright.graphs.search.run_terms import PastDecisions, kept_choice
 from kernelwright.graphs.search.session import WENT_ON, build_search, drive
+from kernelwright.graphs.search.tool_book import PastBook
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.recorded import RecordedExecutor
@@ -368,6 +369,7 @@ def _context(past: Archive, present: Archive, make_agents: MakeAgents) -> Search
         floor_ms=floor_ms(task.bytes_moved, task.flops, record.hardware),
         seed=record.seed,
         decisions=PastDecisions({k: v for k, v in past.decisions() if k != WENT_ON}),
+        book=PastBook(past, present),
     )
 
 

@@ -19,13 +19,18 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
+# How a model calls tools: by the server's own means, in its text, or not at all.
+ToolMode = Literal["native", "text", "none"]
+
 
 class ModelProfile(BaseModel):
     """One model behind one OpenAI-compatible endpoint, or a person who answers by files.
 
     `schema_mode` says how a structured answer is asked for beyond the words of the prompt: not at
-    all, or by the server's `response_format`. `timeout_s` is for one attempt; `retry_wait_s` is the
-    first pause between attempts and doubles with each. `extra_body` goes to the server as it is.
+    all, or by the server's `response_format`. `tools` says how the model calls tools: by the
+    server's own means, as JSON in its answers, or not at all, and then it is told their facts.
+    `timeout_s` is for one attempt; `retry_wait_s` is the first pause between attempts and doubles
+    with each. `extra_body` goes to the server as it is.
     Prices are US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
     """
 
@@ -46,6 +51,7 @@ class ModelProfile(BaseModel):
     stream: bool = True
     stream_usage: bool = True
     schema_mode: Literal["text", "json_object", "json_schema"] = "text"
+    tools: ToolMode = "native"
     reasoning_effort: str | None = None
     extra_body: dict[str, JsonValue] = Field(default_factory=dict)
     usd_per_million_input: float | None = Field(default=None, ge=0)
@@ -87,7 +93,7 @@ HERE = Path(__file__).parent
 
 # What an ablation can switch off: ideas before code, the critic's contrast, the archive of
 # elites, evolving prompts, tuning of settings; and by its name any role that has a step of its own.
-SearchPart = Literal["ideas", "contrast", "archive", "prompts", "tuning"]
+SearchPart = Literal["ideas", "contrast", "archive", "prompts", "tuning", "tools"]
 Held = Literal["searching", "certification", "everything"]
 Part = SearchPart | Annotated[str, Field(pattern=r"^role:[a-z_]+$")]
 

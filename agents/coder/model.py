@@ -8,7 +8,7 @@ say so. The coder as a role of the search is declared here too. Not here: how an
 
 from pathlib import Path
 
-from kernelwright.agents.coder.answers import Draft
+from kernelwright.agents.coder.answers import Draft, Source
 from kernelwright.agents.coder.coder import (
     Coder,
     CoderAnswer,
@@ -27,6 +27,7 @@ from kernelwright.agents.coder.rounds import (
     offers,
     source_of,
 )
+from kernelwright.agents.coder.tools import DraftDesk
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (
     analysis_card,
@@ -41,6 +42,7 @@ from kernelwright.agents.prompting.cards import (
 from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start, Steering, choices
+from kernelwright.agents.toolbox.workbench import RoleTools, with_tools
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive.elites import declared
 from kernelwright.tools.candidates import valid_settings
@@ -65,6 +67,7 @@ class ModelCoder:
         fallback: Writes the playbook's recipes, and where the model does not answer.
         repertoire: What the playbook could write.
         start: The person's own kernel, where there is one.
+        tools: What the model may find out about a draft before it hands it in; None for nothing.
     """
 
     def __init__(
@@ -75,12 +78,13 @@ class ModelCoder:
         fallback: Coder,
         repertoire: Repertoire,
         start: Start | None = None,
+        tools: RoleTools | None = None,
     ) -> None:
+        self._client, self._task, self._tools = client, task, tools
         self._fallback = fallback
         self._repertoire = repertoire
         self._start = start
         self._language, self._architecture = repertoire.language, hardware.architecture
-        self._rounds = Rounds(client, task, self._language)
         self._coder = PromptTemplate(
             HERE / "coder.md",
             "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
@@ -110,9 +114,7 @@ class ModelCoder:
         prompt = self._prompt(request, self._words(request, shown))
         base = shown.start or (shown.items[0].name if len(shown.items) == 1 else "")
         try:
-            checked = await self._rounds.ask(
-                prompt, base, lambda name: find_source(name, shown, request), request.count
-            )
+            checked = await self._ask(request, prompt, base, shown, request.count)
         except LLMError as error:
             return await self._stand_in(request, str(error), ())
         made = [self._candidate(draft, request, checked.said) for draft in checked.drafts]
@@ -130,12 +132,7 @@ class ModelCoder:
         prompt = self._prompt(request, self._repair_words(request, failure))
         shown = Offers()
         try:
-            checked = await self._rounds.ask(
-                prompt,
-                failed.id,
-                lambda name: find_source(name, shown, _knowing(request, failed)),
-                1,
-            )
+            checked = await self._ask(_knowing(request, failed), prompt, failed.id, shown, 1)
         except LLMError as error:
             return await self._stand_in(request, str(error), (failed.id,))
         verdict = failure.evaluation.verdict.value.replace("_", " ")
@@ -149,6 +146,22 @@ class ModelCoder:
         candidates = _new(made, request)
         notes = _notes(checked, request, len(made) - len(candidates))
         return CoderAnswer(candidates=candidates, notes=notes)
+
+    async def _ask(
+        self, request: CoderRequest, prompt: Prompt, base: str, shown: Offers, count: int
+    ) -> Checked:
+        """Drafts from the model, which may try them beforehand where there are tools."""
+        client, desk = self._client, None
+        if self._tools is not None:
+            desk = DraftDesk(self._tools.bench, request, self._language, base)
+            client = with_tools(client, self._tools, desk.tools())
+
+        def find(name: str) -> Source | None:
+            tried = desk.source(name) if desk is not None else None
+            return tried or find_source(name, shown, request)
+
+        rounds = Rounds(client, self._task, self._language)
+        return await rounds.ask(prompt, base, find, count)
 
     def _prompt(self, request: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
         return Prompt(
@@ -354,7 +367,8 @@ def _by_rules(setting: RoleSetting) -> Coder:
 def _by_model(client: LLMClient, setting: RoleSetting) -> Coder:
 
     behind, repertoire = _by_rules(setting), setting.repertoire
-    return ModelCoder(client, setting.task, setting.hardware, behind, repertoire, setting.start)
+    task, hardware, start = setting.task, setting.hardware, setting.start
+    return ModelCoder(client, task, hardware, behind, repertoire, start, setting.tools)
 
 
 CODER: Role[Coder] = Role(

@@ -130,13 +130,13 @@ def _fitted(value: JsonValue, schema: type[T]) -> tuple[T, tuple[str, ...]] | st
     except ValidationError as error:
         unknown = [item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"]
         if not unknown:
-            return _problems(error)
+            return problems_of(error)
     try:
         known = _without(value, unknown)
         left_out = (".".join(map(str, place)) for place in unknown)
         return schema.model_validate(known), tuple(left_out)
     except ValidationError as error:
-        return _problems(error)
+        return problems_of(error)
 
 
 def _as_object(value: JsonValue, schema: type[BaseModel]) -> JsonValue:
@@ -162,7 +162,7 @@ def _without(value: JsonValue, places: list[tuple[int | str, ...]]) -> JsonValue
     return value
 
 
-def _problems(error: ValidationError) -> str:
+def problems_of(error: ValidationError) -> str:
     """The first few, each with its place and what stood there."""
     found = []
     for item in error.errors()[:_PROBLEMS]:

@@ -52,6 +52,15 @@ class BudgetSpentError(LLMError):
     """The question would go beyond what may be spent."""
 
 
+class NoToolsError(LLMError):
+    """The server takes no tools, and whoever asks would rather put their facts in words."""
+
+    WORDS = "the server takes no tools"
+
+    def __init__(self) -> None:
+        super().__init__(self.WORDS)
+
+
 # As often as the profile allows; twice where every attempt takes long or costs tokens.
 ALWAYS, TWICE, NEVER = 1_000, 2, 1
 
@@ -219,8 +228,10 @@ def tokens_of(text: str) -> int:
 
 
 def tokens_in(prompt: Prompt) -> int:
-    """What a prompt amounts to, about."""
-    return sum(tokens_of(item.text) + _AROUND for item in prompt.messages)
+    """What a prompt amounts to, about, tools included."""
+    said = sum(tokens_of(item.text) + _AROUND for item in prompt.messages)
+    called = (call.name + call.arguments for item in prompt.messages for call in item.calls)
+    return said + sum(map(tokens_of, called)) + tokens_of(prompt.tools)
 
 
 def price(profile: ModelProfile, tokens: TokenCounts) -> float | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kernelwright.agents.llm.client import (
     TWICE,
     LLMError,
+    NoToolsError,
     ServerFaultError,
     price,
     tokens_in,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:  # takes seconds to import, and a search by the playbook never
     from langchain_core.messages import BaseMessage
 
     from kernelwright.agents.llm.chat_model import ReasoningChat
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
 
 
 class StreamedAnswer:
@@ -147,12 +145,15 @@ class EndpointClient:
 
         Raises:
             ServerFaultError: There is no answer; it says whether to ask again.
+            NoToolsError: The server takes no tools, and the prompt needs them.
         """
         from kernelwright.agents.llm.chat_model import fault_of, said_by
 
         began = asyncio.get_running_loop().time()
         while True:
             heard = StreamedAnswer()
+            if prompt.needs_tools and prompt.tools and self._takes_no_tools:
+                raise NoToolsError
             try:
                 self._model()  # its library takes seconds to import, which are not the server's
                 async with asyncio.timeout(self.profile.timeout_s):
@@ -216,10 +217,17 @@ class EndpointClient:
         # Some servers know only the older name of the limit.
         extra: dict[str, object] = {"max_tokens": most, **profile.extra_body}
         kept = {k: v for k, v in options.items() if v is not None and k not in self._refused}
-        if "tool choice" in self._refused:  # how a server says that it was started without tools
+        if self._takes_no_tools:
             kept.pop("tools", None)
+        elif "tools" in kept and prompt.no_calls:
+            kept["tool_choice"] = "none"
         body = {k: v for k, v in extra.items() if k not in self._refused}
         return {**kept, "extra_body": body} if body else kept
+
+    @property
+    def _takes_no_tools(self) -> bool:
+        """A server that was started without tools speaks of the choice between them."""
+        return bool({"tools", "tool choice"} & self._refused)
 
     def _longest(self, prompt: Prompt) -> int:
         """How long the answer may be; half of what is wanted where the context gets tight.
@@ -267,16 +275,33 @@ class EndpointClient:
 
 def _messages(prompt: Prompt) -> "list[BaseMessage]":
     """Turns of one author after another are one: some templates demand that they alternate."""
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
-    kinds = {"system": SystemMessage, "person": HumanMessage, "model": AIMessage}
-    turns: list[tuple[str, str]] = []
+    turns: list[Message] = []
     for item in prompt.messages:
-        if turns and turns[-1][0] == item.author:
-            turns[-1] = (item.author, f"{turns[-1][1]}\n\n{item.text}")
+        last = turns[-1] if turns else None
+        if last is None or last.author != item.author or _is_of_a_tool(last, item):
+            turns.append(item)
         else:
-            turns.append((item.author, item.text))
-    return [kinds[author](content=text) for author, text in turns]
+            turns[-1] = last.model_copy(update={"text": f"{last.text}\n\n{item.text}"})
+    return [_message(item) for item in turns]
+
+
+def _is_of_a_tool(*items: Message) -> bool:
+    return any(item.calls or item.call for item in items)
+
+
+def _message(item: Message) -> "BaseMessage":
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    if item.author == "tool":
+        return ToolMessage(content=item.text, tool_call_id=item.call)
+    if item.author == "model":
+        calls = [
+            {"name": call.name, "args": json.loads(call.arguments), "id": call.id}
+            for call in item.calls
+        ]
+        return AIMessage(content=item.text, tool_calls=calls)
+    kind = SystemMessage if item.author == "system" else HumanMessage
+    return kind(content=item.text)
 
 
 def _response_format(profile: ModelProfile, prompt: Prompt) -> dict[str, object] | None:

@@ -27,7 +27,12 @@ from kernelwright.tools.types.value import AwaitingError
 HERE = Path(__file__).parent
 PROMPT, ANSWER, REPLACED = ".prompt.md", ".answer.md", ".replaced.md"
 # Who speaks, in the words of somebody who reads the file or pastes it into a chat.
-SPEAKERS = {"system": "instructions", "person": "question", "model": "your earlier answer"}
+SPEAKERS = {
+    "system": "instructions",
+    "person": "question",
+    "model": "your earlier answer",
+    "tool": "result",
+}
 RULE = "=" * 100
 
 

@@ -18,6 +18,7 @@ from kernelwright.agents.llm.client import (
     BudgetSpentError,
     LLMClient,
     LLMError,
+    NoToolsError,
     ServerFaultError,
     TokenBudget,
     added,
@@ -193,6 +194,8 @@ class ReplayingClient:
                 raise NotRecordedError(f"the answer to {prompt.key}")
             self.reworded.append(prompt.key)
         if call.reply is None:
+            if call.failure == NoToolsError.WORDS:
+                raise NoToolsError
             raise LLMError(call.failure, call.lost, call.lost_usd)
         return call.reply
 

@@ -30,6 +30,7 @@ from kernelwright.tools.types import (
     RoleName,
     StrategyVersion,
     Symptom,
+    ToolRun,
     Value,
     Verdict,
 )
@@ -160,6 +161,13 @@ class ModelCalled(_Event):
     failure: str = ""
 
 
+class ToolCalled(_Event):
+    """A role's model called a tool while it worked on an answer: how, and what came back."""
+
+    kind: Literal["tool_called"] = "tool_called"
+    run: ToolRun
+
+
 class RoleAnswered(_Event):
     """A role with a step of its own was asked: its words, and its whole answer as JSON."""
 
@@ -220,6 +228,7 @@ Event = Annotated[
     | Profiled
     | Critiqued
     | ModelCalled
+    | ToolCalled
     | RoleAnswered
     | StrategyEvolved
     | Awaited

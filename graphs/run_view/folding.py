@@ -22,6 +22,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    ToolCalled,
     one_line,
 )
 from kernelwright.graphs.run_view.view import CandidateView, RunView
@@ -110,6 +111,8 @@ def fold(view: RunView, event: Event) -> RunView:
             return _end_round(view, event)
         case ModelCalled():
             return _ask(view, event)
+        case ToolCalled():
+            return replace(view, stage=f"the {event.run.role} calls {one_line(event.run.tool, 40)}")
         case RoleAnswered():
             return replace(view, stage=f"asking the {event.role}")
         case StrategyEvolved():

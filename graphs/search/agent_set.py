@@ -6,16 +6,19 @@ step and says so. Every call is kept in the archive before anyone acts upon it.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kernelwright.agents.llm.client import LLMClient, spent_words
 from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.llm.tool_loop import ToolLimits
 from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
-from kernelwright.agents.role import RoleSetting
+from kernelwright.agents.role import Role, RoleSetting
 from kernelwright.agents.roles import AgentSet
+from kernelwright.agents.toolbox.workbench import RoleTools
 from kernelwright.graphs.run_view.events import Awaited, ModelCalled
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
 from kernelwright.graphs.search.run_terms import start_of
-from kernelwright.profiles.load import ModelProfile, Models, SearchProfile
+from kernelwright.profiles.load import ModelProfile, Models, SearchProfile, ToolMode
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.types import Call, Prompt
@@ -77,11 +80,27 @@ def _repertoire(around: Circumstances) -> Repertoire:
 
 def _seated(around: Circumstances, clients: Mapping[str, LLMClient]) -> AgentSet:
     """An agent for each role: by a model where it has a client, by rules otherwise."""
-    start = start_of(around.archive)
+    start, models = start_of(around.archive), models_of(around.archive)
     setting = RoleSetting(around.task, around.hardware, _repertoire(around), start)
-    return AgentSet(
-        {role.name: role.agent(setting, clients.get(role.name)) for role in around.roles}
-    )
+
+    def agent(role: Role[object]) -> object:
+        profile = models.of(role.name) if models is not None else None
+        tools = _tools(around, profile)
+        return role.agent(replace(setting, tools=tools), clients.get(role.name))
+
+    return AgentSet({role.name: agent(role) for role in around.roles})
+
+
+def _tools(around: Circumstances, profile: ModelProfile | None) -> RoleTools | None:
+    """What a role's tools work with; a person who answers by files calls none, and is told."""
+    if around.bench is None or around.book is None:
+        return None
+    if profile is None:
+        return RoleTools(around.bench, around.book)
+    mode: ToolMode = "none" if profile.kind == "manual" else profile.tools
+    tokens = min(ToolLimits().prompt_tokens, profile.context_tokens - profile.reply_tokens)
+    limits = ToolLimits(prompt_tokens=max(tokens, 1))
+    return RoleTools(around.bench, around.book, mode, limits)
 
 
 def _clients(models: Models, around: Circumstances) -> dict[str, LLMClient]:

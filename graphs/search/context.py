@@ -21,12 +21,15 @@ from langgraph.runtime import RunControl
 
 from kernelwright.agents.llm.client import TokenBudget
 from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.llm.tool_loop import ToolBook
 from kernelwright.agents.role import Role, StepRole
 from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
+from kernelwright.agents.toolbox.workbench import Workbench
 from kernelwright.graphs.run_view.events import EVENT, BaselinesMeasured, Event, FloorRevised
 from kernelwright.graphs.search.pace import Pace, pace_of
 from kernelwright.graphs.search.run_terms import Decisions, KeptDecisions, starting_from
+from kernelwright.graphs.search.tool_book import EventBook, has_tools
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Executor
@@ -131,7 +134,8 @@ class Circumstances:
 
     `patience_s` is how long to wait for somebody outside before the run pauses; who waits does so
     inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
-    models say while they say it; nothing of that is kept. `budget` is what models may cost.
+    models say while they say it; nothing of that is kept. `budget` is what models may cost. Tools
+    of roles work with `bench`, None where they have none, and their calls are kept in `book`.
     """
 
     task: Task
@@ -143,6 +147,8 @@ class Circumstances:
     overhear: OnPiece | None = None
     roles: tuple[Role[object], ...] = tuple(ROLES)
     budget: TokenBudget = field(default_factory=TokenBudget)
+    bench: Workbench | None = None
+    book: ToolBook | None = None
 
 
 MakeAgents = Callable[[Circumstances], AgentSet]
@@ -152,7 +158,8 @@ MakeAgents = Callable[[Circumstances], AgentSet]
 class SearchContext:
     """One session of one search. Times in milliseconds unless named otherwise.
 
-    `laps` counts how often the search went on after it had finished.
+    `laps` counts how often the search went on after it had finished. `book` holds what the tools of
+    roles found; by default it is the run's own events.
     """
 
     archive: Archive
@@ -169,6 +176,7 @@ class SearchContext:
     decisions: Decisions | None = None
     laps: int = 0
     overhear: OnPiece | None = None
+    book: ToolBook | None = None
     roles: tuple[Role[object], ...] = field(init=False)
     agents: AgentSet = field(init=False)
     budget: TokenBudget = field(init=False)
@@ -241,9 +249,27 @@ class SearchContext:
             self.overhear,
             self.roles,
             self.budget,
+            self._bench(),
+            self.book or EventBook(self.archive, self.emit),
         )
         agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
         self.agents = starting_from(self.archive, agents)
+
+    def _bench(self) -> Workbench | None:
+        """What tools of roles work with, where this run gives its roles any."""
+        if not has_tools(self.archive) or "tools" in self.profile.without:
+            return None
+        from kernelwright.graphs.search.judging import measured  # which works on this context
+
+        return Workbench(
+            task=self.task,
+            hardware=self.hardware,
+            floor_ms=self.floor_ms,
+            archive=self.archive,
+            executor=self.executor,
+            measure=lambda candidate: measured(self, candidate, foremost=False),
+            home=self.home,
+        )
 
     @property
     def steps(self) -> tuple[StepRole, ...]:

@@ -33,6 +33,7 @@ from kernelwright.graphs.search.run_terms import (
 )
 from kernelwright.graphs.search.session import WENT_ON, run_session, started
 from kernelwright.graphs.search.summary import summarise
+from kernelwright.graphs.search.tool_book import keep_tools
 from kernelwright.profiles.load import Hardware, Models, SearchProfile
 from kernelwright.tools.archive import (
     Archive,
@@ -118,6 +119,7 @@ async def start_search(
             keep_models(archive, models)
             keep_start(archive, start)
             keep_roles(archive)
+            keep_tools(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
             agents = make_agents or agents_for(models)

@@ -14,6 +14,7 @@ from kernelwright.tools.languages.base.compilers import (
     shutdown_compilers,
 )
 from kernelwright.tools.languages.base.language import (
+    CodeLine,
     Compiled,
     CompileJob,
     ExportParts,
@@ -36,6 +37,7 @@ from kernelwright.tools.languages.registry import (
 __all__ = [
     "INCLUDE",
     "Built",
+    "CodeLine",
     "CompileFailure",
     "CompileJob",
     "CompileRefusedError",

@@ -50,7 +50,15 @@ from kernelwright.tools.types.profile import (
     RuleResult,
     Symptom,
 )
-from kernelwright.tools.types.run import Call, Message, Prompt, Reply, RoleName, ToolCall
+from kernelwright.tools.types.run import (
+    Call,
+    Message,
+    Prompt,
+    Reply,
+    RoleName,
+    ToolCall,
+    ToolRun,
+)
 from kernelwright.tools.types.task import (
     Badge,
     Dispatched,
@@ -149,6 +157,7 @@ __all__ = [
     "Task",
     "TensorSpec",
     "ToolCall",
+    "ToolRun",
     "TracePolicy",
     "Value",
     "Verdict",

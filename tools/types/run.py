@@ -136,11 +136,35 @@ class Summary(Value):
 RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
 
 
-class Message(Value):
-    """One part of a prompt: our standing words, a question, or an earlier answer of the model."""
+class ToolCall(Value):
+    """A function that a model wants called, with its arguments as JSON, as far as it is any.
 
-    author: Literal["system", "person", "model"]
+    `id` is ours, by which the result says what it is the result of.
+    """
+
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+
+
+class Message(Value):
+    """One part of a prompt: our standing words, a question, or an earlier answer of the model.
+
+    `calls` are the tools that the model called in that answer; `call` names the one of them that a
+    tool's message is the result of.
+    """
+
+    author: Literal["system", "person", "model", "tool"]
     text: str
+    calls: tuple[ToolCall, ...] = ()
+    call: str = ""
+
+    @property
+    def content(self) -> str:
+        """Everything that is sent of it, in one string."""
+        called = (f"\x1f{item.id}\x1f{item.name}\x1f{item.arguments}" for item in self.calls)
+        result = f"\x1f{self.call}" if self.call else ""
+        return f"{self.author}\x1f{self.text}{''.join(called)}{result}"
 
 
 class Prompt(Value):
@@ -152,6 +176,8 @@ class Prompt(Value):
     the JSON schema of an answer that is JSON, for servers that can enforce one: the messages
     describe it in words as well, so it is no part of the hash. The same holds of `tools`, a JSON
     list of functions that the model may call; what it calls comes back in the reply's `calls`.
+    With `no_calls` it may call none of them any more. A server that takes no tools is asked without
+    them, unless `needs_tools` says that whoever asks would rather know (`agents.llm.client`).
     """
 
     key: str
@@ -161,19 +187,31 @@ class Prompt(Value):
     reply_tokens: int | None = None
     answer_schema: str = ""
     tools: str = ""
+    no_calls: bool = False
+    needs_tools: bool = False
 
     @property
     def sha256(self) -> str:
         """What tells prompts apart, whatever they are called."""
-        text = "\x1e".join(f"{item.author}\x1f{item.text}" for item in self.messages)
+        text = "\x1e".join(item.content for item in self.messages)
         return sha256(text.encode()).hexdigest()
 
 
-class ToolCall(Value):
-    """A function that a model wants called, with its arguments as JSON, as far as it is any."""
+class ToolRun(Value):
+    """One call of a tool by a role, with what came of it.
 
-    name: str
-    arguments: str = "{}"
+    `key` is the question's with the call's number (`coder:r1i2:0#3`). `failed` when the tool could
+    not do what was asked, `result` saying why in a sentence.
+    """
+
+    key: str
+    role: RoleName
+    tool: str
+    arguments: str
+    result: str
+    failed: bool = False
+    seconds: float = 0.0
+    round: int = 0
 
 
 class Reply(Value):

@@ -58,6 +58,9 @@ def compare(
             sys.stderr.write(f"{outcome.task}: {outcome.failure}\n")
 
 
+_OF_MODELS: dict[Part, str] = {"prompts": "prompts evolve", "tools": "tools are called"}
+
+
 def chosen_parts(without: Sequence[str], *, with_models: bool) -> tuple[Part, ...]:
     """The parts to switch off, one at a time; Complaint for one that is none."""
     known = parts()
@@ -65,10 +68,10 @@ def chosen_parts(without: Sequence[str], *, with_models: bool) -> tuple[Part, ..
     if unknown:
         raise Complaint(f"there is no part {unknown[0]!r}; there are {', '.join(known)}")
     chosen = tuple(dict.fromkeys(without)) or known
-    if with_models or "prompts" not in chosen:
-        return chosen
-    sys.stderr.write("prompts evolve only where a model thinks; that part is left out\n")
-    return tuple(part for part in chosen if part != "prompts")
+    idle = () if with_models else tuple(part for part in chosen if part in _OF_MODELS)
+    for part in idle:
+        sys.stderr.write(f"{_OF_MODELS[part]} only where a model thinks; that part is left out\n")
+    return tuple(part for part in chosen if part not in idle)
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:

@@ -16,10 +16,12 @@ from rich.console import Console
 from kernelwright.graphs.run_view.events import (
     ModelCalled,
     StrategyEvolved,
+    ToolCalled,
     count,
     dollars,
     milliseconds,
     one_line,
+    plain,
     seconds,
     tokens,
 )
@@ -68,6 +70,8 @@ def write_json(value: BaseModel, target: str) -> None:
 
 # Of a model's reasoning, this much stands in a trace; `prompts` shows all of it.
 REASONING = 240
+# Of what a tool answered, this much is shown; its event holds the rest.
+CALLED = 1_200
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,21 @@ def asked_lines(event: ModelCalled) -> list[str]:
         more = f" [{rest} more characters: kernelwright prompts RUN {event.key}]"
         lines.append(f"thought: {one_line(thought, REASONING)}{more if rest > 0 else ''}")
     return lines
+
+
+def called_words(event: ToolCalled) -> str:
+    """A call of a tool in a line: which, how long, and the beginning of what came back."""
+    run = event.run
+    verb = "called" if not run.failed else "called in vain"
+    told = one_line(run.result, 120)
+    return f"{verb} {one_line(run.tool, 60)} ({run.key}, {seconds(run.seconds)}): {told}"
+
+
+def called_lines(event: ToolCalled) -> list[str]:
+    """With what it was called, and what came back, shortened."""
+    given = one_line(event.run.arguments, 300)
+    told = plain(event.run.result, CALLED).splitlines()
+    return [*([f"with {given}"] if given not in ("", "{}") else []), *told[1:]]
 
 
 def evolved_words(event: StrategyEvolved) -> str:

@@ -36,6 +36,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    ToolCalled,
     count,
     dollars,
     floor_words,
@@ -48,7 +49,7 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.graphs.run_view.figures import in_words
 from kernelwright.tools.types import Verdict
-from kernelwright.ui.terminal.output import asked_words, evolved_words
+from kernelwright.ui.terminal.output import asked_words, called_words, evolved_words
 
 
 class Watcher(Protocol):
@@ -157,6 +158,8 @@ def sentence(event: Event, view: RunView) -> str:
         case ModelCalled():
             why = f": {one_line(event.failure, 200)}" if event.failure else ""
             return f"{event.role} {asked_words(event)}{why}"
+        case ToolCalled():
+            return f"{event.run.role} {called_words(event)}"
         case RoleAnswered():
             return f"{event.role}: {one_line(view.with_names(event.words), 160)}"
         case StrategyEvolved():

@@ -27,6 +27,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    ToolCalled,
     amount,
     floor_words,
     milliseconds,
@@ -42,6 +43,8 @@ from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, 
 from kernelwright.ui.terminal.output import (
     asked_lines,
     asked_words,
+    called_lines,
+    called_words,
     evolved_lines,
     evolved_words,
     prediction_words,
@@ -119,6 +122,8 @@ def _sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
             yield "critic", one_line(event.analysis.implies, 3000), _analysis_lines(event.analysis)
         case ModelCalled():
             yield event.role, asked_words(event), asked_lines(event)
+        case ToolCalled():
+            yield event.run.role, called_words(event), called_lines(event)
         case RoleAnswered():
             yield event.role, one_line(event.words, 3000), []
         case StrategyEvolved():

@@ -94,6 +94,20 @@ class Compiled(Value):
     reports: tuple[CompileReport, ...]
 
 
+class CodeLine(Value):
+    """One machine instruction of a kernel.
+
+    `depth` is that of the loops around it, `kind` what `inspect` counts it as, `line` the line of
+    the kernel's source that it comes from, from 1; None where the compiler did not say.
+    """
+
+    kernel: str
+    text: str
+    depth: int = 0
+    kind: str = ""
+    line: int | None = None
+
+
 class ExportParts(Value):
     """What an export prints for a language.
 
@@ -179,6 +193,12 @@ class Language(Protocol):
 
     async def inspect(self, candidate: Candidate, architecture: str | None) -> tuple[Evidence, ...]:
         """Static readings of the machine code; where it cannot be read, that is a reading too."""
+        ...
+
+    async def listing(
+        self, candidate: Candidate, architecture: str | None
+    ) -> tuple[CodeLine, ...] | str:
+        """The machine code line by line; one sentence where it cannot be read."""
         ...
 
     async def build_sanitized(

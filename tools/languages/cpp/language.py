@@ -15,6 +15,7 @@ from kernelwright.tools.languages.base.c_source import (
 )
 from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import (
+    CodeLine,
     Compiled,
     CompileJob,
     ExportParts,
@@ -144,6 +145,12 @@ class CppLanguage:
             unread = Evidence(name="code", rank=Rank.UNAVAILABLE, value=None, unit="", source=words)
             return (unread,)
         return vector_evidence(report)
+
+    async def listing(
+        self, candidate: Candidate, architecture: str | None
+    ) -> tuple[CodeLine, ...] | str:
+        """There is none: the compiler's own report says what became of the loops."""
+        return "machine code of C++ is not listed; the readings say which loops were vectorised"
 
     async def build_sanitized(
         self, candidate: Candidate, folder: Path, *, timeout_s: float

@@ -17,7 +17,7 @@ import re
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kernelwright.tools.types import Evidence, Rank, Value
@@ -39,8 +39,10 @@ def find_nvdisasm() -> Path | None:
     return Path(found_on_path) if found_on_path else None
 
 
-async def disassemble(cubin: Path, timeout_s: float = TIMEOUT_S) -> str:
-    """The text of a cubin's code.
+async def disassemble(
+    cubin: Path, timeout_s: float = TIMEOUT_S, options: Sequence[str] = ()
+) -> str:
+    """The text of a cubin's code, printed under nvdisasm's further options.
 
     Raises:
         NotDisassembledError: When nvdisasm is missing, too slow, or does not know the code.
@@ -49,7 +51,14 @@ async def disassemble(cubin: Path, timeout_s: float = TIMEOUT_S) -> str:
     if program is None:
         raise NotDisassembledError(f"nvdisasm was not found; {REMEDY}")
     process = await asyncio.create_subprocess_exec(
-        program, "-c", cubin, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+        program,
+        "-c",
+        *options,
+        cubin,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(timeout_s):

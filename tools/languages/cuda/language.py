@@ -15,6 +15,7 @@ from kernelwright.tools.languages.base.c_source import (
 from kernelwright.tools.languages.base.compile import compile_in
 from kernelwright.tools.languages.base.compilers import CompileFailure, Compiler
 from kernelwright.tools.languages.base.language import (
+    CodeLine,
     Compiled,
     CompileJob,
     ExportParts,
@@ -22,6 +23,7 @@ from kernelwright.tools.languages.base.language import (
 )
 from kernelwright.tools.languages.cuda.compile import compile_cuda, cuda_identity, named
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence, unread
+from kernelwright.tools.languages.cuda.listing import listed
 from kernelwright.tools.types import Candidate, Evidence, Setting
 
 if TYPE_CHECKING:
@@ -131,6 +133,15 @@ class CudaLanguage:
         if isinstance(built, CompileFailure):
             return (unread(f"it does not compile here: {built.message}"),)
         return await cubin_evidence(built.artifact)
+
+    async def listing(
+        self, candidate: Candidate, architecture: str | None
+    ) -> tuple[CodeLine, ...] | str:
+        """The SASS, with the kernel's lines; compiles where no earlier compile is at hand."""
+        built = await compile_in(self, candidate, architecture=architecture, timeout_s=_INSPECT_S)
+        if isinstance(built, CompileFailure):
+            return f"it does not compile here: {built.message}"
+        return await listed(built.artifact)
 
     async def build_sanitized(
         self, candidate: Candidate, folder: Path, *, timeout_s: float

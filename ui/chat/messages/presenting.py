@@ -25,6 +25,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
     StrategyEvolved,
+    ToolCalled,
     floor_words,
 )
 from kernelwright.ui.chat.messages import roles
@@ -72,6 +73,8 @@ class Presentation:
                 self._under_round(event, roles.critique(f"critic:{seq}", event, self.view))
             case ModelCalled():
                 self._under_round(event, roles.asked(f"asked:{seq}", event))
+            case ToolCalled():
+                self._under_round(event, roles.called(f"called:{seq}", event))
             case RoleAnswered():
                 self._under_round(event, roles.answered(f"role:{seq}", event))
             case StrategyEvolved():

@@ -22,12 +22,14 @@ from kernelwright.graphs.run_view.events import (
     RoundFinished,
     RunStarted,
     StrategyEvolved,
+    ToolCalled,
     amount,
     count,
     milliseconds,
     one_line,
     percent,
     ratio,
+    seconds,
 )
 from kernelwright.graphs.run_view.figures import Figure, doubt, in_words, settings_words
 from kernelwright.tools.languages import language_of
@@ -288,6 +290,17 @@ def asked(key: str, event: ModelCalled) -> Line:
     name = f"{ROLES.appearance(event.role).label}: asked {one_line(event.model or 'a model', 40)}"
     line = _step(key, name, "\n\n".join(words), event.at, "brain")
     return line.model_copy(update={"failed": bool(event.failure)})
+
+
+def called(key: str, event: ToolCalled) -> Line:
+    """A call of a tool: with what, and what came back."""
+    run = event.run
+    words = [fence(run.arguments, "json")] if run.arguments not in ("", "{}") else []
+    words += [fence(run.result, ""), f"*{text(run.key)}, {seconds(run.seconds)}*"]
+    name = f"{ROLES.appearance(run.role).label}: {one_line(run.tool, 40)}"
+    name += f", {one_line(run.result, 60)}"
+    line = _step(key, name, "\n\n".join(words), event.at, "wrench")
+    return line.model_copy(update={"failed": run.failed})
 
 
 def answered(key: str, event: RoleAnswered) -> Line:
