@@ -47,6 +47,7 @@ from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     most_stages,
     others,
     packing_cycles,
+    sampled_runs,
     side_of,
     tiled,
 )
@@ -74,6 +75,10 @@ _ARCHITECTURE = "sm_90a"
 _FEW = 8
 # Shares of an image that blocks look for the largest magnitude in.
 _SHARES_OF_IMAGE = 264
+# Blocks of a multiprocessor that look whether an image has to be packed again.
+_AGAIN = 8
+# Powers of two that a sample's largest magnitude leaves room for, by the halves of an element.
+_MARGINS = {1: 2, 2: 1}
 # Columns that lie next to each other, for lanes to take these and not neighbouring rows.
 _SIDE_BY_SIDE = 16
 
@@ -160,7 +165,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             compute="tensor cores by warpgroups" if one.parts == 1 else "split products",
             parallel="persistent tiles, warpgroups in turns",
             efficiency=0.9,
-            launches=3,
+            launches=4,
         )
         for one in _kinds(case, contraction)
     ]
@@ -237,6 +242,9 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
     half = half_type(contraction) or DType.FLOAT16
     images = code.images if scaled else 0
+    every = sampled_runs(code.whole) if scaled else 1
+    if every > 1:
+        tunables.add("EVERY", (every, 1))
     shares = max(1, min(_SHARES_OF_IMAGE, case.multiprocessors * 4 // max(1, images)))
     source = render(
         "windows",
@@ -248,6 +256,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         light=_is_light(contraction), parts=layout.parts, promoted=PROMOTED,
         is_short="kw::is_short" if layout.parts == 2 else "kw::is_subnormal_half",
         weight="kw::SHORT_WEIGHT" if layout.parts == 2 else "2.0f",
+        samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
+        margin=_MARGINS[layout.parts],
         by_columns=is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE,
         summands=contraction.k, other_side="column" if is_left else "row", other=other,
         epilogue=epilogue,
@@ -260,6 +270,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     launches = [
         Launch(f"{prefix}_prepare", f"{images * shares + sides}", "256"),
         Launch(f"{prefix}_pack", f"{code.pack_blocks}", "256"),
+        *_again(case, code, prefix, every),
         _launch(case, contraction, layout, tunables, prefix, others(contraction, side)),
     ]
     text, plan = complete(source, arguments, launches)
@@ -289,11 +300,7 @@ def _arguments(
     found.append(Argument("window_rows", f"{half}* window_rows", f"{prefix}_rows"))
     found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}_others"))
     if scaled:
-        for name, kind in (
-            ("window_largest", "unsigned int"),
-            ("window_short", "unsigned int"),
-            ("other_scales", "int"),
-        ):
+        for name, kind in (("window_state", "unsigned int"), ("other_scales", "int")):
             found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}"))
     return found
 
@@ -314,13 +321,18 @@ def _allocations(
         f'{prefix}_others = empty(({sides}, {parts} * {depth}), dtype="{half.value}")',
     ]
     if images:
-        counted = images + -(-rows // BUNDLE)
+        told = 3 * images + -(-rows // BUNDLE) + 1
         lines += [
-            f'{prefix}_window_largest = zeros(({images},), dtype="int32")',
-            f'{prefix}_window_short = zeros(({counted},), dtype="int32")',
+            f'{prefix}_window_state = zeros(({told},), dtype="int32")',
             f'{prefix}_other_scales = empty(({2 * sides},), dtype="int32")',
         ]
     return lines
+
+
+def _again(case: Case, code: WindowCode, prefix: str, every: int) -> list[Launch]:
+    """The pass over images whose sample was not enough; few blocks, as nearly always none was."""
+    blocks = min(code.pack_blocks, _AGAIN * case.multiprocessors)
+    return [Launch(f"{prefix}_repack", f"{blocks}", "256")] if every > 1 else []
 
 
 def _launch(

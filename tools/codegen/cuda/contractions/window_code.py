@@ -55,6 +55,7 @@ class WindowCode:
             "along_row": self.along_row,
             "vector": self.vector,
             "chunk": self.chunk,
+            "pack_blocks": self.pack_blocks,
             "bundle": BUNDLE,
             "bundles": -(-self.contraction.batches * self.windows.rows // BUNDLE),
             "row_lines": self._row_lines(),

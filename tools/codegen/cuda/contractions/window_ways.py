@@ -49,6 +49,8 @@ PROMOTED, _DRAINED = 64, 100.0
 _PAIRED = 1.5
 # The share of memory's bandwidth that packing reaches.
 _PACKING = 0.7
+# Numbers of an image that are looked at before it is packed, and the most runs of which one is.
+_SAMPLED, _MOST_RUNS = 1 << 16, 32
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,17 @@ def hertz(hardware: Hardware, multiprocessors: int) -> float:
     return (hardware.tensor_tflops or 1.0) * 1e12 / multiprocessors / (2 * _MULTIPLIED)
 
 
+def sampled_runs(windows: Windows) -> int:
+    """Of how many runs of an image one is looked at: a power of two, 1 where all are."""
+    _, span = windows.image_span
+    wanted = min(_MOST_RUNS, max(1, span // _SAMPLED))
+    return 1 << (wanted.bit_length() - 1)
+
+
 def packing_cycles(case: Case, contraction: Contraction, layout: Layout) -> float:
     """Those of writing the window's factor as rows."""
-    read = loop_bytes(case.loop)[0] * (2 if is_scaled(contraction) else 1)
+    looked_at = 1 / sampled_runs(layout.windows) if is_scaled(contraction) else 0.0
+    read = loop_bytes(case.loop)[0] * (1 + looked_at)
     written = 2 * layout.parts * contraction.batches * layout.windows.rows * layout.pitch
     moved = read + 2 * written
     seconds = moved / (case.hardware.bandwidth_gb_s * 1e9 * _PACKING)

@@ -117,6 +117,19 @@ __device__ __forceinline__ bool falls_short(float sum, int short_factors) {
 // by at most 2^-25 and meets a factor of at most 2^15.
 __device__ __forceinline__ bool is_subnormal_half(float x, float scaled) { return x != 0.0f && ::fabsf(scaled) < 0x1p-14f; }
 
+// Where a sample stands for all numbers, its largest is brought `margin` powers of two lower than
+// `scaling_of` says: the largest bits that this serves as well, infinities aside.
+__device__ __forceinline__ unsigned int served_by_sample(unsigned int largest, int margin) {
+    const unsigned int field = largest >> 23;
+    if (field == 0) return largest;
+    const unsigned int most = ((field + margin + 1) << 23) - 1;
+    return most < 0x7f7fffffu ? most : 0x7f7fffffu;
+}
+// The exponent of that power of two, or where numbers beyond were `missed`, that of their largest.
+__device__ __forceinline__ int sampled_scaling(unsigned int largest, int margin, unsigned int missed) {
+    return missed > 0 ? scaling_of(missed) : scaling_of(largest) - margin;
+}
+
 // Of a row that is scaled piece by piece: the exponent of a piece whose largest magnitude has these
 // bits, at most 126, or 127 for a piece of zeros. Infinities stay what they are: they and NaN make
 // the lower part and so the sum NaN, which is found there.

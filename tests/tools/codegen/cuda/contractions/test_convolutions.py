@@ -15,6 +15,7 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda.contractions import window_ways
 from kernelwright.tools.codegen.cuda.contractions.convolution import (
     CONVOLUTION,
     SPLIT_CONVOLUTION,
@@ -239,6 +240,55 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
     )
     # What lies below the border is tiny, and as exact as the rest.
     torch.testing.assert_close(found[1, :, 5:], wanted[1, :, 5:], rtol=bound, atol=bound * 5e-12)
+
+
+@pytest.fixture(scope="module")
+def sampled(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Playable]:
+    """Convolutions that look at one number in 16 before they pack."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_ways, "_SAMPLED", 64)
+        names = ("strided", f"strided{EXACT}", "channels_last")
+        found = [one for name in names for one in _playable(name, small_device, MORE[:1])]
+    assert all("_repack" in one.plan for one in found)
+    for one in found:
+        one.settings |= {key: 16 for key in one.settings if key.endswith("_EVERY")}
+    toolbox.compile_emulated(found, tmp_path_factory.mktemp("sampled"))
+    return found
+
+
+def _surprises(x: torch.Tensor) -> None:
+    """Images of which a sample says little: one number beyond all others, nearly none, all tiny."""
+    place = tuple(size // 2 for size in x.shape[1:])
+    x[-1] *= 1e-36
+    x[-1][place] = float("-inf")
+    x[1] = 0.0
+    x[1][place] = 1e-30
+    x[0][place] = 1e20
+
+
+@pytest.mark.parametrize("name", ["strided", f"strided{EXACT}", "channels_last"])
+@pytest.mark.parametrize("surprises", [False, True])
+def test_what_a_sample_misses_is_packed_again(
+    toolbox: SimpleNamespace, sampled: list[Playable], name: str, surprises: bool
+) -> None:
+    space: dict[str, Any] = {}
+    exec(_source(name.removesuffix(EXACT)), space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    if surprises:
+        _surprises(x)
+    (one,) = (one for one in sampled if one.name == name)
+    found, again = (_run(toolbox, one, model, x) for _ in range(2))
+    assert torch.equal(found.view(torch.int32), again.view(torch.int32))
+    with torch.no_grad():
+        wanted = model.double()(x.double())
+    # What a number that drowns all others does not reach is as exact as elsewhere.
+    size = wanted.abs().nan_to_num(0.0, 0.0)
+    size = size.where(size < 1e10, 0.0).flatten(1).amax(1).view(-1, *[1] * (x.dim() - 1))
+    bound = (2e-6 if _is_exact(name) else 2e-3) * torch.maximum(wanted.abs(), size)
+    is_close = (found.double() - wanted).abs() <= bound
+    assert (is_close | (found.double() == wanted) | (found.isnan() & wanted.isnan())).all()
 
 
 @pytest.mark.exhaustive
