@@ -23,7 +23,7 @@ from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from kernelwright.tools.types.run import InputSummary, TaskSummary
 from kernelwright.ui.cli.judge import judge, traced
-from kernelwright.ui.complaints import existing_file
+from kernelwright.ui.complaints import existing_target
 from kernelwright.ui.terminal.cards import input_words
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, write_json
 
@@ -78,7 +78,7 @@ async def audited(
     quiet: bool = False,
 ) -> tuple[Task, Audit, str]:
     """The task, what is found, and the device; Complaint when the file cannot be a task."""
-    file = existing_file(file).absolute()
+    file = existing_target(file)
     async with judge(target) as executor:
         policy = TracePolicy(entry=entry, inputs=inputs, load_seconds=load_seconds)
         task = await traced(executor, file, policy, quiet=quiet)
