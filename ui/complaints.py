@@ -71,19 +71,27 @@ def usage_words(error: Exception) -> str:
     return f"{words[:1].lower()}{words[1:]} (see {path} --help)"
 
 
-def existing_file(path: Path) -> Path:
-    """A path that is a file that can be read, and may hold a module; Complaint if not."""
-    from kernelwright.tools.tasks.refusals import not_a_module
+def existing_target(path: Path) -> Path:
+    """What a task can be read from, absolute; Complaint if nothing is there, or no module can be.
 
-    if not path.exists():
+    A Python file, a notebook, a zip, a folder, or a name for an import (`package.layers:Block`).
+    """
+    from kernelwright.tools.tasks.refusals import not_a_module
+    from kernelwright.tools.tasks.sources import is_name
+
+    target = path.absolute()
+    if is_name(target) or target.is_dir():
+        return target
+    file = target if target.exists() else target.with_name(target.name.rpartition(":")[0] or " ")
+    if not file.exists():
         raise Complaint(f"there is no file {path}")
-    if not path.is_file():
+    if not file.is_file():
         raise Complaint(f"{path} is not a file")
-    if sentence := not_a_module(path.name):
+    if sentence := not_a_module(file.name):
         raise Complaint(sentence)
     try:
-        with path.open("rb"):
-            return path
+        with file.open("rb"):
+            return target
     except OSError as error:
         raise Complaint(f"cannot read {path}: {error.strerror}") from None
 

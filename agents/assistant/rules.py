@@ -68,7 +68,7 @@ NEEDS_A_FILE = (
     "Attach your module's file (`.py`), or paste its code into a message: a PyTorch module with "
     "`get_inputs()`, or without, then I propose shapes."
 )
-NOT_PYTHON = "I can read Python files only."
+NOT_PYTHON = "I can read Python files, notebooks and .zip archives of them only."
 WELCOME = "You are welcome."
 ALL_RIGHT = "All right."
 AS_IT_IS = "All right, everything stays as it is."
@@ -136,11 +136,14 @@ def read(turn: Turn) -> ParsedMessage:
     """Understand one message."""
     pasted = take_apart(turn.text)
     files = python_files(turn.attachments)
-    loads = [(item.text, item.name) for item in files[:1]]
-    if not loads and pasted.source:
-        loads = [(pasted.source, "pasted.py")]
-    if loads:
-        return _loaded(loads[0][0], loads[0][1], pasted.words, several=len(files) > 1)
+    if files:
+        first, *others = files
+        load = LoadTask(
+            source=first.text, name=first.name, content=first.content, beside=tuple(others)
+        )
+        return _loaded(load, pasted.words)
+    if pasted.source:
+        return _loaded(LoadTask(source=pasted.source), pasted.words)
     if turn.attachments:
         said = (not_a_module(item.name) for item in turn.attachments)
         words = " ".join(dict.fromkeys(filter(None, said))) or NOT_PYTHON
@@ -148,12 +151,12 @@ def read(turn: Turn) -> ParsedMessage:
     return _said(pasted.words, turn)
 
 
-def _loaded(source: str, name: str, words: str, *, several: bool) -> ParsedMessage:
+def _loaded(load: LoadTask, words: str) -> ParsedMessage:
     """A file, and what was said of its shapes, precision and device; the rest is for its card."""
     # What a search may spend is no shape, and no wish for where it looks.
     words = without_limits(words) if limits_beforehand(words) != Limits() else words
     said = translated(plain(words))
-    commands: list[Command] = [LoadTask(source=source, name=name, gpu=device_in(said))]
+    commands: list[Command] = [load.model_copy(update={"gpu": device_in(said)})]
     inputs = shapes_in(said)
     without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
     precisions = () if inputs or without else precisions_in(said)
@@ -161,7 +164,7 @@ def _loaded(source: str, name: str, words: str, *, several: bool) -> ParsedMessa
     if inputs or precisions or sizes:
         commands.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
     commands += _commands_for_later(words)
-    note = f"I take the first of your files, {name}." if several else ""
+    note = f"I take {load.name}, with your other files beside it." if load.beside else ""
     return ParsedMessage(
         understanding=Understanding(commands=tuple(commands), words=note), sure=True
     )

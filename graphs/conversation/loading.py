@@ -5,6 +5,7 @@ doubtful about it.
 """
 
 import asyncio
+import base64
 import re
 import time
 from collections.abc import Callable
@@ -132,8 +133,9 @@ def memory_bytes(task: Task) -> int:
     return sum(sizes) + sum(weight.tensor.size_bytes for weight in task.weights)
 
 
-# A person's file is text to be read by people; more is no module.
+# A person's file is text to be read by people; more is no module. A notebook has pictures too.
 LONGEST_SOURCE = 400_000
+LONGEST_NOTEBOOK = 10_000_000
 
 # How the judge calls what a person allows.
 _ALLOWED: dict[str, Precision] = {"tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
@@ -153,9 +155,10 @@ async def load(context: ConversationContext, command: LoadTask) -> ChatReply:
 
     The search before it, ended or not, is talked about until another one is begun.
     """
-    if len(command.source) > LONGEST_SOURCE:
+    notebook = command.name.lower().endswith(".ipynb")
+    if len(command.source) > (LONGEST_NOTEBOOK if notebook else LONGEST_SOURCE):
         return ChatReply.of("That file is too long for a module; send the part to be made faster.")
-    if not command.source.strip():
+    if not (command.source.strip() or command.content):
         return ChatReply.of("That file is empty; attach the one with your module.")
     file = await asyncio.to_thread(_put, context, command)
     fresh = ConversationState(
@@ -358,9 +361,18 @@ async def _timed(judge: Executor, task: Task) -> Read | Refusal:
 def _put(context: ConversationContext, command: LoadTask) -> Path:
     folder = context.home / "files" / f"{time.time_ns():x}"
     folder.mkdir(parents=True)
+    for item in command.beside:
+        _write(folder / file_name(item.name), item.text, item.content)
     path = folder / file_name(command.name)
-    path.write_text(command.source, encoding="utf-8")
+    _write(path, command.source, command.content)
     return path
+
+
+def _write(path: Path, text: str, content: str) -> None:
+    if content:
+        path.write_bytes(base64.b64decode(content))
+    else:
+        path.write_text(text, encoding="utf-8")
 
 
 def _refused(refusal: Refusal, fresh: ConversationState) -> ChatReply:

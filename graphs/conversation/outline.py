@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kernelwright.agents.assistant.types import ChangeTask, Command, LoadTask, Offer
 from kernelwright.graphs.run_view.events import one_line
+from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Refusal, TracePolicy, Value
 
 Sizes = Mapping[str, int]
@@ -186,10 +187,12 @@ _SIDES = {1: "4096", 2: "56x56", 3: "16x28x28"}
 
 def proposals(file: Path, policy: TracePolicy, refusal: Refusal) -> tuple[Offer, ...]:
     """Offers that answer a refusal; none where it is about something else."""
-    try:
-        source = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    if refusal.choices:
+        return tuple(_choice(name) for name in refusal.choices[:MOST])
+    found = find(file, policy)
+    if isinstance(found, Refusal):
         return ()
+    source, policy = found.source, found.policy
     known = [item for item in outlines(source) if item.name not in HELPERS]
     if re.search(r"name one|name it:", refusal.sentence):
         return tuple(_entry(item) for item in known[:MOST])
@@ -197,7 +200,7 @@ def proposals(file: Path, policy: TracePolicy, refusal: Refusal) -> tuple[Offer,
     if entry is None or policy.inputs:
         return ()
     if entry.needed and "get_init_inputs" not in functions_of(source):
-        return _built(file.name, source, entry)
+        return _built(file, source, entry)
     return _shaped(entry) if "get_inputs" not in functions_of(source) else ()
 
 
@@ -241,7 +244,11 @@ def _chosen(known: list[Outline], policy: TracePolicy) -> Outline | None:
 
 
 def _entry(item: Outline) -> Offer:
-    return Offer(label=one_line(item.name, 40), wish=ChangeTask(entry=item.name))
+    return _choice(item.name)
+
+
+def _choice(name: str) -> Offer:
+    return Offer(label=one_line(name, 60), wish=ChangeTask(entry=name))
 
 
 def _shaped(entry: Outline) -> tuple[Offer, ...]:
@@ -257,10 +264,12 @@ def _shaped(entry: Outline) -> tuple[Offer, ...]:
     return tuple(offers.values())
 
 
-def _built(name: str, source: str, entry: Outline) -> tuple[Offer, ...]:
+def _built(file: Path, source: str, entry: Outline) -> tuple[Offer, ...]:
     """The file with constructor arguments, and inputs where it has none, written below it."""
+    if file.suffix != ".py":
+        return ()  # what would be written below it would stand alone
     values = [guessed(argument) for argument in entry.needed]
     given = ", ".join(f"{a}={v}" for a, v in zip(entry.needed, values, strict=True))
     addition = f"\n\ndef get_init_inputs():\n    return {values!r}\n"
-    command: Command = LoadTask(source=source.rstrip() + addition, name=name)
+    command: Command = LoadTask(source=source.rstrip() + addition, name=file.name)
     return (Offer(label=f"Build it with {one_line(given, 60)}", wish=command),)

@@ -76,12 +76,19 @@ class _Wanted(Value):
         return max((len(name) - len(name.lstrip(".")) for name in self.relative), default=0)
 
 
-def locate(source: str, path: str) -> Place | None:
-    """Where the file stands; None where it needs nothing around it."""
+def locate(source: str, path: str, within: str = "") -> Place | None:
+    """Where the file stands; None where it needs nothing around it.
+
+    Args:
+        source: Its text.
+        path: Its path.
+        within: The project's folder where a person named it; else it is found.
+    """
     file, wanted = Path(path).absolute(), _wanted(source)
     if not (wanted.names or wanted.relative or wanted.looks):
         return None
-    candidates = _candidates(file)
+    project = _given(within) or project_of(file)
+    candidates = _candidates(file, project)
     root = _root(file, wanted, candidates)
     names, files, looks = _closure(file, wanted, [root, *candidates])
     found = {_root_of(name, [root, *candidates]) for name in names}
@@ -89,13 +96,12 @@ def locate(source: str, path: str) -> Place | None:
     if not (names or wanted.relative or (looks and not _too_wide(file.parent))):
         return None
     module = _dotted(file, root)
-    project = project_of(file)
     return Place(
         module=module,
         file=file,
         roots=roots,
         names=tuple(sorted(names | {module.partition(".")[0]})),
-        visible=_visible(file, wanted, roots, files, looks=looks),
+        visible=_visible(file, wanted, roots, files, project, looks=looks),
         folder=Path(os.path.commonpath([*roots, *([project] if project else [])])),
     )
 
@@ -103,7 +109,7 @@ def locate(source: str, path: str) -> Place | None:
 def missing(source: str, path: str) -> tuple[str, ...]:
     """What a source imports that is neither around the file nor installed, as it is written."""
     file, wanted = Path(path).absolute(), _wanted(source)
-    candidates = _candidates(file)
+    candidates = _candidates(file, project_of(file))
     relative = [name for name in wanted.relative if not _there(file, name)]
     names = [name for name in sorted(wanted.names) if PathFinder.find_spec(name) is None]
     gone = [name for name in names if not any(_find(root, name) for root in candidates)]
@@ -113,13 +119,13 @@ def missing(source: str, path: str) -> tuple[str, ...]:
 def needed(source: str, path: str) -> tuple[str, ...]:
     """What a source imports from files around it, as it is written."""
     file, wanted = Path(path).absolute(), _wanted(source)
-    candidates = _candidates(file)
+    candidates = _candidates(file, project_of(file))
     return (*wanted.relative, *(n for n in sorted(wanted.names) if _root_of(n, candidates)))
 
 
-def beside(source: str, path: str) -> tuple[Path, ...]:
+def beside(source: str, path: str, within: str = "") -> tuple[Path, ...]:
     """Files and folders around a user's file that it may need, sorted."""
-    place = locate(source, path)
+    place = locate(source, path, within)
     return place.visible if place is not None else ()
 
 
@@ -128,13 +134,19 @@ def elsewhere(task: Task) -> tuple[Path, ...]:
     return tuple(Path(item.origin) for item in (task.project.elsewhere if task.project else ()))
 
 
-def _candidates(file: Path) -> list[Path]:
+def _candidates(file: Path, project: Path | None) -> list[Path]:
     """Folders that its imports may be looked up in, the best first."""
     folder = _above_package(file)
     found = [folder]
-    if (project := project_of(file)) is not None:
+    if project is not None:
         found += [place for place in (project / "src", project) if place.is_dir()]
     return list(dict.fromkeys([*found, file.parent]))
+
+
+def _given(within: str) -> Path | None:
+    """The folder that a person named, unless whoever may read it may read too much."""
+    folder = Path(within).absolute() if within else None
+    return folder if folder is not None and not _too_wide(folder) else None
 
 
 def _above_package(file: Path) -> Path:
@@ -294,10 +306,16 @@ def _reads(place: Path) -> _Wanted:
 
 
 def _visible(
-    file: Path, wanted: _Wanted, roots: Sequence[Path], files: set[Path], *, looks: bool
+    file: Path,
+    wanted: _Wanted,
+    roots: Sequence[Path],
+    files: set[Path],
+    project: Path | None,
+    *,
+    looks: bool,
 ) -> tuple[Path, ...]:
     """The project, where there is one; else what is imported, or the folder of who looks there."""
-    if (project := project_of(file)) is not None:
+    if project is not None:
         return _outermost({project, *(r for r in roots if not r.is_relative_to(project))})
     package = _above_package(file)
     folders = [package / file.relative_to(package).parts[0]] if package != file.parent else []

@@ -185,13 +185,12 @@ _NOT_YET = {
     ".cuh": "is a CUDA header, not a PyTorch module: give the file with the module",
     ".cpp": "is a C++ source, not a PyTorch module: give the file with the module, and judge a "
     "kernel against it with `kernelwright check {name} --task MODULE.py`",
-    ".ipynb": "is a notebook, which cannot be read yet: save the cells with the module and "
-    "get_inputs() as a .py file, and give that",
-    ".zip": "is an archive, which cannot be read yet: unpack it, and give the file with the module",
+    ".tar": "is an archive of a kind that is not read: make a .zip of it, or unpack it and give "
+    "the folder or the file with the module",
     ".pt": "holds weights or a saved model, not the code of a module: give its .py file",
 }
-_LIKE = {".c": ".cpp", ".cc": ".cpp", ".cxx": ".cpp", ".tar": ".zip", ".gz": ".zip", ".tgz": ".zip"}
-_LIKE |= {".7z": ".zip", ".pth": ".pt", ".safetensors": ".pt", ".onnx": ".pt", ".ckpt": ".pt"}
+_LIKE = {".c": ".cpp", ".cc": ".cpp", ".cxx": ".cpp", ".gz": ".tar", ".tgz": ".tar", ".7z": ".tar"}
+_LIKE |= {".pth": ".pt", ".safetensors": ".pt", ".onnx": ".pt", ".ckpt": ".pt"}
 
 
 def not_a_module(name: str) -> str:
@@ -207,23 +206,30 @@ LARGEST_SOURCE_BYTES = 4 * 1024 * 1024
 def read_source(path: str | Path) -> str | Refusal:
     """The text of a module file, or why it cannot be one."""
     file = Path(path)
+    if file.is_file() and (sentence := not_a_module(file.name)):
+        return Refusal(sentence=sentence)
+    text = read_text(file, LARGEST_SOURCE_BYTES)
+    return text if isinstance(text, Refusal) else why_unusable(text, file.name) or text
+
+
+def read_text(file: Path, largest_bytes: int) -> str | Refusal:
+    """What is in a text file, or why that cannot be read."""
     if file.is_dir():
         return Refusal(sentence=f"{file} is a folder; a Python file is needed.")
     try:
         if file.exists() and not file.is_file():
             return Refusal(sentence=f"{file} is not a regular file.")
-        if file.exists() and (sentence := not_a_module(file.name)):
-            return Refusal(sentence=sentence)
         size = file.stat().st_size
-        if size > LARGEST_SOURCE_BYTES:
+        if size > largest_bytes:
             return Refusal(sentence=f"{file} is too large for a module file: {size} bytes.")
-        content = file.read_bytes()
+        return file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return Refusal(sentence=f"{file} does not exist.")
+    except UnicodeDecodeError:
+        return Refusal(sentence=f"{file.name} is a binary file, not Python text in UTF-8.")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         return Refusal(sentence=f"{file} cannot be read: {reason}.")
-    return _text(content, file.name)
 
 
 def why_unusable(source: str, name: str) -> Refusal | None:
@@ -235,11 +241,3 @@ def why_unusable(source: str, name: str) -> Refusal | None:
     if len(source) > LARGEST_SOURCE_BYTES:
         return Refusal(sentence=f"{name} is too large for a module file: {len(source)} characters.")
     return None
-
-
-def _text(content: bytes, name: str) -> str | Refusal:
-    try:
-        source = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return Refusal(sentence=f"{name} is a binary file, not Python text in UTF-8.")
-    return why_unusable(source, name) or source

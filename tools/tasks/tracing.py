@@ -101,7 +101,7 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
 
 
 def _trace(source: str, path: str, policy: TracePolicy) -> Task:
-    file = load_module(source, path)
+    file = load_module(source, path, within=policy.project)
     entry = choose_entry(file, policy.entry)
     found = probe(file, entry, policy.inputs)
     names = argument_names(found.module, len(found.inputs))

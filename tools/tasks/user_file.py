@@ -61,20 +61,23 @@ def sha256(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-def load_module(source: str, path: str, project: Project | None = None) -> ModuleType:
+def load_module(
+    source: str, path: str, project: Project | None = None, within: str = ""
+) -> ModuleType:
     """The user's file, executed; RefusedError says why it could not be.
 
     Args:
         source: Its text.
         path: Where it stands, for messages and, without a project, for what it imports.
         project: What it was seen to need, which is laid out anew and taken from there.
+        within: The folder of its project where a person named it.
     """
     key = (path, sha256(source), project.digest if project else "")
     if key not in _LOADED:
         unusable = why_unusable(source, Path(path).name)
         if unusable is not None:
             raise refuse(unusable.sentence)
-        place = lay_out(project, source) if project else locate(source, path)
+        place = lay_out(project, source) if project else locate(source, path, within)
         code = _compile(source, path)
         _IMPORTS.enter(place)
         _LOADED[key] = (_execute(code, source, path, place), place)

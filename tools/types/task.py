@@ -123,9 +123,12 @@ class TracePolicy(Value):
     `allow` names precisions below the task's own that a candidate may compute in; what computes in
     another one is kept, but ranked apart. A file that does nothing at all for `load_seconds` is
     given up; one that computes has `timeout_s`, or twice `load_seconds` where that was raised.
+    `project` is the folder around the file where the person named a folder, or sent one; else it is
+    found by what lies there.
     """
 
     entry: str | None = None
+    project: str = ""
     inputs: tuple[str, ...] = ()
     allow: tuple[Precision, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
@@ -143,9 +146,11 @@ class Refusal(Value):
     """Why a file cannot be a task: one clear sentence for the person, and detail for the curious.
 
     `exit_status` is 2 when the input is unusable and 3 when the environment lacks something.
+    `choices` are entries of which one would have to be named.
     """
 
     sentence: str
+    choices: tuple[str, ...] = ()
     detail: str = ""
     exit_status: Literal[2, 3] = 2
 

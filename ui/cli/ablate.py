@@ -24,7 +24,7 @@ from kernelwright.graphs.suite.ablation import (
 from kernelwright.profiles.load import Models, Part, SearchProfile
 from kernelwright.tools.types import Refusal, TracePolicy
 from kernelwright.tools.types.run import Summary
-from kernelwright.ui.complaints import Complaint, existing_file, writable_file
+from kernelwright.ui.complaints import Complaint, existing_target, writable_file
 from kernelwright.ui.terminal.output import console
 
 Target = Literal["auto", "cuda", "cpu"]
@@ -43,7 +43,7 @@ def compare(
     models: Models | None = None,
 ) -> None:
     """Run the trials that are not in `out` yet, and print what each part was worth."""
-    paths = [existing_file(file).absolute() for file in files]
+    paths = [existing_target(file) for file in files]
     if len({path.name for path in paths}) < len(paths):
         raise Complaint("two of the files have the same name; the table could not tell them apart")
     parts = chosen_parts(without, with_models=models is not None)

@@ -163,7 +163,9 @@ def check(
             "ModelNew file, a folder with src.py, or CUDA-L1 records."
         ),
     ],
-    task: Annotated[Path, typer.Option(help="The Python file that it implements.")],
+    task: Annotated[
+        Path, typer.Option(help="What it implements: a file or else, as for optimize.")
+    ],
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,

@@ -26,7 +26,7 @@ from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, Trace
 from kernelwright.tools.types.outline import ModelRegions
 from kernelwright.tools.types.run import InputSummary, TaskSummary
 from kernelwright.ui.cli.judge import judge, traced
-from kernelwright.ui.complaints import existing_file
+from kernelwright.ui.complaints import existing_target
 from kernelwright.ui.terminal.cards import input_words
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, write_json
 from kernelwright.ui.terminal.regions import regions_table
@@ -85,7 +85,7 @@ async def audited(
     quiet: bool = False,
 ) -> tuple[Task, Audit, str]:
     """The task, what is found, and the device; Complaint when the file cannot be a task."""
-    file = existing_file(file).absolute()
+    file = existing_target(file)
     async with judge(target) as executor:
         policy = TracePolicy(entry=entry, inputs=inputs, load_seconds=load_seconds)
         task = await traced(executor, file, policy, quiet=quiet)

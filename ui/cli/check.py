@@ -10,7 +10,7 @@ from kernelwright.tools.evaluate.findings import findings
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
 from kernelwright.tools.evaluate.messages import Foreign
 from kernelwright.tools.evaluate.timing.statistics import percentile
-from kernelwright.tools.tasks import read_source
+from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import (
     Baseline,
     Baselines,
@@ -30,7 +30,7 @@ from kernelwright.tools.types.measurement import Clock, Mode, Outcome, Paired
 from kernelwright.tools.types.run import BaselineSummary
 from kernelwright.tools.types.verdict import SpeedOutcome
 from kernelwright.ui.cli.judge import baselines_of, judge, read_candidate, traced
-from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_file, refused
+from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_target, refused
 from kernelwright.ui.terminal.cards import comparison_words
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 
@@ -126,14 +126,14 @@ def check(
         tell(result, evaluation)
 
 
-def read(path: Path, task: Path, record: str | None) -> Candidate | Foreign:
+def read(path: Path, task: Path, policy: TracePolicy, record: str | None) -> Candidate | Foreign:
     """The candidate at a path; Complaint or ContractError when there is none."""
     if not is_foreign(path):
         if record is not None:
             raise Complaint(f"{path} holds no records, so there is none to choose")
         return read_candidate(path)
-    text = read_source(task)
-    found = text if isinstance(text, Refusal) else read_foreign(path, text, record)
+    text = find(task, policy)
+    found = text if isinstance(text, Refusal) else read_foreign(path, text.source, record)
     if isinstance(found, Refusal):
         raise refused(found)
     return found
@@ -152,14 +152,14 @@ async def judged(
     load_seconds: float = 60.0,
 ) -> tuple[Evaluation, Baselines]:
     """What the judge finds; Complaint where candidate or file cannot be used."""
-    file = existing_file(file).absolute()
-    candidate = read(path, file, record)
+    file = existing_target(file)
     policy = TracePolicy(
         entry=entry,
         inputs=inputs,
         allow=allowed_precisions(allow),
         load_seconds=load_seconds,
     )
+    candidate = read(path, file, policy, record)
     say = remarks()
     say.quiet = quiet
     async with judge(target) as executor:

@@ -35,7 +35,7 @@ from kernelwright.ui.cli.judge import read_start
 from kernelwright.ui.complaints import (
     Complaint,
     allowed_precisions,
-    existing_file,
+    existing_target,
     refused,
     writable_file,
 )
@@ -96,7 +96,7 @@ def prepared(
     options: SearchOptions,
 ) -> Search:
     """The search over a file, once all that was asked for is known to be possible; or Complaint."""
-    file = existing_file(file).absolute()
+    file = existing_target(file)
     profile = chosen_profile(search, options)
     policy = TracePolicy(
         entry=entry,

@@ -37,9 +37,17 @@ def depth_help() -> str:
     return f"{words} To the end: {promised_words(pace)}."
 
 
-File = Annotated[Path, typer.Argument(help="A Python file with a module and get_inputs().")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="A Python file with a module and get_inputs(), a notebook, a folder, a .zip, or a "
+        "name for an import, as package.layers:Block."
+    ),
+]
 Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
-Entry = Annotated[str | None, typer.Option(help="The module or function in the file.")]
+Entry = Annotated[
+    str | None, typer.Option(help="The module or function; as pkg/layers.py:Block in a folder.")
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(help="An input instead of get_inputs(), as 64x128:float32; one option each."),

@@ -277,14 +277,18 @@ def is_module(text: str) -> bool:
 
 
 def python_files(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Those that can be Python, by name or, where that says nothing, by content."""
-    return tuple(
+    """Those that can hold Python, by name or, where that says nothing, by content.
+
+    The one that says its inputs comes first.
+    """
+    found = (
         item
         for item in attachments
-        if item.name.lower().endswith(".py")
+        if item.name.lower().endswith((".py", ".ipynb", ".zip"))
         or ("." not in item.name.rsplit("/", 1)[-1] and is_module(item.text))
         or (item.name.lower().endswith((".txt", ".md")) and is_module(item.text))
     )
+    return tuple(sorted(found, key=lambda item: "def get_inputs" not in item.text))
 
 
 def _bare(text: str) -> Pasted:

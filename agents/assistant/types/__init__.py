@@ -26,15 +26,26 @@ class StartSearch(Value):
     usd: float | None = None
 
 
+class Attachment(Value):
+    """A file that came with a message: its text, or of an archive its content in base64."""
+
+    name: str
+    text: str
+    content: str = ""
+
+
 class LoadTask(Value):
     """Read a PyTorch file (a module and its inputs) and say what the task is.
 
+    `content` is an archive's, in base64, instead of a source; `beside` are files that came with it.
     `begin` is what was said of the search to come, which keeps to it.
     """
 
     kind: Literal["load_task"] = "load_task"
     source: str
     name: str = "pasted.py"
+    content: str = ""
+    beside: tuple[Attachment, ...] = ()
     gpu: str = ""
     begin: StartSearch = StartSearch()
 
@@ -392,13 +403,6 @@ class ChatReply(Value):
     def text(self) -> str:
         """Its words, for those that cannot show more."""
         return "\n\n".join(piece.text for piece in self.pieces if isinstance(piece, Words))
-
-
-class Attachment(Value):
-    """A text file that came with a message."""
-
-    name: str
-    text: str
 
 
 class Turn(Value):

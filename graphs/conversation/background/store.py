@@ -51,8 +51,10 @@ def every_folder(home: Path) -> tuple[Path, ...]:
 
 def file_name(name: str) -> str:
     """A file's name that is safe to write, from what a person's machine called it."""
-    stem = re.sub(r"[^A-Za-z0-9_]+", "_", Path(name.replace("\\", "/")).stem).strip("_")[:48]
-    return f"{stem or 'module'}.py"
+    given = Path(name.replace("\\", "/"))
+    stem = re.sub(r"[^A-Za-z0-9_]+", "_", given.stem).strip("_")[:48]
+    ending = given.suffix.lower() if given.suffix.lower() in (".ipynb", ".zip") else ".py"
+    return f"{stem or 'module'}{ending}"
 
 
 GOING, STEERING, TITLE = "going", "steering", "title"

@@ -139,11 +139,24 @@ def test_a_named_device_is_kept_as_it_is_usually_written(named: str, gpu: str) -
     assert load.gpu == gpu
 
 
-def test_of_several_files_the_first_is_taken_and_that_is_said() -> None:
-    files = (Attachment(name="a.py", text=MODULE), Attachment(name="b.py", text=MODULE))
+def test_of_several_files_the_one_with_inputs_is_taken_with_the_others_beside_it() -> None:
+    helper = Attachment(name="a.py", text="import torch\ndef scale(x): return x * 2\n")
+    files = (helper, Attachment(name="b.py", text="def get_inputs(): return []"))
     found = read(Turn(text="", attachments=files)).understanding
-    assert [command.kind for command in found.commands] == ["load_task"]
-    assert "a.py" in found.words
+    (load,) = found.commands
+    assert isinstance(load, LoadTask)
+    assert (load.name, load.beside) == ("b.py", files[:1])
+    assert "b.py" in found.words
+
+
+def test_a_notebook_and_an_archive_are_taken() -> None:
+    for file in (
+        Attachment(name="a.ipynb", text="{}"),
+        Attachment(name="a.ZIP", text="", content="UEs="),
+    ):
+        (load,) = understood("make it faster", attachments=(file,))
+        assert isinstance(load, LoadTask)
+        assert (load.source, load.content) == (file.text, file.content)
 
 
 def test_a_file_that_is_no_python_is_refused_in_words(situations: dict[str, Turn]) -> None:

@@ -203,8 +203,7 @@ def test_what_is_let_in(lay: Lay) -> None:
     ("name", "words"),
     [
         ("kernel.cu", "`kernelwright check kernel.cu --task MODULE.py`"),
-        ("work.ipynb", "save the cells with the module"),
-        ("project.zip", "unpack it"),
+        ("project.tar", "make a .zip of it"),
         ("weights.safetensors", "holds weights"),
     ],
 )

@@ -4,6 +4,7 @@ The handlers are thin; the rest is in `conversation`. Each returns as soon as it
 searches run in the server and never in here, so the composer stays usable while they do.
 """
 
+import base64
 import logging
 from pathlib import Path
 
@@ -157,12 +158,19 @@ LARGEST_BYTES = 1_000_000
 
 def attachments_of(message: Message) -> tuple[Attachment, ...]:
     """The message's files; what is no text becomes one with signs that say so."""
-    found = []
-    for element in message.elements:
-        if element.path:
-            content = Path(element.path).read_bytes()[:LARGEST_BYTES]
-            found.append(Attachment(name=element.name, text=content.decode(errors="replace")))
-    return tuple(found)
+    return tuple(
+        _attached(element.name, Path(element.path)) for element in message.elements if element.path
+    )
+
+
+def _attached(name: str, path: Path) -> Attachment:
+    """An archive is kept as it is, and a notebook whole: the server takes none above its limit."""
+    content = path.read_bytes()
+    if name.lower().endswith(".zip"):
+        return Attachment(name=name, text="", content=base64.b64encode(content).decode())
+    if not name.lower().endswith(".ipynb"):
+        content = content[:LARGEST_BYTES]
+    return Attachment(name=name, text=content.decode(errors="replace"))
 
 
 EXAMPLE = """\

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+import zipfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -196,3 +197,27 @@ async def test_a_package_is_read_and_judged_behind_the_wall_and_without(
         await made.aclose()
     assert not isinstance(baselines, Refusal), baselines
     assert baselines.named("eager").measurement is not None  # type: ignore[union-attr]
+
+
+async def test_a_zip_is_read_behind_the_wall_with_what_lies_around_the_module(
+    reader: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+    path = tmp_path / "sent.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("top/src/zipped_pkg/scale.txt", "3")
+        archive.writestr("top/src/zipped_pkg/util.py", "def half(x): return x / 2\n")
+        archive.writestr(
+            "top/src/zipped_pkg/m.py",
+            "import torch\nfrom pathlib import Path\nfrom .util import half\n"
+            "K = float((Path(__file__).parent / 'scale.txt').read_text())\n"
+            "class Model(torch.nn.Module):\n    def forward(self, x):\n"
+            f"        return half(x) * K\n{INPUTS}",
+        )
+    task = await reader.read(path, TracePolicy(entry="zipped_pkg.m:Model"))
+    assert isinstance(task, Task), task
+    assert task.project is not None
+    assert [item.path for item in task.project.files] == [
+        "src/zipped_pkg/scale.txt",
+        "src/zipped_pkg/util.py",
+    ]

@@ -1,6 +1,7 @@
 """What a page sends and what it is shown: a real controller, real archives and no server."""
 
 import asyncio
+import zipfile
 
 import chainlit as cl
 import pytest
@@ -125,14 +126,28 @@ async def test_a_button_of_a_card_is_about_the_run_of_that_card(opened, look, re
     assert "know no such run" in texts(page)[-1]
 
 
-async def test_an_archive_or_a_notebook_is_answered_in_words(opened, look):
+async def test_a_broken_archive_or_notebook_is_answered_in_words(opened, look):
     page = look()
-    for name, words in (("all.zip", "unpack it"), ("nb.ipynb", "save the cells")):
+    for name, words in (("all.zip", "is no archive"), ("nb.ipynb", "is no notebook")):
         path = opened.settings.home / name
         path.write_bytes(b"PK")
         message = cl.Message("make it faster", elements=[File(name=name, path=str(path))])
         await app.hear(message)
         assert words in texts(page)[-1]
+
+
+MODULE = "from torch import nn\nclass {0}(nn.Module):\n    def forward(self, x): return x\n"
+
+
+async def test_of_an_archive_with_several_modules_each_has_a_button(opened, look):
+    page = look()
+    path = opened.settings.home / "all.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("pkg/a.py", MODULE.format("Left"))
+        archive.writestr("b.py", MODULE.format("Right"))
+    await app.hear(cl.Message("faster", elements=[File(name="all.zip", path=str(path))]))
+    assert "several modules that could be meant: b.py" in texts(page)[-1]
+    assert {"b.py:Right", "pkg/a.py:Left"} <= set(page.emitter.buttons)
 
 
 @pytest.mark.exhaustive

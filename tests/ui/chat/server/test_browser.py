@@ -269,8 +269,8 @@ async def test_it_can_be_used_on_a_phone(page, small):
 
 NO_MODULES = {
     "kernel.cu": "kernel.cu is a CUDA kernel, not a PyTorch module",
-    "notes.ipynb": "notes.ipynb is a notebook, which cannot be read yet",
-    "all.zip": "all.zip is an archive, which cannot be read yet",
+    "notes.ipynb": "notes.ipynb is no notebook that can be read",
+    "all.zip": "all.zip is no archive that can be unpacked",
 }
 WISHES = {
     "no half precision": "never.*half precision",

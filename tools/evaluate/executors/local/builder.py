@@ -41,8 +41,8 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
-from kernelwright.tools.tasks import read_source
 from kernelwright.tools.tasks.project import beside
+from kernelwright.tools.tasks.sources import Found, find
 from kernelwright.tools.types import Doubt, Refusal, Task, TensorSpec, TracePolicy
 from kernelwright.tools.types.graph import reads
 from kernelwright.tools.types.value import Value
@@ -270,17 +270,17 @@ class Reading:
 
     async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
         """Read a file in a worker of its own, then see whether the task proves anything."""
-        source = read_source(path)
-        if isinstance(source, Refusal):
-            return source
+        found = await asyncio.to_thread(find, path, policy)
+        if isinstance(found, Refusal):
+            return found
         self._shop.keeper.warm()
-        task = await self._read(source, path, policy)
+        task = await self._read(found)
         return await self.audit(task) if isinstance(task, Task) else task
 
     async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
         """Turn a file into a task, and leave open whether that proves anything."""
-        source = read_source(path)
-        return source if isinstance(source, Refusal) else await self._read(source, path, policy)
+        found = await asyncio.to_thread(find, path, policy)
+        return found if isinstance(found, Refusal) else await self._read(found)
 
     async def audit(self, task: Task) -> Task | Refusal:
         """Run the task on the device it is for, and badge it where being right proves little."""
@@ -338,13 +338,14 @@ class Reading:
             return OutlineSeen(failure=refusal_of(reply, f"running {task.name}").sentence)
         return expect(reply, OutlineSeen)
 
-    async def _read(self, source: str, path: Path, policy: TracePolicy) -> Task | Refusal:
-        shop, limit_s = self._shop, policy.limit_s
+    async def _read(self, file: Found) -> Task | Refusal:
+        shop, source, path, policy = self._shop, file.source, file.path, file.policy
+        limit_s = policy.limit_s
         patience = shop.patience(str(path), "reading", policy.load_seconds)
         request = TraceRequest(source=source, path=str(path), policy=policy)
         shop.open_account(str(path))
         with shop.noting(str(path), "read: worker and file"):
-            worker = await shop.keeper.apart("trace", beside(source, str(path)))
+            worker = await shop.keeper.apart("trace", beside(source, str(path), policy.project))
             found: Task | Refusal | None = None
             try:
                 found = _read_from(await worker.ask(request, limit_s, patience), path)
