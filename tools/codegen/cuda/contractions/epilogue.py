@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, isclose, sqrt
+from types import MappingProxyType
 
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
@@ -188,16 +189,42 @@ class ElementPrinter:
             width=width,
         )
 
-    def epilogue(self, total: str, *, along: str = "column", width: int = 1) -> Printed:
+    def loads_of(self, side: str) -> tuple[Stmt, ...]:
+        """Float32 values that the epilogue reads for a whole line of results: one a position of
+        this side ("column" or "row"), and of the batch.
+        """
+        axes = {axis.name for axis in (*self._axes["batch"], *self._axes[side])}
+        return tuple(
+            stmt
+            for stmt in self._contraction.epilogue
+            if stmt.access is not None and not stmt.args and stmt.dtype is DType.FLOAT32
+            if {stride.by for stride in stmt.access.strides if stride.step} <= axes
+        )
+
+    def loaded(self, loads: Sequence[Stmt], side: str) -> Printed:
+        """Those values, as `v_<statement>`, at `batch` and a position of the side."""
+        scope = _Scope(self, tuple(loads), (), side, 1)
+        before = self._decoded(("batch", side), scope)
+        return Printed(before=tuple(before), element=tuple(scope.elements()), after=())
+
+    def epilogue(
+        self,
+        total: str,
+        *,
+        along: str = "column",
+        width: int = 1,
+        known: Mapping[str, str] = MappingProxyType({}),
+    ) -> Printed:
         """The epilogue and the stores at `batch`, `row` and `column`.
 
         Args:
             total: The sum as C++ text, at neighbour `k` where width is more than 1.
             along: The side of the neighbours, "column" or "row".
             width: How many; `width_of_epilogue` says how many are moved at once.
+            known: Loads by name that the kernel has made already, as C++ text at a neighbour.
         """
         contraction = self._contraction
-        scope = _Scope(self, contraction.epilogue, contraction.stores, along, width)
+        scope = _Scope(self, contraction.epilogue, contraction.stores, along, width, known)
         kind = value_type(contraction.dtype)
         return Printed(
             before=(
@@ -331,15 +358,20 @@ class _Scope:
     stores: tuple[Store, ...]
     along: str
     width: int
+    known: Mapping[str, str] = MappingProxyType({})
 
     @cached_property
     def used(self) -> frozenset[str]:
         """The axes that something depends on."""
         names = {stmt.args[0] for stmt in self.body if stmt.op == "index"}
-        every = [stmt.access for stmt in self.body if stmt.access is not None]
+        every = [stmt.access for stmt in self._loads()]
         for access in (*every, *(store.access for store in self.stores)):
             names |= {stride.by for stride in access.strides if stride.step}
         return frozenset(names)
+
+    def _loads(self) -> list[Stmt]:
+        """What is read here."""
+        return [one for one in self.body if one.access is not None and one.name not in self.known]
 
     def _is_vector(self, access: Access, conditional: bool = False) -> bool:
         return self.printer.is_vector(access, self.along, self.width, conditional=conditional)
@@ -352,7 +384,7 @@ class _Scope:
         return [
             f"const auto raw_{stmt.name} = kw::load<kw::DEFAULT, {self.width}>"
             f"(g_{stmt.access.buffer} + ({self._at(stmt.access)}));"
-            for stmt in self.body
+            for stmt in self._loads()
             if stmt.access is not None and self._is_vector(stmt.access, bool(stmt.args))
         ]
 
@@ -377,6 +409,8 @@ class _Scope:
         return found[::-1]
 
     def _value(self, stmt: Stmt) -> str:
+        if stmt.name in self.known:
+            return self.known[stmt.name]
         if stmt.op == "index":
             at = self.printer.counts(stmt.args[0], self.along, self.width)
             return f"({self.printer.type_of(stmt)})({at})"
