@@ -14,7 +14,7 @@ tiles lie apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd, isclose, sqrt
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     c_type,
     convert,
     expression,
+    literal,
     value_type,
 )
 from kernelwright.tools.codegen.cuda.printing.nest import nest_of
@@ -190,8 +191,9 @@ class ElementPrinter:
         )
 
     def loads_of(self, side: str) -> tuple[Stmt, ...]:
-        """Float32 values that the epilogue reads for a whole line of results: one a position of
-        this side ("column" or "row"), and of the batch.
+        """Float32 values that the epilogue reads once for a whole line of results.
+
+        They depend on the position along this side ("column" or "row") and on the batch alone.
         """
         axes = {axis.name for axis in (*self._axes["batch"], *self._axes[side])}
         return tuple(
@@ -297,7 +299,16 @@ class ElementPrinter:
         if (inside := self._inside_of_gelu(stmt)) is not None:
             return f"kw::gelu(v_{inside})"
         args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
+        if stmt.op == "div" and stmt.dtype is DType.FLOAT32:
+            return self._quotient(stmt, [convert(*arg, DType.FLOAT32) for arg in args])
         return expression(stmt, args, alone=stmt.name in self._alone)
+
+    def _quotient(self, stmt: Stmt, parts: Sequence[str]) -> str:
+        """A division without a branch; of a constant's inverse nothing is left to compute."""
+        by = self._known.get(stmt.args[1])
+        if by is not None and by.op == "const" and by.value and 1e-30 < abs(by.value) < 1e30:
+            return f"kw::quotient({parts[0]}, {parts[1]}, {literal(1 / by.value, stmt.dtype)})"
+        return f"kw::quotient({', '.join(parts)})"
 
     def _inside_of_gelu(self, stmt: Stmt) -> str | None:
         """The value x of a statement (x / 2) (1 + erf(x / sqrt 2)); None of any other."""
@@ -358,7 +369,7 @@ class _Scope:
     stores: tuple[Store, ...]
     along: str
     width: int
-    known: Mapping[str, str] = MappingProxyType({})
+    known: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def used(self) -> frozenset[str]:

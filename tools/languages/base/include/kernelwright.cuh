@@ -500,6 +500,20 @@ __device__ __forceinline__ float divide_by_row(float a, float b) {
     const float inverse = 1.0f / (b * scale);
     return (a * scale) * inverse;
 }
+// a / b by an inverse of b that is off by a unit in the last place, refined once: at most one unit off.
+// Where the rest is not finite (divisors of zero and infinity, NaN) the first quotient is the answer.
+__device__ __forceinline__ float quotient(float a, float b, float inverse) {
+    const float first = a * inverse, rest = ::fmaf(-first, b, a);
+    return ::fabsf(rest) < INFINITY ? ::fmaf(rest, inverse, first) : first;
+}
+// The same without an inverse. The division of IEEE 754 has a branch for rare operands, and no two of
+// them overlap; what follows a product of matrices has few warps, and waits for each of them. The power
+// of two keeps the inverse in the normal range, and what it does to a the result does not see.
+__device__ __forceinline__ float quotient(float a, float b) {
+    const float size = ::fabsf(b);
+    const float scale = size < 7.8886091e-31f ? 1073741824.0f : size > 1.2676506e30f ? 9.3132257e-10f : 1.0f;
+    return quotient(a * scale, b * scale, reciprocal_raw(b * scale));
+}
 // A product that is rounded by itself: no compiler fuses it into a sum or a difference.
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
