@@ -61,6 +61,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     complete,
     render,
 )
+from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
@@ -237,6 +238,11 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer, whole = ElementPrinter(case.loop, contraction), windows_of(contraction)
     assert whole is not None
     tunables = _tunables(case, contraction, prefix, chosen)
+    by_columns = is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
+    if not by_columns:
+        padded = any(one.extent > one.output.size for one in layout.windows.directions)
+        tunables.add("TOGETHER", (int(padded), int(not padded)))
+    stored_lines, stored_offset = _stored(printer, contraction)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
     epilogue = printer.epilogue("whole")
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
@@ -258,7 +264,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         weight="kw::SHORT_WEIGHT" if layout.parts == 2 else "2.0f",
         samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
         margin=_MARGINS[layout.parts],
-        by_columns=is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE,
+        by_columns=by_columns, stored_lines=stored_lines, stored_offset=stored_offset,
         summands=contraction.k, other_side="column" if is_left else "row", other=other,
         epilogue=epilogue,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
@@ -276,6 +282,19 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     text, plan = complete(source, arguments, launches)
     lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+
+
+def _stored(printer: ElementPrinter, contraction: Contraction) -> tuple[list[str], str]:
+    """Where a result is stored, in elements, and the lines that this needs; 0 where it depends."""
+    sides = (
+        ("batch", contraction.batch), ("row", contraction.rows), ("column", contraction.columns),
+    )  # fmt: skip
+    access, lines = contraction.stores[0].access, list[str]()
+    if {one.by for one in access.strides} - {axis.name for _, axes in sides for axis in axes}:
+        return lines, "0"
+    for name, axes in sides:
+        lines += decoded(f"{name}_", name, tuple(axis.size for axis in axes), "int")
+    return [f"[[maybe_unused]] {line}" for line in lines], printer.offset(access)
 
 
 def _arguments(

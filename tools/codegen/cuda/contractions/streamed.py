@@ -9,6 +9,9 @@ positions of the depth at a time, before they multiply it from registers.
 Pieces of 64 positions have powers of two of their own, so a row's small and large pieces are both
 exact, and no pass has to look for the row's largest number first.
 
+Where the module rounds factors to TF32 (convolutions with windows of one position) one product of
+upper parts is as exact, and two thirds of the products and the lower parts are left out.
+
 Not here: factors that are computed on the way in, or lie so that runs are not of 16 bytes (`wgmma`
 takes them); any other device than sm_90a.
 """
@@ -62,6 +65,8 @@ _STRIP_BYTES, _ALIGNMENT, _MOST_STAGES = 640 * 4, 1024, 6
 # What a step of 64 positions takes, in us: for each warpgroup, which splits what it multiplies, and
 # for every 64 across. Measured on an H200 (benchmarks/results/h200/products).
 _STEP_US_DOWN, _STEP_US_ACROSS = 0.50, 0.34
+# The same of one product alone; not measured yet: a third of the products, half of what splits.
+_ROUGH_US_DOWN, _ROUGH_US_ACROSS = 0.25, 0.12
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 2.2
 # Steps of a part at least, and the fewest blocks for a multiprocessor that need no parts.
@@ -123,7 +128,8 @@ def _runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> 
         return None
     if access.offset % _RUN or any(stride.by not in known for stride in access.strides):
         return None
-    for axis, is_depth in ((depth, True), *((one, False) for one in axes[:1] if len(axes) == 1)):
+    # Runs along the side go through several axes of it where the innermost holds whole ones.
+    for axis, is_depth in ((depth, True), *((one, False) for one in axes[-1:])):
         others = [stride.step for stride in access.strides if stride.by != axis.name]
         runs = access.step(axis.name) == 1 and axis.size % _RUN == 0
         if runs and all(step % _RUN == 0 for step in others):
@@ -226,7 +232,10 @@ def _product_ms(
 ) -> float:
     """The most of: waves of tiles, what they read of the last-level cache, and memory."""
     hardware, (down, across) = case.hardware, tile
-    of_step = (_STEP_US_DOWN * down + _STEP_US_ACROSS * across) / 64 / 1e3
+    of_down, of_across = _STEP_US_DOWN, _STEP_US_ACROSS
+    if contraction.is_tf32:
+        of_down, of_across = _ROUGH_US_DOWN, _ROUGH_US_ACROSS
+    of_step = (of_down * down + of_across * across) / 64 / 1e3
     items = _count(contraction, found, tile) * splits * shape_of(contraction).needed
     steps = -(-contraction.k // _STEP) / splits
     waves = -(-items // case.multiprocessors)
@@ -294,6 +303,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         tunables=tunables.text(),
         shape=shape_of(contraction),
         split=split,
+        rough=contraction.is_tf32,
         splits=tunables.named("{SPLITS}") if split else "1",
         needed=printer.tile_is_needed(rows, columns),
         streamed=found.streamed,

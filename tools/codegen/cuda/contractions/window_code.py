@@ -71,6 +71,7 @@ class WindowCode:
             "place_lines": self._place_lines(),
             "place_inside": self._place_inside(),
             "place_linear": self._place_linear(),
+            "rank_lines": self._rank_lines(),
         }
 
     # -- parts that are scaled apart
@@ -266,6 +267,22 @@ class WindowCode:
             if one.extent > one.output.size:
                 found.append(f"place_{at} < {one.output.size}")
         return " && ".join(found)
+
+    def _rank_lines(self) -> Lines:
+        """The number of outputs before `place`, also where that lies beside the outputs."""
+        lines = ["int rank = 0;", "bool is_beyond = false;"]
+        for at, one in enumerate(self.windows.directions):
+            inner, size = self.windows.pitches[at], one.output.size
+            text = f"(unsigned int)place / {inner}u" if inner > 1 else "(unsigned int)place"
+            rest = f" % {one.extent}u" if at else ""
+            lines += [
+                "{",
+                f"    const int along = (int)({text}{rest});",
+                f"    rank = rank * {size} + (is_beyond ? 0 : along < {size} ? along : {size});",
+                f"    is_beyond |= along >= {size};",
+                "}",
+            ]
+        return lines
 
     def _place_linear(self) -> str:
         axes = [one.output for one in self.windows.directions]

@@ -20,6 +20,7 @@ from kernelwright.tools.codegen.cuda.contractions.convolution import (
     CONVOLUTION,
     SPLIT_CONVOLUTION,
 )
+from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
@@ -68,6 +69,7 @@ MODULES: dict[str, tuple[str, str, str]] = {
     ),
     "patches": ("Conv2d(3, 64, 4, stride=4)", "2, 3, 24, 32", ""),
     "pointwise": ("Conv2d(48, 64, 1)", "2, 48, 9, 15", "self.conv(x) + 1"),
+    "pointwise_even": ("Conv2d(72, 40, 1)", "3, 72, 8, 14", "F.relu(self.conv(x))"),
     "halves": ("Conv2d(64, 40, 3, padding=1).half()", "2, 64, 13, 18, dtype=torch.half", ""),
     "bfloat16": (
         "Conv2d(24, 48, 3, stride=2).bfloat16()", "2, 24, 19, 18, dtype=torch.bfloat16", "",
@@ -81,7 +83,7 @@ MODULES: dict[str, tuple[str, str, str]] = {
 EXACT = " exact"
 QUICK = (
     "plain", "strided", "few_channels", "turned_wide", "turned_steps", "halves",
-    f"strided{EXACT}", f"turned_even{EXACT}", "turned_gaps",
+    f"strided{EXACT}", f"turned_even{EXACT}", "turned_gaps", "pointwise_even",
 )  # fmt: skip
 EVERY = (*MODULES, *(f"{name}{EXACT}" for name in ("plain", "wide", "volume", "turned")))
 # Of what the library itself multiplies in float32, TF32 or not.
@@ -93,6 +95,8 @@ _ROUGH = {"halves": 2e-3, "bfloat16": 1.5e-2}
 MORE = (
     {},
     {"SPAN": 32, "STAGES": 2},
+    {"TOGETHER": 0},
+    {"TOGETHER": 1, "SPAN": 32, "TILE": 64064, "GROUPS": 3},
     {"REUSE": 1, "TILE": 64032, "HELD": 0, "SPAN": 32, "GROUPS": 3},
     {"TILE": 128064, "STAGES": 2, "HELD": 0, "GROUPS": 2},
     {"TILE": 192064, "STAGES": 2, "HELD": 0, "GROUPS": 2},
@@ -126,9 +130,16 @@ def _repertoire(name: str, hardware: Hardware) -> PlaybookRepertoire:
     return repertoire_for(task, hardware)
 
 
+def _wanted(name: str) -> str:
+    # Nothing slides there, and the input is read as it lies.
+    if name == "pointwise_even":
+        return STREAMED
+    return SPLIT_CONVOLUTION if _is_exact(name) else CONVOLUTION
+
+
 def _draft(name: str, hardware: Hardware) -> Any:
     repertoire = _repertoire(name, hardware)
-    wanted = SPLIT_CONVOLUTION if _is_exact(name) else CONVOLUTION
+    wanted = _wanted(name)
     ours = [one for one in repertoire.options() if one.strategy.name == wanted]
     assert len(ours) == 1, [one.strategy.name for one in repertoire.options()]
     form = {"form": ours[0].form} if ours[0].form else {}
