@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.algebra.attention import WRITTEN_SINGLE_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.common import (
     HEADS_TOGETHER,
     PANEL,
@@ -57,11 +58,11 @@ _ARCHITECTURE = "sm_90a"
 # What aligns the first panel, barriers among it.
 _ALIGNMENT = 1024 + 512
 _ROWS, _KEYS, _MOST_STAGES, _WIDEST = (128, 192, 64), (128, 64), 4, 128
-# Registers that a thread's scores, weights, sums and totals may take; with three groups it has fewer.
+# Registers that a thread's scores, weights, sums and totals may take; of three groups it has fewer.
 _REGISTERS, _REGISTERS_OF_THREE = 192, 128
 _PRODUCTS, _PART_BYTES = 3, 4
-# As for half types (`warpgroups`); around a score's power stand the split of its weight and, for each
-# result, what adds a step's sums up. Not measured.
+# As for half types (`warpgroups`); around a score's power stand the split of its weight and, for
+# each result, what adds a step's sums up. Not measured.
 _MULTIPLIED, _SHARE, _ALONE = 2048, 0.75, 0.8
 _POWER, _AROUND, _ADDED, _MASKED = 1 / 16, 10 / 128, 1 / 128, 4 / 128
 _EXPOSED, _EXPOSED_OF_THREE, _OF_STEP, _BESIDE = 0.25, 0.1, 800.0, 1500.0
@@ -120,9 +121,10 @@ def _held(one: Attention, tile: _Tile) -> int:
     return tile.keys + PANEL * panels(one.value_width)
 
 
-def _is_full(one: Attention, tile: _Tile) -> bool:
-    """Whether little is left of the registers beside sums, totals, scores, weights and a mask."""
-    return _held(one, tile) + (tile.keys if one.mask is not None else 0) >= _REGISTERS
+def _parts(one: Attention) -> int:
+    """In how many parts results are summed: in two where one would leave too few registers."""
+    wide = max(one.width, one.value_width)
+    return 2 if panels(one.value_width) == 2 and (wide > 96 or one.mask is not None) else 1
 
 
 def _tiles(case: Case, one: Attention) -> list[_Tile]:
@@ -155,24 +157,26 @@ def _ordered(case: Case, one: Attention) -> list[_Tile]:
     return sorted(_tiles(case, one), key=lambda tile: _tile_ms(case, one, tile))
 
 
-def _image_bytes(one: Attention) -> int:
-    """Of all images, each filled up to whole steps."""
-    most = max(_ROWS)
+def _image_bytes(one: Attention, tile: _Tile) -> int:
+    """Of all images, each filled up to whole tiles."""
+    sides = (tile.rows, tile.keys, tile.keys)
     return sum(
-        4 * tensor.count * -(-tensor.length // most) * (most // PANEL) * tensor.block_words
-        for tensor in packed_tensors(one)
+        4 * tensor.count * -(-tensor.length // side) * (side // PANEL) * tensor.block_words
+        for tensor, side in zip(packed_tensors(one), sides, strict=True)
     )
 
 
 def _tunables(case: Case, one: Attention, prefix: str) -> Tunables:
     ordered = _ordered(case, one)
     best = ordered[0]
-    stages, is_full = min(2, _most_stages(case, one, best)), _is_full(one, best)
+    stages, parts = min(2, _most_stages(case, one, best)), _parts(one)
     tunables = Tunables(prefix)
     tunables.add("ROWS", [best.rows, *(tile.rows for tile in ordered)])
     tunables.add("KEYS", [best.keys, *(tile.keys for tile in ordered)])
-    tunables.add("STAGES", (stages, 1, 2, 3, 4)).add("TURNS", (0, 1) if is_full else (1, 0))
-    tunables.add("SUMS_FIRST", (1, 0) if is_full else (0, 1)).add("TOGETHER", HEADS_TOGETHER)
+    tunables.add("STAGES", (stages, 1, 2, 3, 4)).add("TURNS", (1, 0))
+    tunables.add("SUMS_FIRST", (parts - 1, 2 - parts)).add("TOGETHER", HEADS_TOGETHER)
+    tunables.add("PARTS", (parts, 3 - parts) if panels(one.value_width) == 2 else (1,))
+    tunables.require("{PARTS} <= 1 + {SUMS_FIRST}")
     for rows in dict.fromkeys(tile.rows for tile in ordered):
         most = max(tile.keys for tile in ordered if tile.rows == rows)
         tunables.require(f"{{ROWS}} != {rows} or {{KEYS}} <= {most}")
@@ -262,6 +266,7 @@ class SplitAttention(AttentionFamily):
     names = (SPLIT_ATTENTION,)
     types = (DType.FLOAT32,)
     kind = "of float32"
+    graph_rewrites = (WRITTEN_SINGLE_ATTENTION,)
 
     def fit_on(self, hardware: Hardware, /) -> Fit:
         """Hopper alone."""
@@ -272,12 +277,14 @@ class SplitAttention(AttentionFamily):
         wide = max(one.width, one.value_width)
         if wide > _WIDEST:
             return f"heads are {wide} wide, and both parts of more than {_WIDEST} fill registers"
-        return "its parts take too much memory" * (_image_bytes(one) > _MOST_IMAGE_BYTES)
+        largest = _image_bytes(one, _Tile(max(_ROWS), max(_KEYS)))
+        return "its parts take too much memory" * (largest > _MOST_IMAGE_BYTES)
 
     def tile_ms(self, case: Case, one: Attention, /) -> float:
         """Tiles that all processors share evenly, and the pass before."""
-        packing = 2 * _image_bytes(one) / (case.hardware.bandwidth_gb_s * 0.85e6)
-        return _tile_ms(case, one, _ordered(case, one)[0]) + packing
+        best = _ordered(case, one)[0]
+        packing = 2 * _image_bytes(one, best) / (case.hardware.bandwidth_gb_s * 0.85e6)
+        return _tile_ms(case, one, best) + packing
 
     def printed(self, case: Case, one: Attention, prefix: str, /) -> Emitted:
         """Kernels and plan."""

@@ -15,7 +15,10 @@ import torch
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION
+from kernelwright.tools.codegen.cuda.attention.split import (
+    SPLIT_ATTENTION,
+    SPLIT_ATTENTION_FAMILY,
+)
 from kernelwright.tools.codegen.cuda.attention.warpgroups import (
     WGMMA_ATTENTION,
     WGMMA_ATTENTION_FAMILY,
@@ -285,7 +288,7 @@ def _truth(one: Tried, tensors: dict[str, torch.Tensor]) -> tuple[torch.Tensor, 
 
 H200 = hardware_profile("H200")
 REFUSED = {
-    "all of one half type": Tried([(1, 2, 40, 64)] * 3, kind="float32"),
+    "all of one type, half or single": Tried([(1, 2, 40, 64)] * 3, kind="float64"),
     "drops weights at random": Tried([(1, 2, 40, 64)] * 3, "dropout_p=0.1"),
     "20 wide, which is no multiple of 8": Tried([(1, 2, 40, 20)] * 3),
     "264 wide": Tried([(1, 2, 40, 264)] * 3),
@@ -307,13 +310,24 @@ def test_what_stays_with_the_library_says_why(why: str) -> None:
         WGMMA_ATTENTION_FAMILY.emit(Case(call, H200), WGMMA_ATTENTION, "k")
 
 
-def test_every_device_has_its_own_way() -> None:
-    call = Tried([(1, 2, 40, 64)] * 3).call()
+@pytest.mark.parametrize(("kind", "on_hopper", "elsewhere"), [
+    ("float16", [WGMMA_ATTENTION], [MMA_ATTENTION]), ("float32", [SPLIT_ATTENTION], []),
+])  # fmt: skip
+def test_every_device_has_its_own_way(
+    kind: str, on_hopper: list[str], elsewhere: list[str]
+) -> None:
+    call = Tried([(1, 2, 40, 64)] * 3, kind=kind).call()
     names = {
         device: [one.name for one in EMITTER.strategies(call, hardware_profile(device))]
         for device in ("H200", "A100", "L40S")
     }
-    assert names == {"H200": [WGMMA_ATTENTION], "A100": [MMA_ATTENTION], "L40S": [MMA_ATTENTION]}
+    assert names == {"H200": on_hopper, "A100": elsewhere, "L40S": elsewhere}
+
+
+def test_wide_heads_in_float32_stay_with_the_library() -> None:
+    case = Case(Tried([(1, 2, 40, 136)] * 3, kind="float32").call(), H200)
+    with pytest.raises(ValueError, match="136 wide, and both parts of more than 128"):
+        SPLIT_ATTENTION_FAMILY.emit(case, SPLIT_ATTENTION, "k")
 
 
 LARGE: dict[str, Tried] = {
@@ -322,7 +336,12 @@ LARGE: dict[str, Tried] = {
     "bias": Tried([(2, 16, 4096, 128)] * 3, mask=((1, 16, 4096, 4096), H)),
     "widest": Tried([(4, 16, 4096, 256)] * 3),
     "warps": Tried([(4, 16, 4096, 128)] * 3, "is_causal=True", by_warps=True),
-}
+    "single": Tried([(4, 16, 2048, 64)] * 3, kind="float32"),
+    "single_wide": Tried([(4, 16, 2048, 128)] * 3, "is_causal=True", kind="float32"),
+    "single_bias": Tried([(64, 3, 49, 32)] * 3, kind="float32", mask=((1, 3, 49, 49), "float32")),
+    "single_bias_long": Tried([(4, 16, 512, 64)] * 3, kind="float32",
+                              mask=((1, 16, 512, 512), "float32")),
+}  # fmt: skip
 FIRST, *REST = LARGE
 
 
