@@ -14,7 +14,7 @@ tiles lie apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd, isclose, sqrt
 from types import MappingProxyType
@@ -358,7 +358,7 @@ class _Scope:
     stores: tuple[Store, ...]
     along: str
     width: int
-    known: Mapping[str, str] = MappingProxyType({})
+    known: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def used(self) -> frozenset[str]:
