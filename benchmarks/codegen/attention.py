@@ -3,9 +3,12 @@
 For each shape: PyTorch's own call as it dispatches, each of its backends by name, and our kernel
 under its first settings and a few others, compiled beforehand, with a flushed L2. Every result is
 held against float64 on some heads, and against the library's on all. With a bias torch.compile
-of the operators written out competes too. One JSON line a measurement, written as it is made.
+of the operators written out competes too, and in float32 torch.compile of the call, and what the
+playbook makes of it without a kernel for attention: two products around a softmax. One JSON line a
+measurement, written as it is made; `error_ratio` is the error over that of PyTorch's own call.
 
     python benchmarks/codegen/attention.py attention.jsonl --seconds 85
+    python benchmarks/codegen/attention.py attention_single.jsonl --seconds 60 --kind float32
 
 What is not covered: backward passes, and clocks (read those beside it).
 """
@@ -34,7 +37,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION_FAMILY
+from kernelwright.tools.codegen.cuda.emitter import FAMILIES
 from kernelwright.tools.codegen.ir import Buffer, LibraryCall, PlanLine
+from kernelwright.tools.codegen.library.forms import PRODUCTS_FORM
+from kernelwright.tools.codegen.library.kernel_library import FORM, repertoire_for
 from kernelwright.tools.languages import (
     CompileFailure,
     compile_candidate,
@@ -44,9 +51,12 @@ from kernelwright.tools.languages import (
     shutdown_compilers,
     with_settings,
 )
-from kernelwright.tools.types import Candidate, DType, Setting
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Candidate, DType, Setting, Task, TracePolicy
 
 EMITTER = CudaEmitter()
+# What the playbook did before float32 attention had a kernel.
+WITHOUT = CudaEmitter([one for one in FAMILIES if one is not SPLIT_ATTENTION_FAMILY])
 # A candidate takes milliseconds: one that is not done by then waits for what never comes.
 HANGS_S = 10.0
 BACKENDS = {
@@ -67,7 +77,12 @@ CHANGES: tuple[dict[str, int], ...] = (
     {"TOGETHER": 4},
     {"TOGETHER": 16},
     {"KEYS": 192},
+    {"SUMS_FIRST": 1},
+    {"SUMS_FIRST": 0, "TURNS": 1},
+    {"KEYS": 64},
+    {"ROWS": 192, "KEYS": 64},
 )
+OURS, SEPARATE = "ours", "separate_products"
 
 
 @dataclass(frozen=True)
@@ -142,6 +157,14 @@ SHAPES = (
     Shape("bias_64", 4, 16, 2048, 64, mask="bias"),
     Shape("padding_64", 8, 16, 2048, 64, mask="padding"),
     Shape("odd_128", 8, 16, 1999, 128, is_causal=True),
+    Shape("single_64", 4, 16, 2048, 64, kind="float32"),
+    Shape("single_causal_96", 16, 8, 512, 96, is_causal=True, kind="float32"),
+    Shape("single_causal_128", 4, 16, 2048, 128, is_causal=True, kind="float32"),
+    Shape("single_short_64", 32, 16, 512, 64, kind="float32"),
+    Shape("single_image_32", 2, 4, 8192, 32, kind="float32"),
+    Shape("single_bias_64", 4, 16, 1024, 64, kind="float32", mask="bias"),
+    Shape("single_windows_32", 640, 3, 49, 32, kind="float32", mask="bias"),
+    Shape("single_padding_odd_64", 8, 16, 999, 64, kind="float32", mask="padding"),
 )
 
 
@@ -207,8 +230,8 @@ def _true_head(shape: Shape, data: dict[str, torch.Tensor], batch: int, head: in
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=shape.is_causal)
 
 
-def candidates(shape: Shape, hardware: Hardware) -> list[Candidate]:
-    """Our kernel under its first settings, and under each change of them that fits."""
+def candidates(shape: Shape, hardware: Hardware) -> list[tuple[str, Candidate]]:
+    """Our kernel under its first settings and changes of them that fit, and what was before."""
     call = shape.call()
     (strategy,) = EMITTER.strategies(call, hardware)
     emitted = EMITTER.emit(call, strategy, "k", hardware)
@@ -227,7 +250,48 @@ def candidates(shape: Shape, hardware: Hardware) -> list[Candidate]:
             continue
         if all(chosen.settings != other.settings for other in tried):
             tried.append(chosen)
-    return tried
+    separate = _separate_products(shape, hardware) if shape.kind == "float32" else None
+    first, *others = [(OURS, one) for one in tried]
+    return [first, *([(SEPARATE, separate)] if separate else []), *others]
+
+
+MODULE = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def forward(self, {names}):
+        return {attention}
+
+def get_inputs():
+    return [{inputs}]
+"""
+
+
+def _separate_products(shape: Shape, hardware: Hardware) -> Candidate | None:
+    """What the playbook made of it without the kernel; None where that is the library's call."""
+    if shape.mask == "padding":
+        return None
+    attention = f"F.scaled_dot_product_attention(q, k, v, is_causal={shape.is_causal})"
+    if shape.mask:
+        factor = 1 / math.sqrt(shape.width)
+        attention = f"torch.softmax(q @ k.transpose(-2, -1) * {factor} + mask, dim=-1) @ v"
+    buffers = shape.buffers()
+    inputs = ", ".join(f"torch.empty({one.shape})" for one in buffers)
+    names = ", ".join(one.name for one in buffers)
+    source = MODULE.format(names=names, attention=attention, inputs=inputs)
+    task = trace(source, "attention_module.py", TracePolicy())
+    if not isinstance(task, Task):
+        return None
+    playbook = repertoire_for(task, hardware, WITHOUT)
+    forms = [one.strategy.name for one in playbook.options() if one.loop == FORM]
+    if PRODUCTS_FORM.name not in forms:
+        return None
+    draft = playbook.draft({FORM: PRODUCTS_FORM.name})
+    return with_settings(
+        new_candidate("cuda", draft.kernel, draft.plan),
+        complete_settings(parse_kernel(draft.kernel, "cuda")),
+    )
 
 
 def measured_library(
@@ -249,6 +313,9 @@ def measured_library(
     for name, backend in BACKENDS.items():
         with sdpa_kernel(backend):
             timed(f"library_{name}", lambda: library(shape, data))
+    if shape.kind == "float32":
+        called = torch.compile(library)
+        timed("compiled_call", lambda: called(shape, data))
     if shape.mask == "bias":
         compiled = torch.compile(written_out)
         timed("compiled", lambda: compiled(*(data[name] for name in ("q", "k", "v", "mask"))))
@@ -281,7 +348,14 @@ def measured(
     ms = bench.median_ms(lambda: runner(inputs, {}))
     reports = [(report.registers, report.spill_bytes) for report in built.reports]
     rate = shape.flops / ms / 1e9
-    return {"ms": ms, "tflops": rate, "error": error, "unlike_library": gap, "reports": reports}
+    return {
+        "ms": ms,
+        "tflops": rate,
+        "error": error,
+        "error_ratio": error / truth.worst_error(data["library"]),
+        "unlike_library": gap,
+        "reports": reports,
+    }
 
 
 async def main() -> None:
@@ -290,20 +364,22 @@ async def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--seconds", type=float, default=85.0, help="for everything")
     parser.add_argument("--only", nargs="*", default=[], help="shapes")
+    parser.add_argument("--kind", default="", help="shapes of this type alone")
     parser.add_argument("--begin", type=int, help="go on with the candidate of this number")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     bench = Bench(options.output, hardware_profile("H200"), goes_on=options.begin is not None)
     shapes = [one for one in SHAPES if not options.only or one.name in options.only]
-    listed = [(shape, one) for shape in shapes for one in candidates(shape, bench.hardware)]
+    shapes = [one for one in shapes if options.kind in ("", one.kind)]
+    listed = [(shape, *one) for shape in shapes for one in candidates(shape, bench.hardware)]
     builds = [
         asyncio.ensure_future(compile_candidate(one, architecture="sm_90a", timeout_s=60))
-        for _, one in listed
+        for _, _, one in listed
     ]
     begin = options.begin or 0
     data: dict[str, torch.Tensor] = {}
     held, mine = None, end
-    for at, ((shape, one), building) in enumerate(zip(listed, builds, strict=True)):
+    for at, ((shape, kind, one), building) in enumerate(zip(listed, builds, strict=True)):
         is_late = time.monotonic() > (mine if held is shape else end)
         if at < begin or is_late:
             building.cancel()
@@ -319,7 +395,7 @@ async def main() -> None:
             measure = measured_library(bench, shape, data, truth) if is_first else None
             data["library"] = library(shape, data) if measure is None else measure
         words = " ".join(f"{s.name.removeprefix('K_')}={s.value}" for s in one.settings)
-        entry: dict[str, object] = {"problem": shape.name, "kind": "ours", "settings": words}
+        entry: dict[str, object] = {"problem": shape.name, "kind": kind, "settings": words}
         timer = threading.Timer(HANGS_S, _go_on, (bench, entry, options, at + 1, end))
         timer.start()
         try:
@@ -329,7 +405,7 @@ async def main() -> None:
         finally:
             timer.cancel()
         bench.write(**entry)
-        print(f"{shape.name:20s} {'ours':18s} {_shown(entry)}  {words}", flush=True)
+        print(f"{shape.name:20s} {kind:18s} {_shown(entry)}  {words}", flush=True)
         if "failure" in entry and _context_is_lost():
             _become_another(options, at + 1, end)
     shutdown_compilers()
@@ -355,6 +431,7 @@ def _become_another(options: argparse.Namespace, at: int, end: float) -> None:
     left = max(1.0, end - time.monotonic())
     line = [str(options.output), "--seconds", f"{left:.0f}", "--begin", str(at)]
     line += ["--only", *options.only] if options.only else []
+    line += ["--kind", options.kind] if options.kind else []
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, __file__, *line])
 

@@ -5,9 +5,10 @@ A product with weights that are a softmax of scaled and masked products is what 
 change nothing, factors, masks that are filled in or added, and a mask of positions alone that keeps
 what lies up to the diagonal, which becomes a causal call.
 
-Only half types are looked at: there scores that are not rounded in between are closer to the truth,
-and kernels exist that keep them on chip. Not here: scores that are changed otherwise, weights that
-are returned or dropped at random, biases of another type than the queries.
+It is looked for where kernels exist that keep scores on chip: in half types, where scores that are
+not rounded in between are closer to the truth too, and in float32 on the devices that have one. Not
+here: scores that are changed otherwise, weights that are returned or dropped at random, biases of
+another type than the queries.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kernelwright.tools.codegen.algebra.rewrites import place
 from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch
@@ -24,26 +26,41 @@ from kernelwright.tools.codegen.lower.nests.context import Arguments, base
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.types import Arg, DType, Graph, Node, Ref, Scalar, TensorSpec
 
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _VIEWS = frozenset({
     "_unsafe_view", "alias", "clone", "detach", "expand", "permute", "reshape", "squeeze",
     "unsqueeze", "view",
 })  # fmt: skip
-# Widths that kernels take: rows of whole 16 bytes, results that stay in registers.
-_PIECE, _WIDEST = 8, 256
-# A number that is filled in and leaves no weight beside any score of a half type's size.
-_NEGLIGIBLE = -1e4
+# Rows of whole 16 bytes of a half type.
+_PIECE = 8
 
 
-def written_attention(graph: Graph, node: Node) -> Graph | None:
+@dataclass(frozen=True)
+class _Kernels:
+    """What kernels take: types, and heads whose results stay in registers.
+
+    `negligible` is a number that is filled in and leaves no weight beside any score of usual size.
+    """
+
+    types: tuple[DType, ...]
+    widest: int
+    negligible: float
+
+
+_HALF_KERNELS = _Kernels((DType.FLOAT16, DType.BFLOAT16), widest=256, negligible=-1e4)
+_SINGLE_KERNELS = _Kernels((DType.FLOAT32,), widest=128, negligible=-1e8)
+
+
+def written_attention(kernels: _Kernels, graph: Graph, node: Node) -> Graph | None:
     """The graph with one product of weights and values, and all behind it, made one call."""
-    if base(node.op) not in ("bmm", "mm") or node.kwargs or node.out[0].dtype not in _HALVES:
+    if base(node.op) not in ("bmm", "mm") or node.kwargs:
+        return None
+    if node.out[0].dtype not in kernels.types:
         return None
     sketch = Sketch(graph)
     weights, values = node.args
     scores = _softmax(sketch, weights)
-    found = None if scores is None else _scores(sketch, scores)
-    if found is None or not isinstance(values, Ref):
+    found = None if scores is None else _scores(sketch, scores, kernels.negligible)
+    if found is None or not isinstance(values, Ref) or _widest(sketch, found, values, kernels):
         return None
     result = _called(sketch, found, values, node)
     if result is None:
@@ -52,6 +69,12 @@ def written_attention(graph: Graph, node: Node) -> Graph | None:
     # Scores that something else reads are computed anyway, and then nothing is gained.
     left = {one.name for one in changed.nodes}
     return None if found.product.name in left else changed
+
+
+def _widest(sketch: Sketch, found: _Scores, values: Ref, kernels: _Kernels) -> bool:
+    """Whether heads are too wide."""
+    shapes = [sketch.shape(one) for one in (found.product.args[0], values) if isinstance(one, Ref)]
+    return max(shape[-1] for shape in shapes) > kernels.widest
 
 
 def _behind(sketch: Sketch, arg: Arg) -> Node | None:
@@ -148,6 +171,7 @@ class _Scores:
     scale: float = 1.0
     biases: tuple[Ref, ...] = ()
     masks: tuple[_Mask, ...] = ()
+    negligible: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -158,10 +182,10 @@ class _Mask:
     keeps: bool
 
 
-def _scores(sketch: Sketch, scores: Ref) -> _Scores | None:
+def _scores(sketch: Sketch, scores: Ref, negligible: float) -> _Scores | None:
     """What scores are made of, from the softmax back to the product."""
     shape, node = sketch.shape(scores), _behind(sketch, scores)
-    found: _Scores | None = _Scores(sketch.node(scores.node), shape)
+    found: _Scores | None = _Scores(sketch.node(scores.node), shape, negligible=negligible)
     while node is not None and found is not None and base(node.op) not in ("bmm", "mm"):
         at_scores = node.out[0].shape == shape
         found, source = _step(sketch, node, found) if at_scores else (None, scores)
@@ -206,7 +230,7 @@ def _added(sketch: Sketch, first: Ref, second: Ref, after: _Scores) -> tuple[_Sc
     """A sum of scores and a bias, whichever comes first."""
     if _leads_to_product(sketch, second) and not _leads_to_product(sketch, first):
         first, second = second, first
-    mask = _as_mask(sketch, second)
+    mask = _as_mask(sketch, second, after.negligible)
     if mask is not None:
         return replace(after, masks=(*after.masks, mask)), first
     return replace(after, biases=(*after.biases, second)), first
@@ -222,7 +246,7 @@ def _leads_to_product(sketch: Sketch, arg: Arg) -> bool:
     return node is not None and base(node.op) in ("bmm", "mm")
 
 
-def _as_mask(sketch: Sketch, bias: Ref) -> _Mask | None:
+def _as_mask(sketch: Sketch, bias: Ref, negligible: float) -> _Mask | None:
     """A bias that leaves no weight where a condition says so, and is zero elsewhere."""
     node = _behind(sketch, bias)
     if node is None or base(node.op) != "where" or node.out[0].shape != sketch.shape(bias):
@@ -231,7 +255,7 @@ def _as_mask(sketch: Sketch, bias: Ref) -> _Mask | None:
     first, second = _constant(sketch, then), _constant(sketch, other)
     if not isinstance(condition, Ref) or first is None or second is None:
         return None
-    if {first, second} != {0.0, min(first, second)} or min(first, second) > _NEGLIGIBLE:
+    if {first, second} != {0.0, min(first, second)} or min(first, second) > negligible:
         return None
     return _Mask(condition, keeps=first == 0.0)
 
@@ -241,7 +265,7 @@ def _filled(sketch: Sketch, node: Node, after: _Scores) -> tuple[_Scores | None,
     condition, then, other = node.args
     for filled, source, keeps in ((then, other, False), (other, then, True)):
         number = _constant(sketch, filled)
-        if number is not None and number <= _NEGLIGIBLE and isinstance(condition, Ref):
+        if number is not None and number <= after.negligible and isinstance(condition, Ref):
             return replace(after, masks=(*after.masks, _Mask(condition, keeps))), source
     return None, then
 
@@ -254,8 +278,7 @@ def _called(sketch: Sketch, found: _Scores, values: Ref, node: Node) -> Ref | No
     batch = _batch(found.shape)
     width = sketch.shape(queries)[-1]
     kinds = {sketch.node(one.node).out[0].dtype for one in (queries, turned, values)}
-    wide = max(width, sketch.shape(values)[-1])
-    if batch is None or kinds != {node.out[0].dtype} or wide > _WIDEST:
+    if batch is None or kinds != {node.out[0].dtype}:
         return None
     if width % _PIECE or sketch.shape(values)[-1] % _PIECE:
         return None
@@ -400,12 +423,23 @@ def _keeps_triangle(sketch: Sketch, mask: _Mask) -> bool:
     return not any(apart.steps[:-2]) and rows > 0 and columns == -rows and 0 <= constant < rows
 
 
+_CONDITIONS = (
+    "no row is masked out altogether, masks fill in less than any score, nothing else reads scores "
+    "or weights; finite inputs"
+)
 WRITTEN_ATTENTION = GraphRewrite(
     name="written_attention",
     title="attention in one call",
     proof="softmax(scale Q K^T + mask) V is what the call computes, with scores that are not "
     "rounded to the half type in between",
-    conditions="half types; no row is masked out altogether, masks fill in less than any score, "
-    "nothing else reads scores or weights; finite inputs",
-    change=written_attention,
+    conditions=f"half types; {_CONDITIONS}",
+    change=partial(written_attention, _HALF_KERNELS),
+)
+WRITTEN_SINGLE_ATTENTION = GraphRewrite(
+    name="written_single_attention",
+    title="attention in one call",
+    proof="softmax(scale Q K^T + mask) V is what the call computes",
+    conditions=f"float32; {_CONDITIONS}",
+    change=partial(written_attention, _SINGLE_KERNELS),
+    architectures=("sm_90a",),
 )

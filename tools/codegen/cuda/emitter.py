@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.attention.warps import MMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION_FAMILY
@@ -40,6 +41,7 @@ from kernelwright.tools.types import LanguageName
 FAMILIES: tuple[KernelFamily[Case], ...] = (
     WGMMA_ATTENTION_FAMILY,
     MMA_ATTENTION_FAMILY,
+    SPLIT_ATTENTION_FAMILY,
     CONVOLUTION_FAMILY,
     MAP_FAMILY,
     MMA_FAMILY,

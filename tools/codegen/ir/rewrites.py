@@ -35,13 +35,21 @@ class LoopRewrite:
 
 @dataclass(frozen=True)
 class GraphRewrite:
-    """One rewrite of a graph: `change` rewrites one node of it, or answers None."""
+    """One rewrite of a graph: `change` rewrites one node of it, or answers None.
+
+    `architectures` are those with kernels for what it makes; none names all.
+    """
 
     name: str
     title: str
     proof: str
     conditions: str
     change: Callable[[Graph, Node], Graph | None]
+    architectures: tuple[str, ...] = ()
+
+    def is_for(self, architecture: str | None) -> bool:
+        """Whether it is for devices of that architecture."""
+        return not self.architectures or architecture in self.architectures
 
 
 _PRODUCTS = frozenset({"mul", "square"})

@@ -108,8 +108,14 @@ def library_product_ms(contraction: Contraction, hardware: Hardware) -> float:
     return max(by_memory, contraction.flops / (rate * 1e9)) + hardware.launch_us / 1e3
 
 
+# Attention in float32, 33 to 44 TFLOP/s there.
+_ATTENTION, _ATTENTION_OF_PLAIN_RATE = "aten.scaled_dot_product_attention.default", 0.6
+
+
 def _library_tflops(line: PlanLine, hardware: Hardware) -> float:
     if line.tensor_share is None or hardware.tensor_tflops is None:
+        if hardware.kind == "cuda" and line.operator == _ATTENTION:
+            return hardware.fp32_tflops * _ATTENTION_OF_PLAIN_RATE
         is_product = hardware.kind == "cuda" and line.operator in LIBRARY_PRODUCTS
         return hardware.fp32_tflops * (_OF_PLAIN_RATE if is_product else 1.0)
     return line.tensor_share * hardware.tensor_tflops

@@ -200,7 +200,8 @@ def repertoire_for(
     without = () if writes.multiplies else (PRODUCTS_FORM,)
     without = without if writes.convolves(hardware) else (*without, CONVOLUTIONS_FORM)
     kinds = [kind for kind in FORM_KINDS if kind not in without]
-    found = forms(task, writes.graph_rewrites, kinds=kinds, is_ours=is_ours)
+    more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
+    found = forms(task, more, kinds=kinds, is_ours=is_ours)
     return PlaybookRepertoire(found, writes, hardware)
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 
-from kernelwright.tools.codegen.algebra.attention import WRITTEN_ATTENTION
+from kernelwright.tools.codegen.algebra.attention import (
+    WRITTEN_ATTENTION,
+    WRITTEN_SINGLE_ATTENTION,
+)
 from kernelwright.tools.codegen.algebra.rewrites import rewritten
+from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 from kernelwright.tools.types import Graph, Node, Scalar
@@ -114,12 +118,16 @@ def _inputs(dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, ...]:
     return tuple(made)
 
 
-def _graphs(function: Function, dtype: torch.dtype = torch.float16) -> tuple[Graph, Graph]:
+def _graphs(
+    function: Function,
+    dtype: torch.dtype = torch.float16,
+    rewrite: GraphRewrite = WRITTEN_ATTENTION,
+) -> tuple[Graph, Graph]:
     inputs = _inputs(dtype)
     traced = trace_graph(_Module(function), inputs, None)
     simplify(traced)
     graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
-    return graph, rewritten(graph, (WRITTEN_ATTENTION,))[0]
+    return graph, rewritten(graph, (rewrite,))[0]
 
 
 def _calls(graph: Graph) -> list[Node]:
@@ -153,6 +161,25 @@ def test_what_is_no_attention_is_left(name: str) -> None:
     assert changed == graph
 
 
-def test_float32_is_left() -> None:
+def test_float32_is_a_call_only_where_there_is_a_kernel_for_it() -> None:
     graph, changed = _graphs(SPELT["plain"], torch.float32)
+    assert changed == graph
+    _, changed = _graphs(SPELT["plain"], torch.float32, WRITTEN_SINGLE_ATTENTION)
+    assert len(_calls(changed)) == 1
+    assert WRITTEN_SINGLE_ATTENTION.is_for("sm_90a")
+    assert not WRITTEN_SINGLE_ATTENTION.is_for("sm_80")
+
+
+@pytest.mark.parametrize("name", ["bias", "filled", "flat"])
+def test_a_float32_call_computes_the_same(name: str, run: Run) -> None:
+    function = SPELT[name]
+    graph, changed = _graphs(function, torch.float32, WRITTEN_SINGLE_ATTENTION)
+    assert len(_calls(changed)) == 1
+    given = dict(zip(graph.inputs, _inputs(torch.float32), strict=True))
+    found, before = (run(one, given)[graph.outputs[0]] for one in (changed, graph))
+    torch.testing.assert_close(found, before, rtol=1e-5, atol=1e-5)
+
+
+def test_what_float32_scores_may_exceed_is_no_mask() -> None:
+    graph, changed = _graphs(SPELT["far_below"], torch.float32, WRITTEN_SINGLE_ATTENTION)
     assert changed == graph

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.algebra.attention import WRITTEN_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.reading import (
+    HALVES,
     Attention,
     NotTakenError,
     attention_of,
@@ -17,18 +18,23 @@ from kernelwright.tools.codegen.ir import Emitted, LibraryCall, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
 from kernelwright.tools.codegen.ir.roofline import roofline_ms
+from kernelwright.tools.types import DType
 
 
 class AttentionFamily(ABC):
-    """Takes a library's attention in a half type, in one way.
+    """Takes a library's attention in some types, in one way.
 
     Attributes:
         strategy: The way.
         names: Its name alone.
+        types: Of queries, keys and values.
+        kind: What those types are called.
     """
 
     strategy: Strategy
     names: tuple[str, ...]
+    types: tuple[DType, ...] = HALVES
+    kind: str = "of one half type"
     rewrites: tuple[LoopRewrite, ...] = ()
     graph_rewrites: tuple[GraphRewrite, ...] = (WRITTEN_ATTENTION,)
 
@@ -83,6 +89,8 @@ class AttentionFamily(ABC):
 
     def _understood(self, case: Case) -> Attention:
         one = attention_of(_call(case))
+        if one.dtype not in self.types:
+            raise NotTakenError(f"queries, keys and values are not all {self.kind}")
         why = self.refuses(one)
         if why:
             raise NotTakenError(why)

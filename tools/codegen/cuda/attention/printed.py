@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kernelwright.tools.codegen.cuda.attention.reading import Attention, Placed
 from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type, literal
+from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.types import DType
 
 INCLUDE = '#include "kernelwright_mma.cuh"\n'
@@ -19,7 +20,8 @@ _PIECE = 8
 class PrintedMask:
     """A mask as the skeleton reads it: offsets in elements, `offset` as an expression.
 
-    `in_pairs` says whether eight neighbouring elements can be read at once, two of them a word.
+    `in_pairs` says whether eight neighbouring elements can be read at once, two of them a word,
+    `in_twos` whether two can.
     """
 
     buffer: str
@@ -29,6 +31,7 @@ class PrintedMask:
     key_step: int
     is_boolean: bool
     in_pairs: bool
+    in_twos: bool
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,35 @@ class PrintedTensor:
     buffer: str
     offset: str
     row_step: int
+    column_step: int
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """Queries, keys or values as a pass packs them, blocks of 64 rows of one head.
+
+    `side` is the tunable that says how many rows are multiplied at once; heads that share a tensor
+    share its `count` images, and `index` is the image of a head. `places` are lines that find a
+    tensor's own batches and heads from the number of an image, `item`.
+    """
+
+    name: str
+    buffer: str
+    side: str
+    length: int
+    width: int
+    count: int
+    index: str
+    places: tuple[str, ...]
+    offset: str
+    row_step: int
+    column_step: int
+    is_dense: bool
+
+    @property
+    def block_words(self) -> int:
+        """Words of 4 bytes of a block's image."""
+        return -(-self.width // 64) * 4096
 
 
 @dataclass(frozen=True)
@@ -47,6 +79,7 @@ class PrintedCall:
 
     `before` multiplies scores before a mask is added to them ("" where nothing does), `after` the
     distance from a row's largest one, to the power of two; places are coordinates along batches.
+    `is_added` says whether there is such a mask.
     """
 
     queries: int
@@ -56,6 +89,7 @@ class PrintedCall:
     heads: int
     is_causal: bool
     mask: PrintedMask | None
+    is_added: bool
     before: str
     after: str
     query_places: str
@@ -100,6 +134,7 @@ def printed_call(one: Attention) -> PrintedCall:
         heads=one.heads,
         is_causal=one.is_causal,
         mask=_printed_mask(one.mask, one.keys),
+        is_added=is_added,
         before=literal(one.scale, DType.FLOAT32) if is_scaled else "",
         after=literal(after, DType.FLOAT32),
         query_places=_map_places(one.query),
@@ -115,6 +150,7 @@ def _printed_mask(mask: Placed | None, keys: int) -> PrintedMask | None:
     if mask is None:
         return None
     apart = (mask.offset, mask.row_step, keys, *mask.axis_steps)
+    is_dense = mask.column_step == 1
     return PrintedMask(
         buffer=mask.buffer,
         type=c_type(mask.dtype),
@@ -123,8 +159,9 @@ def _printed_mask(mask: Placed | None, keys: int) -> PrintedMask | None:
         key_step=mask.column_step,
         is_boolean=mask.dtype is DType.BOOL,
         in_pairs=mask.dtype is not DType.FLOAT32
-        and mask.column_step == 1
+        and is_dense
         and all(step % _PIECE == 0 for step in apart),
+        in_twos=is_dense and all(step % 2 == 0 for step in apart),
     )
 
 
@@ -132,9 +169,44 @@ def printed_tensors(one: Attention) -> list[PrintedTensor]:
     """Queries, keys and values."""
     places = {"query_at": one.query, "key_at": one.key, "value_at": one.value}
     return [
-        PrintedTensor(name, place.buffer, _offset(place), place.row_step)
+        PrintedTensor(name, place.buffer, _offset(place), place.row_step, place.column_step)
         for name, place in places.items()
     ]
+
+
+def packed_tensors(one: Attention) -> tuple[PackedTensor, PackedTensor, PackedTensor]:
+    """Queries, keys and values."""
+    return (
+        _packed("query", "ROWS", one, one.query, (one.queries, one.width)),
+        _packed("key", "KEYS", one, one.key, (one.keys, one.width)),
+        _packed("value", "KEYS", one, one.value, (one.keys, one.value_width)),
+    )
+
+
+def _packed(
+    name: str, side: str, one: Attention, place: Placed, sides: tuple[int, int]
+) -> PackedTensor:
+    moving = moving_axes(place)
+    sizes = [one.axes[at] for at in moving]
+    within = [math.prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    steps = [place.axis_steps[at] for at in moving]
+    aligned = (place.offset, place.row_step, *steps)
+    offset = [str(place.offset), *(f"place_{at} * {step}ll" for at, step in enumerate(steps))]
+    index = [f"batch_{at} * {step}" for at, step in zip(moving, within, strict=True)]
+    return PackedTensor(
+        name=name,
+        buffer=place.buffer,
+        side=side,
+        length=sides[0],
+        width=sides[1],
+        count=math.prod(sizes),
+        index=" + ".join(index) or "0",
+        places=tuple(decoded("place_", "item", sizes, "int")),
+        offset=" + ".join(offset),
+        row_step=place.row_step,
+        column_step=place.column_step,
+        is_dense=place.column_step == 1 and all(step % 4 == 0 for step in aligned),
+    )
 
 
 def _offset(place: Placed) -> str:

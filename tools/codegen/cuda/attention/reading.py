@@ -4,7 +4,7 @@ A call names its tensors by chains of views, which are followed here as lowering
 and heads are axes, as fine as every tensor needs them: heads that share keys are an axis along
 which keys stand still, whether the module says so or repeats them by a view.
 
-Not here: dropout, tensors of float32, widths whose rows are no whole 16 bytes.
+Not here: dropout, and widths that are no multiple of eight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from kernelwright.tools.codegen.lower.nests.views import Atom, View
 from kernelwright.tools.types import DType, TensorSpec
 
 OPERATOR = "aten.scaled_dot_product_attention.default"
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+_TYPES = (*HALVES, DType.FLOAT32)
 _MASKS = (DType.BOOL, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 # Elements of 16 bytes, the widest head whose results stay in registers, and axes of batches that a
@@ -97,8 +98,8 @@ def attention_of(call: LibraryCall) -> Attention:
         raise NotTakenError("it is no attention")
     given = _Arguments(call)
     query, key, value = (given.view(name) for name in _NAMES[:3])
-    if query.dtype not in _HALVES or {key.dtype, value.dtype} != {query.dtype}:
-        raise NotTakenError("queries, keys and values are not all of one half type")
+    if query.dtype not in _TYPES or {key.dtype, value.dtype} != {query.dtype}:
+        raise NotTakenError("queries, keys and values are not all of one type, half or single")
     if given.number("dropout_p", 0.0):
         raise NotTakenError("it drops weights at random")
     if 0 in (*query.shape, *key.shape, *value.shape):
@@ -191,8 +192,9 @@ def _placed(call: LibraryCall, given: Views, scale: float, is_causal: bool) -> A
     axes = [_refined(at, size, shared) for at, size in enumerate(batch)]
     named = [(*axes, *_sides(view)) for view in shared]
     places = [_place(view, names) for view, names in zip(shared, named, strict=True)]
-    for view, place in zip(shared[:3], places, strict=False):
-        _check_map(view, place)
+    if query.dtype in HALVES:
+        for view, place in zip(shared[:3], places, strict=False):
+            _check_map(view, place)
     return Attention(
         dtype=query.dtype,
         axes=tuple(size for of in axes for _, size in of),

@@ -5,6 +5,8 @@ multiplies it on ordinary cores there, and scores that go through memory cost le
 gain, unless heads are narrow. In half types the library keeps scores on chip and multiplies on
 tensor cores as well, so those stay calls, which families of kernels may take (`cuda.attention`).
 
+On Hopper a family of kernels takes the call in float32 too, and stands beside this.
+
 Not here: masks that are given as tensors, for a row may be masked out altogether, of which backends
 make different things; dropout; heads that share keys.
 """

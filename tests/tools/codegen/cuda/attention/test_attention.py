@@ -15,6 +15,10 @@ import torch
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.attention.split import (
+    SPLIT_ATTENTION,
+    SPLIT_ATTENTION_FAMILY,
+)
 from kernelwright.tools.codegen.cuda.attention.warpgroups import (
     WGMMA_ATTENTION,
     WGMMA_ATTENTION_FAMILY,
@@ -68,13 +72,20 @@ class Tried:
         """The same, by products of warps."""
         return replace(self, settings=settings, by_warps=True, library=[])
 
+    def in_single(self, **settings: int) -> Tried:
+        """The same in float32, by parts."""
+        mask = self.mask
+        if mask is not None and mask[1] != "bool":
+            mask = (mask[0], "float32")
+        return replace(self, kind="float32", mask=mask, settings=settings, library=[])
+
     def printed(self, prefix: str, device: Hardware) -> Emitted:
         """The call's kernel: that for Hopper, or that of warps."""
         call = self.call()
         if self.by_warps:
             return MMA_ATTENTION_FAMILY.emit(Case(call, device), MMA_ATTENTION, prefix)
         (strategy,) = EMITTER.strategies(call, device)
-        assert strategy.name == WGMMA_ATTENTION
+        assert strategy.name == (SPLIT_ATTENTION if self.kind == "float32" else WGMMA_ATTENTION)
         return EMITTER.emit(call, strategy, prefix, device)
 
     def call(self) -> LibraryCall:
@@ -184,12 +195,26 @@ THOROUGH: dict[str, Tried] = {
 QUICK |= {
     "warps_causal": QUICK["causal"].in_warps(),
     "warps_bias": QUICK["bias"].in_warps(),
+    "single_causal": QUICK["causal"].in_single(KEYS=64, STAGES=1),
+    "single_bias": QUICK["bias"].in_single(),
 }
-THOROUGH |= {
-    f"warps_{name}": one.in_warps(WARPS=8, KEYS=32, STAGES=3)
+NARROW = {
+    name: one
     for name, one in (QUICK | THOROUGH).items()
     if not one.by_warps and max(shape[-1] for shape in one.shapes) <= 128
 }
+THOROUGH |= {f"warps_{name}": one.in_warps(WARPS=8, KEYS=32, STAGES=3)
+             for name, one in NARROW.items() if one.kind != "float32"}  # fmt: skip
+THOROUGH |= {f"single_{name}": one.in_single() for name, one in NARROW.items()}
+THOROUGH |= {
+    "single_three_groups": Tried([(1, 3, 400, 64)] * 3, kind="float32",
+                                 settings={"ROWS": 192, "KEYS": 64}),
+    "single_one_group": Tried([(1, 3, 100, 64)] * 3, kind="float32", settings={"ROWS": 64}),
+    "single_turned": Tried([(1, 2, 64, 40), (1, 2, 50, 64), (1, 2, 50, 64)], kind="float32",
+                           views=("q.permute((0, 1, 3, 2))", "k", "v")),
+    "single_shifted": Tried([(1, 2, 40, 67), (1, 2, 50, 64), (1, 2, 50, 64)], kind="float32",
+                            views=("q.narrow(3, 3, 64)", "k", "v")),
+}  # fmt: skip
 
 
 def _compiled(tried: dict[str, Tried], device: Hardware, emulated: Compile, folder: Path) -> None:
@@ -254,12 +279,16 @@ def _truth(one: Tried, tensors: dict[str, torch.Tensor]) -> tuple[torch.Tensor, 
     # Where queries and values are parts of one tensor, its largest magnitudes bound the values.
     shared = "q" in one.views[2]
     spread = 3.0 if shared else _result(one, doubled | {"v": doubled["v"].abs()})
+    if one.kind == "float32":
+        # Nor is it further off than the judge allows, four times as far as PyTorch's own.
+        own = (_result(one, tensors) - wanted).abs().max()
+        return wanted, torch.finfo(torch.float32).eps * spread + 4 * own + 1e-9
     return wanted, torch.finfo(tensors["q"].dtype).eps * spread + 1e-6
 
 
 H200 = hardware_profile("H200")
 REFUSED = {
-    "all of one half type": Tried([(1, 2, 40, 64)] * 3, kind="float32"),
+    "all of one type, half or single": Tried([(1, 2, 40, 64)] * 3, kind="float64"),
     "drops weights at random": Tried([(1, 2, 40, 64)] * 3, "dropout_p=0.1"),
     "20 wide, which is no multiple of 8": Tried([(1, 2, 40, 20)] * 3),
     "264 wide": Tried([(1, 2, 40, 264)] * 3),
@@ -281,13 +310,24 @@ def test_what_stays_with_the_library_says_why(why: str) -> None:
         WGMMA_ATTENTION_FAMILY.emit(Case(call, H200), WGMMA_ATTENTION, "k")
 
 
-def test_every_device_has_its_own_way() -> None:
-    call = Tried([(1, 2, 40, 64)] * 3).call()
+@pytest.mark.parametrize(("kind", "on_hopper", "elsewhere"), [
+    ("float16", [WGMMA_ATTENTION], [MMA_ATTENTION]), ("float32", [SPLIT_ATTENTION], []),
+])  # fmt: skip
+def test_every_device_has_its_own_way(
+    kind: str, on_hopper: list[str], elsewhere: list[str]
+) -> None:
+    call = Tried([(1, 2, 40, 64)] * 3, kind=kind).call()
     names = {
         device: [one.name for one in EMITTER.strategies(call, hardware_profile(device))]
         for device in ("H200", "A100", "L40S")
     }
-    assert names == {"H200": [WGMMA_ATTENTION], "A100": [MMA_ATTENTION], "L40S": [MMA_ATTENTION]}
+    assert names == {"H200": on_hopper, "A100": elsewhere, "L40S": elsewhere}
+
+
+def test_wide_heads_in_float32_stay_with_the_library() -> None:
+    case = Case(Tried([(1, 2, 40, 136)] * 3, kind="float32").call(), H200)
+    with pytest.raises(ValueError, match="136 wide, and both parts of more than 128"):
+        SPLIT_ATTENTION_FAMILY.emit(case, SPLIT_ATTENTION, "k")
 
 
 LARGE: dict[str, Tried] = {
@@ -296,7 +336,12 @@ LARGE: dict[str, Tried] = {
     "bias": Tried([(2, 16, 4096, 128)] * 3, mask=((1, 16, 4096, 4096), H)),
     "widest": Tried([(4, 16, 4096, 256)] * 3),
     "warps": Tried([(4, 16, 4096, 128)] * 3, "is_causal=True", by_warps=True),
-}
+    "single": Tried([(4, 16, 2048, 64)] * 3, kind="float32"),
+    "single_wide": Tried([(4, 16, 2048, 128)] * 3, "is_causal=True", kind="float32"),
+    "single_bias": Tried([(64, 3, 49, 32)] * 3, kind="float32", mask=((1, 3, 49, 49), "float32")),
+    "single_bias_long": Tried([(4, 16, 512, 64)] * 3, kind="float32",
+                              mask=((1, 16, 512, 512), "float32")),
+}  # fmt: skip
 FIRST, *REST = LARGE
 
 

@@ -12,6 +12,7 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION
 from kernelwright.tools.codegen.ir import Emitted
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
@@ -102,7 +103,18 @@ def test_the_library_stays_an_option() -> None:
     assert ways == [WGMMA_ATTENTION, LIBRARY.name]
 
 
-def test_float32_is_two_products_and_a_softmax() -> None:
+def test_float32_is_one_kernel_or_two_products_and_a_softmax() -> None:
     wide = "F.scaled_dot_product_attention(q.float(), k.float(), v.float()).half()"
     _, repertoire = _drafts(wide)
+    ways = [of for of in _ways(repertoire).values() if SPLIT_ATTENTION in of]
+    assert ways
+    assert all(LIBRARY.name in of for of in ways)
     assert not any(WGMMA_ATTENTION in of for of in _ways(repertoire).values())
+
+
+def test_float32_that_is_written_out_is_one_kernel_too() -> None:
+    written = WRITTEN.replace("q @ k", "q.float() @ k.float()").replace("@ v", "@ v.float()")
+    _, repertoire = _drafts(written)
+    assert any(SPLIT_ATTENTION in of for of in _ways(repertoire).values())
+    _, elsewhere = _drafts(written, hardware_profile("A100"))
+    assert not any(SPLIT_ATTENTION in of for of in _ways(elsewhere).values())

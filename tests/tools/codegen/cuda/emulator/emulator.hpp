@@ -284,6 +284,7 @@ inline unsigned int atomicMax(unsigned int* at, unsigned int other) {
     return found;
 }
 inline unsigned int atomicAdd(unsigned int* at, unsigned int by) { return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST); }
+inline unsigned int atomicOr(unsigned int* at, unsigned int bits) { return __atomic_fetch_or(at, bits, __ATOMIC_SEQ_CST); }
 inline unsigned int __shfl_xor_sync(unsigned int, unsigned int value, int mask) {
     return emulator::exchange(value, (threadIdx.x % 32) ^ mask);
 }
