@@ -11,6 +11,7 @@ nothing, and says so. What is not covered: the adversarial checks of Kernelwrigh
 
 import argparse
 import copy
+import dataclasses
 import importlib.util
 import itertools
 import json
@@ -96,7 +97,7 @@ class Pair:
         torch.manual_seed(seed)
         task = self.evidence["task"]
         own = getattr(self.exported.reference, "get_inputs", None)
-        if own is not None and not task["input_override"]:
+        if own is not None and not task["input_override"] and not packs(self.exported):
             values = list(own())
         else:
             values = [drawn(spec) for spec in task["inputs"]]
@@ -106,6 +107,17 @@ class Pair:
             else value
             for value in values
         ]
+
+
+def packs(exported: Any) -> bool:
+    """Whether the arguments are more than a list of inputs."""
+    return hasattr(exported, "as_called")
+
+
+def run(exported: Any, module: Callable[..., object], inputs: list[Any]) -> object:
+    """Call a module with flat inputs as its forward wants them."""
+    args, kwargs = exported.as_called(inputs) if packs(exported) else (inputs, {})
+    return module(*args, **kwargs)
 
 
 def drawn(spec: dict[str, Any]) -> Any:
@@ -128,8 +140,14 @@ def drawn(spec: dict[str, Any]) -> Any:
 
 
 def flat(result: Any) -> list[torch.Tensor]:
-    """A forward's results as a list."""
-    return [result] if isinstance(result, torch.Tensor) else list(result)
+    """A forward's results as a list, whatever they are packed in."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if dataclasses.is_dataclass(result):
+        result = [getattr(result, item.name) for item in dataclasses.fields(result)]
+    elif isinstance(result, dict):
+        result = list(result.values())
+    return [leaf for item in result or () for leaf in flat(item)]
 
 
 def doubled(value: Any) -> Any:
@@ -176,7 +194,7 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     module.load_state_dict(reference.state_dict())
     truth_of = copy.deepcopy(reference).double()
     kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-    got = flat(module(*inputs)) + state(module, reference)
+    got = flat(run(pair.exported, module, inputs)) + state(module, reference)
     if pair.exported.COUNTS["kernel"] == before:
         return float("inf"), f"the kernel did not run ({dict(pair.exported.COUNTS)})"
     for now, then in zip(inputs, kept, strict=True):
@@ -185,9 +203,9 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     coarser: list[torch.Tensor] = []
     if pair.as_turned:
         other = with_channels_last(reference)
-        coarser = flat(other(*map(turned, inputs))) + state(other, reference)
-    expected = flat(reference(*inputs)) + state(reference, reference)
-    truth = flat(truth_of(*map(doubled, inputs))) + state(truth_of, reference)
+        coarser = flat(run(pair.exported, other, [*map(turned, inputs)])) + state(other, reference)
+    expected = flat(run(pair.exported, reference, inputs)) + state(reference, reference)
+    truth = flat(run(pair.exported, truth_of, [*map(doubled, inputs)])) + state(truth_of, reference)
     worst = 0.0
     results = zip(got, expected, coarser or expected, truth, strict=True)
     for mine, theirs, coarse, exact in results:
@@ -318,11 +336,11 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
     fine = True
     for name, rival in rivals.items():
         try:
-            rival(*inputs)
+            run(pair.exported, rival, inputs)
         except Exception as problem:  # that a module cannot be compiled is a fact about it
             say(f"  {name:<14} could not run: {str(problem).splitlines()[0][:100]}")
             continue
-        calls = [lambda of=of: of(*inputs) for of in (pair.module, rival)]
+        calls = [lambda of=of: run(pair.exported, of, inputs) for of in (pair.module, rival)]
         for what, clock in clocks.items():
             clock.late = 0
             ratios = compare(calls[0], calls[1], clock, seconds / len(clocks))

@@ -183,6 +183,11 @@ def kernelbench(material: Material) -> str:
             f"the KernelBench format is one file, and {task.name} imports others of its project; "
             "export a folder or a .zip file instead"
         )
+    if task.call is not None or task.returns is not None:
+        raise ExportRefusedError(
+            f"the KernelBench format takes and returns plain tensors, which {task.name} does not; "
+            "export a folder or a .zip file instead"
+        )
     if task.entry_kind != "kernelbench" or task.entry != "Model":
         raise ExportRefusedError("the KernelBench format needs a task whose entry is `class Model`")
     text = (

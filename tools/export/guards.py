@@ -117,6 +117,8 @@ OURS = frozenset(
         "special_mode",
         "why_not",
         "in_order",
+        "as_called",
+        "taken",
         "kernels_for",
         "is_ready",
         "OPERATOR",

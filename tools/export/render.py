@@ -4,6 +4,7 @@ import ast
 import hashlib
 import keyword
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -144,9 +145,9 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
     home = folder if is_importable(folder) else package_name(task)
     name, on = _offered(task)[0], '.to("cuda")' if hardware.kind == "cuda" else ""
     lines = ["import torch", f"from {home} import {name}", ""]
-    called = name
+    made_of = name
     if task.entry_kind != "function":
-        called = "model"
+        made_of = "model"
         made = name if _is_ready(task) else f"{name}({_constructed(task)})"
         lines += [f"model = {made}{on}{'' if task.training else '.eval()'}"]
     if task.weights:
@@ -162,7 +163,8 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
         if spec.tensor is not None
     ]
     lines += ["with torch.no_grad():  # where gradients are recorded, your own forward runs"]
-    return "\n".join([*lines, f"    y = {called}({', '.join(given)})  # {', '.join(like)}"])
+    arguments = called(task, given, lambda name: name.rpartition(":")[2])
+    return "\n".join([*lines, f"    y = {made_of}({arguments})  # {', '.join(like)}"])
 
 
 def _offered(task: Task) -> tuple[str, ...]:
@@ -275,7 +277,7 @@ def values(material: Material) -> dict[str, object]:
         "operator_outputs": [*outputs, *updated],
         "schema_results": _schema([*outputs, *updated]),
         "single": single,
-        "as_list": task.graph.output_structure == "list",
+        **_packed(task, names),
         "tensor_names": tensor_names,
         "eager_conditions": [
             *scalars,
@@ -293,6 +295,41 @@ def values(material: Material) -> dict[str, object]:
         "separator": SEPARATOR,
         "hash": hashlib.sha256(f"{candidate.id} {task.source_sha256}".encode()).hexdigest()[:12],
     }
+
+
+def _packed(task: Task, names: list[str]) -> dict[str, object]:
+    """How arguments are taken apart and results put together, as Python."""
+    call, returns = task.call, task.returns
+    known = dict.fromkeys((*(call.classes if call else ()), *(returns.classes if returns else ())))
+    by_name = {name: f"_CLASS_{number}" for number, name in enumerate(known)}
+    classes = [(variable, *name.split(":", 1)) for name, variable in by_name.items()]
+    result = "list(result)" if task.graph.output_structure == "list" else "result"
+    if returns is not None:
+        one = "(result if isinstance(result, torch.Tensor) else result[0])"
+        several = [f"result[{number}]" for number in range(len(task.outputs))]
+        leaves = iter(several if len(several) > 1 else [one])
+        result = returns.printed(leaves, by_name.__getitem__)
+    conditions: list[str] = []
+    flat: list[str] = []
+    if call is not None:
+        for number, item in enumerate((*call.positional, *call.named)):
+            needed, leaves_there = item.taken_apart(f"given[{number}]", by_name.__getitem__)
+            conditions, flat = [*conditions, *needed], [*flat, *leaves_there]
+    return {
+        "classes": classes,
+        "returned": result,
+        "call": call,
+        "call_conditions": conditions,
+        "call_leaves": flat,
+        "as_called": called(task, names, by_name.__getitem__),
+    }
+
+
+def called(task: Task, names: list[str], class_name: Callable[[str], str]) -> str:
+    """The arguments of a call with inputs of these names, as they stand in its parentheses."""
+    if task.call is None:
+        return ", ".join(names)
+    return task.call.printed(iter(names), class_name)
 
 
 def _arguments(task: Task, plan: Plan) -> tuple[list[str], list[Argument], list[Argument]]:

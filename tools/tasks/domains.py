@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
+from typing import cast
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.convert import tensor_spec
 from kernelwright.tools.tasks.modules import build_module, check_outputs
+from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.tasks.probe import Probe
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
@@ -130,7 +131,7 @@ class Trial:
         with user_code("The forward", self.path), torch.no_grad():
             outputs = self.module(*values)
             check_outputs(outputs)
-        return pytree.tree_leaves(outputs)
+        return cast("list[torch.Tensor]", leaves_of(outputs))
 
 
 def try_out(file: ModuleType, entry: Entry, found: Probe, graph: Graph, flops: int) -> Trial | None:
@@ -142,7 +143,8 @@ def try_out(file: ModuleType, entry: Entry, found: Probe, graph: Graph, flops: i
     size = sum(spec.size_bytes for node in graph.nodes for spec in node.out)
     if found.samples is None or not found.samples_fit or size > LARGEST_BYTES or flops > MOST_FLOPS:
         return None
-    trial = Trial(build_module(file, entry, 0), found.samples, str(file.__file__))
+    module = build_module(file, entry, 0, found.call)
+    trial = Trial(module, found.samples, str(file.__file__))
     trial.run(found.samples)
     return trial
 

@@ -29,9 +29,11 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
+from kernelwright.tools.tasks.packing import call_packing, called_flat, leaves_of
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
 from kernelwright.tools.types import DType, RefusedError, refuse
+from kernelwright.tools.types.packing import CallPacking
 from kernelwright.tools.types.value import Value
 
 _TENSOR = re.compile(r"^(?P<shape>scalar|\d+(x\d+)*):(?P<dtype>\w+)(<(?P<bound>\d+))?$")
@@ -109,13 +111,22 @@ class FunctionModule(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, *args: object) -> object:
+    def forward(self, *args: object, **named: object) -> object:
         """The function itself."""
-        return self.function(*args)  # type: ignore[operator]
+        return self.function(*args, **named)  # type: ignore[operator]
 
 
-def build_module(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
-    """The reference with weights drawn under `seed`, on the default device."""
+def build_module(
+    file: ModuleType, entry: Entry, seed: int, call: CallPacking | None = None
+) -> nn.Module:
+    """The reference with weights drawn under `seed`, on the default device.
+
+    With `call` it takes flat inputs, and its forward is called as that says.
+    """
+    return called_flat(_built(file, entry, seed), call, file.__name__)
+
+
+def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
     path = str(file.__file__)
     seed_everything(seed)
     if entry.kind == "function":
@@ -153,20 +164,33 @@ def _init_inputs(file: ModuleType, path: str) -> Sequence[object]:
 
 
 def build_inputs(file: ModuleType, override: Sequence[str], seed: int) -> list[object]:
-    """The task's own inputs under `seed`: what the person named, else `get_inputs()`."""
+    """The task's own inputs under `seed`, flat; see `build_call`."""
+    return build_call(file, override, seed)[0]
+
+
+def build_call(
+    file: ModuleType, override: Sequence[str], seed: int
+) -> tuple[list[object], CallPacking]:
+    """The arguments of one call under `seed`: what the person named, else `get_inputs()`.
+
+    That returns a list of positional arguments, or a dictionary of named ones; either may hold
+    tuples, lists, dictionaries, named tuples and dataclasses of tensors.
+    """
     seed_everything(seed)
     if override:
-        return [draw_override(parse_override(text)) for text in override]
+        return call_packing([draw_override(parse_override(text)) for text in override], {})
     path = str(file.__file__)
     getter = getattr(file, "get_inputs", None)
     if not callable(getter):
         raise refuse("The file has no get_inputs() function, and no inputs were named.")
     with user_code("get_inputs()", path), torch.no_grad():
         inputs = getter()
-    if not isinstance(inputs, (list, tuple)):
+    named = isinstance(inputs, dict) and all(isinstance(key, str) for key in inputs)
+    if not isinstance(inputs, (list, tuple)) and not named:
         kind = type(inputs).__name__
         raise refuse(f"get_inputs() must return a list, but it returned a {kind}.")
-    return [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+    leaves, call = call_packing(() if named else inputs, inputs if named else {})
+    return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], call
 
 
 def adopt_plain_tensors(module: nn.Module) -> nn.Module:
@@ -184,7 +208,8 @@ def adopt_plain_tensors(module: nn.Module) -> nn.Module:
 
 def argument_names(module: nn.Module, count: int) -> list[str]:
     """One distinct identifier for each of `count` positional arguments, in order."""
-    target = module.function if isinstance(module, FunctionModule) else module.forward
+    is_function = isinstance(module, FunctionModule) and "forward" not in vars(module)
+    target = module.function if is_function else module.forward
     try:
         parameters = list(inspect.signature(target).parameters.values())  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -291,9 +316,8 @@ def _check_tensor(what: str, value: torch.Tensor) -> None:
 
 
 def check_outputs(outputs: object) -> None:
-    """RefusedError for results that are not tensors, tuples or lists of tensors, or empty."""
-    leaves, spec = pytree.tree_flatten(outputs)
-    structure_of(spec)
+    """RefusedError for results that hold something other than tensors, or nothing."""
+    leaves = leaves_of(outputs)
     if not leaves:
         raise refuse("The forward returns nothing.")
     for position, leaf in enumerate(leaves, start=1):

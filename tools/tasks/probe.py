@@ -31,10 +31,17 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from kernelwright.tools.tasks.audit.doubts import Ran, watched
-from kernelwright.tools.tasks.modules import build_inputs, build_module, check_inputs, check_outputs
+from kernelwright.tools.tasks.modules import (
+    build_call,
+    build_inputs,
+    build_module,
+    check_inputs,
+    check_outputs,
+)
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
 from kernelwright.tools.types import RefusedError, refuse
+from kernelwright.tools.types.packing import CallPacking
 
 LARGEST = 64
 
@@ -105,7 +112,8 @@ class Probe:
 
     `mode` is the fake mode that fake tensors belong to (None when all is real); `samples` are
     real values of each input, or None when there are none; `samples_fit` says whether they have
-    the inputs' own shapes rather than smaller ones. `ran` is what the fake forward ran.
+    the inputs' own shapes rather than smaller ones. Inputs are flat, and `call` says how they are
+    given to the forward; the module takes them flat. `ran` is what the fake forward ran.
     """
 
     module: nn.Module
@@ -113,17 +121,21 @@ class Probe:
     mode: FakeTensorMode | None
     samples: list[object] | None
     samples_fit: bool
+    call: CallPacking
     ran: Ran = field(default_factory=Ran)
 
 
 def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
     """Make the module and its inputs, run the forward once; RefusedError says what went wrong."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fake_inputs = _faked(mode, lambda: build_inputs(file, override, 0))
-    fake_module = _faked(mode, lambda: build_module(file, entry, 0))
+    faked = _faked(mode, lambda: build_call(file, override, 0))
+    if faked is None:
+        build_module(file, entry, 0)  # what is wrong with it is said before its inputs are
+    fake_inputs, call = faked or (None, build_call(file, override, 0)[1])
+    fake_module = _faked(mode, lambda: build_module(file, entry, 0, call))
     inputs_small = fake_inputs is None or size_bytes(fake_inputs) <= REAL_INPUTS_BYTES
     module_small = fake_module is None or size_bytes(_tensors(fake_module)) <= REAL_WEIGHTS_BYTES
-    real_module = build_module(file, entry, 0) if module_small else None
+    real_module = build_module(file, entry, 0, call) if module_small else None
     samples = build_inputs(file, override, 0) if inputs_small else _shrunken(file, override)
     inputs = fake_inputs if fake_inputs is not None else samples
     module = real_module if real_module is not None else fake_module
@@ -132,7 +144,7 @@ def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
     check_inputs(inputs)
     ran = _run_fake(file, fake_module or module, inputs, mode)
     used_mode = mode if fake_inputs is not None else None
-    return Probe(module, inputs, used_mode, samples, inputs_small, ran)
+    return Probe(module, inputs, used_mode, samples, inputs_small, call, ran)
 
 
 @contextmanager

@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.tasks.modules import build_module
+from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.types import RefusedError, Task, refuse
@@ -24,7 +25,7 @@ from kernelwright.tools.types import RefusedError, Task, refuse
 class Reference:
     """A task's module on one device.
 
-    `module` takes the task's arguments as they are and can be given to torch.compile.
+    `module` takes the task's flat inputs as they are and can be given to torch.compile.
     """
 
     def __init__(
@@ -48,10 +49,10 @@ class Reference:
         entry = choose_entry(file, task.entry)
         try:
             with torch.device(device):
-                module = build_module(file, entry, seed)
+                module = build_module(file, entry, seed, task.call)
         except RefusedError:
             # Some constructors mix devices; the host can always make what is then moved.
-            module = build_module(file, entry, seed)
+            module = build_module(file, entry, seed, task.call)
         return cls(module.to(device).requires_grad_(False), task, device)
 
     def forward(self, args: Sequence[object]) -> tuple[torch.Tensor, ...]:
@@ -62,10 +63,10 @@ class Reference:
         """
         with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
             result = self.module(*(self._cast(arg) for arg in args))
-        leaves = pytree.tree_leaves(result)
+        leaves = leaves_of(result)
         if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             raise refuse("The forward returns something other than tensors.")
-        return tuple(leaves)
+        return tuple(cast("list[torch.Tensor]", leaves))
 
     def is_defined_on(self, args: Sequence[object]) -> bool:
         """Whether the reference answers finitely on these arguments; buffers stay as they are.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from kernelwright.tools.tasks.convert import random_operators, simplify, tensor_
 from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.domains import input_spec, keep_needed_domains, try_out
 from kernelwright.tools.tasks.modules import argument_names
+from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from kernelwright.tools.tasks.refusals import message
 from kernelwright.tools.tasks.user_file import (
@@ -105,7 +107,9 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     entry = choose_entry(file, policy.entry)
     found = probe(file, entry, policy.inputs)
     names = argument_names(found.module, len(found.inputs))
-    traced = trace_graph(found.module, found.inputs, found.mode)
+    with flattened(found.module, file.__name__) as flat:
+        traced = trace_graph(found.module, found.inputs, found.mode)
+    traced = replace(traced, structure=flat.structure)
     random = random_operators(traced.graph)
     simplify(traced)
     specs = _input_specs(found, names)
@@ -125,6 +129,8 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
         weights=_weights(found, graph),
         graph=graph,
+        call=None if found.call.plain else found.call,
+        returns=None if flat.packing.plain else flat.packing,
         bytes_moved=bytes_moved(graph),
         flops=operations,
         training=found.module.training and entry.kind != "function",

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Literal, get_args
 
 from kernelwright.tools.types.graph import Graph, TensorSpec
+from kernelwright.tools.types.packing import CallPacking, Packing
 from kernelwright.tools.types.value import Value
 
 
@@ -214,6 +215,8 @@ class Task(Value):
     every input, parameter and buffer that is read once and every output written once; `flops`
     follows torch's FlopCounterMode for contractions plus one per element and pointwise operator.
     `badges` are the audit's doubts, `warnings` the sentences that a person is shown.
+    `call` says how `inputs` become the forward's arguments where they are not simply given in
+    order, and `returns` how `outputs` are packed where that is more than a tuple or list.
     `allow` is the person's word on precisions below the task's own. `project` is there where the
     file needs others, of a package that it is in or beside it.
     """
@@ -229,6 +232,8 @@ class Task(Value):
     outputs: tuple[TensorSpec, ...]
     weights: tuple[WeightSpec, ...] = ()
     graph: Graph
+    call: CallPacking | None = None
+    returns: Packing | None = None
     bytes_moved: int
     flops: int
     training: bool = False

@@ -18,7 +18,6 @@ from math import log2
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator, RoundingTolerance
@@ -36,6 +35,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, applicable
+from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.types import Candidate, RefusedError, Task
 from kernelwright.tools.types.value import Value
 
@@ -71,7 +71,7 @@ def _answers(runtime: ReferenceRuntime, call: Call, arguments: Sequence[Argument
     """What it returns; buffers that it updates are put back."""
     before = runtime.reference.snapshot()
     try:
-        return [leaf for leaf in pytree.tree_leaves(call(arguments)) if isinstance(leaf, Tensor)]
+        return [leaf for leaf in leaves_of(call(arguments)) if isinstance(leaf, Tensor)]
     finally:
         runtime.reference.restore(before)
 

@@ -1,0 +1,86 @@
+"""Named and nested arguments, results in dataclasses: the drop-in takes and gives the same."""
+
+import pytest
+
+from kernelwright.tools.export import ExportRefusedError, export_folder
+from kernelwright.tools.export.folder import kernelbench
+
+SOURCE = """
+import collections
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@dataclass
+class Answer:
+    rows: Pair
+    more: dict
+    absent: torch.Tensor | None
+
+
+class Model(nn.Module):
+    def forward(self, x, mask=None, *, state, scale=1.0):
+        y = torch.softmax(x, dim=-1)
+        return Answer(Pair(y, [y]), {"y": y}, None)
+
+
+def get_inputs():
+    return {"x": torch.randn(48, 96), "state": ({"k": torch.randn(3)}, 2), "scale": 1.0}
+"""
+
+PLAN = """
+def forward(x, state_0_k, state_1, scale):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("softmax_rows", args=(x, y, rows, columns))
+    return y, y, y
+"""
+
+USE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from module import COUNTS, Model, reference
+x, state = torch.randn(48, 96), ({"k": torch.randn(3)}, 2)
+model, theirs = Model(), reference.Model()
+for call in (model, torch.compile(model, fullgraph=True)):
+    got, right = call(x, state=state, scale=1.0), theirs(x, state=state)
+    assert type(got) is reference.Answer and type(got.rows) is reference.Pair, got
+    assert got.absent is None and list(got.more) == ["y"] and type(got.rows.second) is list
+    torch.testing.assert_close(got.rows.first, right.rows.first)
+    torch.testing.assert_close(got.more["y"], right.more["y"])
+    model(scale=1.0, state=state, x=x)
+assert COUNTS["kernel"] == 3 and COUNTS["kernel (compiled)"] == 1, COUNTS
+before = COUNTS["kernel"]
+model(x, None, state=state, scale=1.0)
+model(x, state=state, scale=2.0)
+model(x, state=(state[0], 3), scale=1.0)
+model(x, state=[*state], scale=1.0)
+model(x, state=({"j": state[0]["k"]}, 2), scale=1.0)
+assert COUNTS["kernel"] == before, COUNTS
+"""
+
+
+def test_a_packed_call_and_result_stay_as_they_are(material, softmax, outside, tmp_path):
+    made = material(SOURCE, softmax[1], PLAN)
+    assert [spec.name for spec in made.task.inputs] == ["x", "state_0_k", "state_1", "scale"]
+    folder = export_folder(made, tmp_path / "packed")
+    outside(USE, folder, cwd=tmp_path)
+    shown = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert "model(x=x, state=({'k': state_0_k}, 2), scale=1.0)" in shown
+    begin = "import sys, torch\nx, state_0_k = torch.randn(48, 96), torch.randn(3)\n"
+    outside(f"{begin}sys.path.insert(0, sys.argv[1])\n{shown}", tmp_path, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )
+
+
+def test_a_benchmark_s_one_file_takes_plain_tensors_only(material, softmax):
+    with pytest.raises(ExportRefusedError, match="takes and returns plain tensors"):
+        kernelbench(material(SOURCE, softmax[1], PLAN))
