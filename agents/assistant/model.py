@@ -54,7 +54,7 @@ from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.llm.json_text import whole
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.profiles.load import ModelProfile
-from kernelwright.tools.types import Message, Prompt, Reply
+from kernelwright.tools.types import Message, Prompt, Reply, ToolCall
 
 _PICTURE = re.compile(r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])?")
 _LINK = re.compile(r"\[([^\]\n]+)\](?:\(([^)\s]*)[^)\n]*\)|\[[^\]\n]*\])")
@@ -138,9 +138,12 @@ def commands_of(answer: Answer) -> tuple[Command, ...]:
 
 def as_call(command: Command) -> str:
     """A command as the call that it came from, or could have."""
+    return json.dumps({"tool": command.kind, "arguments": _arguments(command)})
+
+
+def _arguments(command: Command) -> dict[str, JsonValue]:
     left_out = _WITHHELD | {"source"}
-    given = command.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
-    return json.dumps({"tool": command.kind, "arguments": given})
+    return command.model_dump(mode="json", exclude_defaults=True, exclude=set(left_out))
 
 
 def _function(name: str, kind: type[BaseModel]) -> dict[str, JsonValue]:
@@ -235,6 +238,7 @@ _AT_ONCE = LoadTask | PauseSearch | StopSearch
 _CONFIRMED = StartSearch | ContinueSearch
 # Of one answer, this much goes back to the model; of an earlier one, less.
 RESULT, EARLIER = 6_000, 600
+SHOWN = "The person has seen this already:"
 _REPLY_TOKENS = 1_500
 _LAST = 6
 
@@ -248,6 +252,8 @@ class ModelAssistant:
 
     def __init__(self, client: LLMClient) -> None:
         self._client = client
+        # Whether the server has called tools by its own means: then results go back as such.
+        self._native = False
         self._words = PromptTemplate(HERE / "assistant.md", "tools", "situation")
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
@@ -261,13 +267,15 @@ class ModelAssistant:
             reply = await self._client.say(self._prompt(turn, done))
         except LLMError as error:
             return Understanding(commands=()) if done else _without(reading, error)
+        self._native = self._native or bool(reply.calls)
         answer = answer_of(reply)
         named = [command for command in commands_of(answer) if not _was_done(command, done)]
         commands = _confirmed(named, reading)
         words = sanitize_markdown(answer.words)
         if not commands and not done and (_is_ordered(reading) or not words):
             return reading.understanding
-        return Understanding(commands=commands, words=words)
+        spent = reply.tokens.input + reply.tokens.output
+        return Understanding(commands=commands, words=words, tokens=spent, seconds=reply.seconds)
 
     def _prompt(self, turn: Turn, done: Sequence[CommandResult]) -> Prompt:
         head = self._words.messages(tools=in_words(), situation=situation(turn))
@@ -278,7 +286,7 @@ class ModelAssistant:
                 *head,
                 *_earlier(turn),
                 Message(author="person", text=turn.text),
-                *_done(done),
+                *(_called(done) if self._native else _done(done)),
             ),
             reply_tokens=_REPLY_TOKENS,
             tools=as_functions(),
@@ -333,8 +341,20 @@ def _done(done: Sequence[CommandResult]) -> list[Message]:
     for outcome in done:
         found.append(Message(author="model", text=as_call(outcome.command)))
         kind, shown = outcome.command.kind, result(outcome.reply)
-        text = f"Result of `{kind}`, already shown to the person:\n\n{shown}"
+        text = f"Result of `{kind}`. {SHOWN}\n\n{shown}"
         found.append(Message(author="person", text=text))
+    return found
+
+
+def _called(done: Sequence[CommandResult]) -> list[Message]:
+    """What was done, as calls of tools with their results."""
+    found = []
+    for number, outcome in enumerate(done, start=1):
+        kind, id = outcome.command.kind, f"call_{number}"
+        call = ToolCall(name=kind, arguments=json.dumps(_arguments(outcome.command)), id=id)
+        found.append(Message(author="model", text="", calls=(call,)))
+        shown = f"{SHOWN}\n\n{result(outcome.reply)}"
+        found.append(Message(author="tool", text=shown, call=id))
     return found
 
 

@@ -24,6 +24,8 @@ from kernelwright.agents.prompting.cards import (
 )
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
+from kernelwright.agents.toolbox.readings import reading_client
+from kernelwright.agents.toolbox.workbench import RoleTools
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Prediction, Prompt, Verdict
 
@@ -60,11 +62,13 @@ class ModelCritic:
     Args:
         client: Who is asked.
         fallback: Scores predictions, and answers where the client does not.
+        tools: What the model may look up; None for nothing.
     """
 
-    def __init__(self, client: LLMClient, fallback: Critic) -> None:
+    def __init__(self, client: LLMClient, fallback: Critic, tools: RoleTools | None = None) -> None:
         self._client = client
         self._fallback = fallback
+        self._tools = tools
 
     async def critique(self, critic_input: CriticInput) -> Analysis:
         """See the class; without two candidates, or a round to come, nobody is asked."""
@@ -72,8 +76,10 @@ class ModelCritic:
         seen = contrast(critic_input)
         if critic_input.last or len(seen.exhibits) < 2:
             return known
+        shown = tuple(dict.fromkeys(item.candidate for item in seen.exhibits))
+        client = reading_client(self._client, self._tools, shown)
         try:
-            answered = await answer(self._client, ask(critic_input, seen, known), CriticAnswer)
+            answered = await answer(client, ask(critic_input, seen, known), CriticAnswer)
         except LLMError as error:
             note = f"the playbook contrasts alone in round {critic_input.round}: {error}"
             return known.model_copy(update={"notes": (*known.notes, note)})
@@ -161,7 +167,7 @@ def _by_rules(setting: RoleSetting) -> Critic:
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Critic:
 
-    return ModelCritic(client, PlaybookCritic())
+    return ModelCritic(client, PlaybookCritic(), setting.tools)
 
 
 CRITIC: Role[Critic] = Role(

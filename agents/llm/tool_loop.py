@@ -145,7 +145,7 @@ class ToolClient:
         """Ask once, with what the tools would tell."""
         facts = await self._bench.facts(prompt)
         told = with_words(prompt, section(HERE / "facts.md", facts=facts)) if facts else prompt
-        return await self._client.say(told.model_copy(update={"key": f"{prompt.key}:facts"}))
+        return await self._client.say(told)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ from kernelwright.agents.prompting.cards import (
 from kernelwright.agents.prompting.templates import PromptTemplate, contract_summary, craft
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import speaks_of
+from kernelwright.agents.toolbox.history import HistoryDesk
+from kernelwright.agents.toolbox.workbench import RoleTools, with_tools
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing, behaviour, gain, origin
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
@@ -205,6 +207,7 @@ class ModelPlanner:
         hardware: Where.
         fallback: Plans when there is no answer; what it would do is shown to the model.
         repertoire: The playbook's, for the language that candidates are written in.
+        tools: What the model may look up; None for nothing.
 
     Raises:
         PromptError: When a prompt file does not fit.
@@ -217,8 +220,10 @@ class ModelPlanner:
         hardware: Hardware,
         fallback: Planner,
         repertoire: Repertoire,
+        tools: RoleTools | None = None,
     ) -> None:
-        self._client = client
+        looking_up = HistoryDesk(tools.bench).tools() if tools is not None else ()
+        self._client = with_tools(client, tools, looking_up) if tools is not None else client
         self._fallback = fallback
         self._question = Question(task, hardware, repertoire.language)
 
@@ -330,7 +335,8 @@ def _by_rules(setting: RoleSetting) -> Planner:
 def _by_model(client: LLMClient, setting: RoleSetting) -> Planner:
 
     behind = _by_rules(setting)
-    return ModelPlanner(client, setting.task, setting.hardware, behind, setting.repertoire)
+    task, hardware, repertoire = setting.task, setting.hardware, setting.repertoire
+    return ModelPlanner(client, task, hardware, behind, repertoire, setting.tools)
 
 
 PLANNER: Role[Planner] = Role(

@@ -22,6 +22,8 @@ from kernelwright.agents.prompting.cards import (
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import Texts, citations, complaint, known, reading
+from kernelwright.agents.toolbox.readings import reading_client
+from kernelwright.agents.toolbox.workbench import RoleTools
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.profile import evidence_for, headline, symptoms, tensor_roof
 from kernelwright.tools.profile.host_counters import PERF
@@ -126,11 +128,15 @@ class ModelProfiler:
     Args:
         client: Who is asked.
         fallback: Who makes the readings and names the symptoms.
+        tools: What the model may look up; None for nothing.
     """
 
-    def __init__(self, client: LLMClient, fallback: Profiler) -> None:
+    def __init__(
+        self, client: LLMClient, fallback: Profiler, tools: RoleTools | None = None
+    ) -> None:
         self._client = client
         self._fallback = fallback
+        self._tools = tools
 
     async def profile(
         self,
@@ -151,9 +157,10 @@ class ModelProfiler:
         if not closely or not facts:
             return plain
         prompt = _ask(candidate, evaluation, task, hardware, plain, facts)
+        client = reading_client(self._client, self._tools, (candidate.id,))
         try:
             answered = await answer(
-                self._client, prompt.model_copy(update={"round": round}), ProfilerAnswer
+                client, prompt.model_copy(update={"round": round}), ProfilerAnswer
             )
         except LLMError as error:
             note = f"nobody explains the readings of {candidate.id}: {error}"
@@ -210,7 +217,7 @@ def _by_rules(setting: RoleSetting) -> Profiler:
 
 def _by_model(client: LLMClient, setting: RoleSetting) -> Profiler:
 
-    return ModelProfiler(client, PlaybookProfiler())
+    return ModelProfiler(client, PlaybookProfiler(), setting.tools)
 
 
 PROFILER: Role[Profiler] = Role(

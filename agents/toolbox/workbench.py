@@ -113,6 +113,11 @@ class Workbench:
             language = language_of(candidate)
             return await language.listing(candidate, self.hardware.architecture)
 
+    async def measured(self, candidate: Candidate) -> Profile:
+        """Where its time goes, as the device's profilers see it; kept by whoever measures."""
+        async with self._quiet():
+            return await self.measure(candidate)
+
     @contextlib.asynccontextmanager
     async def _quiet(self) -> AsyncIterator[None]:
         if self.hardware.kind != "cpu":

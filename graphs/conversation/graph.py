@@ -39,6 +39,8 @@ from kernelwright.agents.assistant.types import (
 
 # How often a model may look at what was done and ask for more; rules never do.
 LOOKS = 4
+# What the model may take for one message, tokens in and out of all its questions together.
+MAX_TOKENS, MAX_SECONDS = 60_000, 180.0
 # A turn's commands; more than these are a model's mistake.
 MAX_COMMANDS = 12
 REMEMBERED = 12
@@ -77,6 +79,8 @@ class MessageContext:
     done: list[CommandResult] = field(default_factory=list)
     said: list[ChatReply] = field(default_factory=list)
     looks: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class Memory(TypedDict, total=False):
@@ -156,6 +160,8 @@ async def understand(state: Memory, runtime: Runtime[MessageContext]) -> Memory:
         update={"earlier": _earlier(state), "offers": _offers(state)}
     )
     found = await message.assistant.understand(turn, tuple(message.done))
+    message.tokens += found.tokens
+    message.seconds += found.seconds
     commands = _with_beforehand(found.commands, message.text)
     message.pending = list(commands[: MAX_COMMANDS - len(message.done)])
     if found.words:
@@ -232,6 +238,8 @@ def _may_look(message: MessageContext) -> bool:
         and bool(message.done)
         and not asked
         and len(message.done) < MAX_COMMANDS
+        and message.tokens < MAX_TOKENS
+        and message.seconds < MAX_SECONDS
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernelwright.graphs.run_view import RunView, completed, folded
-from kernelwright.graphs.run_view.events import EVENT, Event
+from kernelwright.graphs.run_view.events import EVENT, Event, ToolCalled
 from kernelwright.tools.archive import Archive, RunRecord, Standing, Written
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.rules import Rules
@@ -24,6 +24,7 @@ from kernelwright.tools.types import (
     LedgerEntry,
     StrategyVersion,
     Symptom,
+    ToolRun,
 )
 from kernelwright.tools.types.run import Summary
 
@@ -115,6 +116,11 @@ class Story:
     def apart(self) -> tuple[Standing, ...]:
         """Correct candidates that compute in less than the task asks, in an order of their own."""
         return tuple(item.standing for item in self.view.apart if item.standing)
+
+    @property
+    def tool_runs(self) -> tuple[ToolRun, ...]:
+        """What models called while they worked on answers, in order."""
+        return tuple(event.run for event in self.events if isinstance(event, ToolCalled))
 
     def strategy(self, id: str | None) -> StrategyVersion | None:
         """The version of that id of an evolving prompt, or None."""

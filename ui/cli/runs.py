@@ -132,13 +132,16 @@ def in_full(call: Call, out: Console) -> None:
     """Every message, what the model thought, what it said."""
     out.print(Rule(Text(call.prompt.key, style="bold")))
     for message in call.prompt.messages:
-        _part(f"[{message.author}]", message.text, out)
+        called = "\n".join(f"-> {call.name} {call.arguments}" for call in message.calls)
+        _part(f"[{message.author}]", "\n".join(filter(None, (message.text, called))), out)
     if call.reply is None:
         _part("[no answer]", call.failure, out)
         return
     if call.reply.reasoning:
         _part("[reasoning]", call.reply.reasoning, out)
-    _part(f"[answer: {answered_by(call)}]", call.reply.text, out)
+    called = "\n".join(f"-> {item.name} {item.arguments}" for item in call.reply.calls)
+    said = "\n".join(filter(None, (call.reply.text, called)))
+    _part(f"[answer: {answered_by(call)}]", said, out)
 
 
 def _part(title: str, text: str, out: Console) -> None:

@@ -427,10 +427,12 @@ class Turn(Value):
 
 
 class Understanding(Value):
-    """What the person wants, in order; `words` are said before anything is done."""
+    """What the person wants, in order, and first `words`; `tokens`, `seconds` a model took."""
 
     commands: tuple[Command, ...]
     words: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class CommandResult(Value):

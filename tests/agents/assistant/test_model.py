@@ -326,6 +326,10 @@ async def test_a_real_server_is_offered_tools_and_calls_them(
     )
     found = await assistant.understand(live, done)
     assert (found.commands, found.words) == ((), "They differ in the second read.")
+    *_, first, came, second, other = server.requests[1]["messages"]
+    assert first["tool_calls"][0]["function"]["name"] == "compare_candidates"
+    assert came["tool_call_id"] == first["tool_calls"][0]["id"] != other["tool_call_id"]
+    assert (came["role"], second["role"], other["role"]) == ("tool", "assistant", "tool")
     offered_there = [item["function"]["name"] for item in server.requests[0]["tools"]]
     assert offered_there == list(offered())
 
