@@ -375,7 +375,7 @@ class _Scope:
     def used(self) -> frozenset[str]:
         """The axes that something depends on."""
         names = {stmt.args[0] for stmt in self.body if stmt.op == "index"}
-        every = [stmt.access for stmt in self._loads()]
+        every = [stmt.access for stmt in self._loads() if stmt.access is not None]
         for access in (*every, *(store.access for store in self.stores)):
             names |= {stride.by for stride in access.strides if stride.step}
         return frozenset(names)
