@@ -94,6 +94,33 @@ def test_short_rows_prefer_a_warp_and_one_row_is_split(toolbox: SimpleNamespace,
     assert names(builds["huber"].loop("huber"))[0] == "split_rows"
 
 
+def test_a_block_a_row_waits_where_rows_are_little_for_a_block(toolbox: SimpleNamespace):
+    """Rows of 64 floats took 12 to 16 times what their bytes take, on an H200."""
+    shares = {
+        columns: {s.name: s.efficiency for s in EMITTER.strategies(loop, H200)}
+        for columns in (64, 4096)
+        for loop in [norm(toolbox, 1 << 20, columns)]
+    }
+    for name in ("block_rows_registers", "block_rows_stream"):
+        assert shares[64][name] < shares[4096][name] / 4
+    assert shares[64]["warp_rows"] > 4 * shares[64]["block_rows_registers"]
+
+
+def test_short_lines_of_pooling_share_a_block(toolbox: SimpleNamespace):
+    b = toolbox.Build({"n": 128, "c": 128, "h": 63, "w": 63}, {})
+    steps = {"n": 128 * 126 * 126, "c": 126 * 126, "h": 252, "w": 2}
+    taps = [b.load("x", offset=126 * y + x, **steps) for y in (0, 1) for x in (0, 1)]
+    total = taps[0]
+    for tap in taps[1:]:
+        total = b.op("maximum", total, tap)
+    b.store("y", total, n=128 * 63 * 63, c=63 * 63, h=63, w=1)
+    loop = b.loop("pool")
+    found = {one.name: one for one in EMITTER.strategies(loop, H200)}
+    text = EMITTER.header() + EMITTER.emit(loop, found["window_lines"], "k", H200).source
+    settings = {s.name: s.value for s in complete_settings(parse_kernel(text, "cuda"))}
+    assert settings["K_ROWS"] * settings["K_WIDTH"] >= 512
+
+
 def test_a_row_too_long_for_the_cache_is_never_promised_one_read(toolbox: SimpleNamespace):
     b = toolbox.Build({"n": 2}, {"c": 1 << 27})
     x = b.load("x", n=1 << 27, c=1)
