@@ -44,6 +44,7 @@ from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     choices,
     hertz,
     is_scaled,
+    kept_loads,
     most_stages,
     others,
     packing_cycles,
@@ -217,7 +218,7 @@ def _room(layout: Layout) -> str:
     depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
     kept = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
     kept = f"{layout.parts} * {kept}"
-    of_group = f"({{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES})"
+    of_group = f"({{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept})"
     beside = f"{{GROUPS}} * {of_group} + {ALIGNMENT_BYTES}"
     return f"{{STAGES}} * {layout.parts} * ({left}) + {kept} + {beside}"
 
@@ -241,10 +242,13 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     by_columns = is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
     if not by_columns:
         padded = any(one.extent > one.output.size for one in layout.windows.directions)
-        tunables.add("TOGETHER", (int(padded), int(not padded)))
+        best = int(padded or _beside(contraction, layout) > 1)
+        tunables.add("TOGETHER", (best, 1 - best))
     stored_lines, stored_offset = _stored(printer, contraction)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
-    epilogue = printer.epilogue("whole")
+    kept = kept_loads(case, contraction, side)
+    known = {one.name: f"kept_{one.name}[first_column + of_column]" for one in kept}
+    epilogue = printer.epilogue("whole", known=known)
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
     half = half_type(contraction) or DType.FLOAT16
     images = code.images if scaled else 0
@@ -264,7 +268,9 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         weight="kw::SHORT_WEIGHT" if layout.parts == 2 else "2.0f",
         samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
         margin=_MARGINS[layout.parts],
-        by_columns=by_columns, stored_lines=stored_lines, stored_offset=stored_offset,
+        by_columns=by_columns, beside=_beside(contraction, layout),
+        stored_lines=stored_lines, stored_offset=stored_offset, kept=[one.name for one in kept],
+        kept_values=printer.loaded(kept, "column" if is_left else "row"),
         summands=contraction.k, other_side="column" if is_left else "row", other=other,
         epilogue=epilogue,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
@@ -282,6 +288,16 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     text, plan = complete(source, arguments, launches)
     lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+
+
+def _beside(contraction: Contraction, layout: Layout) -> int:
+    """Columns that are neighbours in memory, where places lie as far apart as these are many."""
+    if not contraction.columns:
+        return 1
+    access, axis = contraction.stores[0].access, contraction.columns[-1]
+    places = layout.windows.directions[-1].output
+    together = access.step(axis.name) == 1 and access.step(places.name) == axis.size
+    return axis.size if together and axis is not places else 1
 
 
 def _stored(printer: ElementPrinter, contraction: Contraction) -> tuple[list[str], str]:

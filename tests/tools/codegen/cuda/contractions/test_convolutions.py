@@ -409,4 +409,5 @@ async def test_sums_stay_in_registers(
     assert isinstance(built, Built), built
     # Sums that are indexed at run time would lie on the stack, and products wait for each other.
     assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
+    assert "serialized" not in built.log
     assert not await toolbox.never_runs(built.artifact)
