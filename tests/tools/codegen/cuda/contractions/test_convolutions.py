@@ -150,7 +150,7 @@ def _settings(kernel: str, more: dict[str, int]) -> dict[str, int] | None:
     """A complete setting; None where this kernel has no such."""
     parsed = parse_kernel(kernel, "cuda")
     names = {one.name.rsplit("_", 1)[1]: one for one in parsed.tunables}
-    if any(value not in names[key].values for key, value in more.items()):
+    if any(key not in names or value not in names[key].values for key, value in more.items()):
         return None
     return {one.name: int(one.value) for one in complete_settings(parsed, _chosen(parsed, more))}
 
