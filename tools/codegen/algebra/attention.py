@@ -14,22 +14,24 @@ another type than the queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
-from kernelwright.tools.codegen.algebra.rewrites import place
+from kernelwright.tools.codegen.algebra.attention_masks import (
+    Mask,
+    Scores,
+    behind,
+    constant,
+    lifted,
+    masking,
+    only_moves,
+)
 from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
-from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, base
-from kernelwright.tools.codegen.lower.nests.views import View
-from kernelwright.tools.types import Arg, DType, Graph, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types import Arg, DType, Graph, Node, Ref, Scalar
 
-_VIEWS = frozenset({
-    "_unsafe_view", "alias", "clone", "detach", "expand", "permute", "reshape", "squeeze",
-    "unsqueeze", "view",
-})  # fmt: skip
 # Rows of whole 16 bytes of a half type.
 _PIECE = 8
 
@@ -71,54 +73,15 @@ def written_attention(kernels: _Kernels, graph: Graph, node: Node) -> Graph | No
     return None if found.product.name in left else changed
 
 
-def _widest(sketch: Sketch, found: _Scores, values: Ref, kernels: _Kernels) -> bool:
+def _widest(sketch: Sketch, found: Scores, values: Ref, kernels: _Kernels) -> bool:
     """Whether heads are too wide."""
     shapes = [sketch.shape(one) for one in (found.product.args[0], values) if isinstance(one, Ref)]
     return max(shape[-1] for shape in shapes) > kernels.widest
 
 
-def _behind(sketch: Sketch, arg: Arg) -> Node | None:
-    """The node that a tensor comes from unchanged, but for views and casts of floats.
-
-    Dimensions may be moved on the way, if they are moved back.
-    """
-    if not isinstance(arg, Ref):
-        return None
-    first = node = sketch.node(arg.node)
-    chain: list[Node] = []
-    while _only_moves(sketch, node):
-        chain.append(node)
-        source = node.args[0]
-        assert isinstance(source, Ref)
-        node = sketch.node(source.node)
-    return node if _in_order(node.out[0], chain) else first
-
-
-def _only_moves(sketch: Sketch, node: Node) -> bool:
-    """Whether a node has all elements of what it reads, once each."""
-    if not node.args or not isinstance(node.args[0], Ref):
-        return False
-    name, old = base(node.op), sketch.node(node.args[0].node).out[0]
-    if name == "_to_copy":
-        return node.out[0].dtype.is_floating and old.dtype.is_floating
-    return name in _VIEWS and old.numel == node.out[0].numel
-
-
-def _in_order(spec: TensorSpec, chain: Sequence[Node]) -> bool:
-    """Whether a chain of views, the last one first, leaves elements in their order."""
-    view: View | None = views.whole("", TensorSpec(shape=spec.shape, dtype=spec.dtype))
-    for node in reversed(chain):
-        if view is not None and base(node.op) == "permute":
-            view = views.permute(view, Arguments(node).integers(1) or ())
-        elif view is not None:
-            view = views.reshape(view, node.out[0].shape)
-    atoms = views.coalesced([atom for dim in view.dims for atom in dim]) if view else []
-    return view is not None and all(atom.step == 1 for atom in atoms)
-
-
 def _softmax(sketch: Sketch, weights: Arg) -> Ref | None:
     """What a softmax of rows is taken of, as it stands after decomposition."""
-    quotient = _behind(sketch, weights)
+    quotient = behind(sketch, weights)
     powers, total = _pair(quotient, "div")
     power = _single(sketch, powers, "exp")
     scores, most = _pair(_node(sketch, power), "sub")
@@ -162,115 +125,107 @@ def _reduces(sketch: Sketch, arg: Ref | None, name: str, source: Ref | None) -> 
     return kept and [dim % len(shape) for dim in dims] == [len(shape) - 1]
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """A product of queries and keys, what it is multiplied by, and what is masked out or added."""
-
-    product: Node
-    shape: Shape
-    scale: float = 1.0
-    biases: tuple[Ref, ...] = ()
-    masks: tuple[_Mask, ...] = ()
-    negligible: float = -math.inf
-
-
-@dataclass(frozen=True)
-class _Mask:
-    """A truth value for each score: whether it counts, or does not."""
-
-    condition: Ref
-    keeps: bool
-
-
-def _scores(sketch: Sketch, scores: Ref, negligible: float) -> _Scores | None:
+def _scores(sketch: Sketch, scores: Ref, negligible: float) -> Scores | None:
     """What scores are made of, from the softmax back to the product."""
-    shape, node = sketch.shape(scores), _behind(sketch, scores)
-    found: _Scores | None = _Scores(sketch.node(scores.node), shape, negligible=negligible)
+    shape, node = sketch.shape(scores), behind(sketch, scores)
+    found: Scores | None = Scores(sketch.node(scores.node), shape, shape, negligible=negligible)
     while node is not None and found is not None and base(node.op) not in ("bmm", "mm"):
-        at_scores = node.out[0].shape == shape
+        at_scores = node.out[0].shape[-2:] == shape[-2:] and node.out[0].numel == prod(shape)
         found, source = _step(sketch, node, found) if at_scores else (None, scores)
-        node = _behind(sketch, source)
+        if found is not None and len(node.out[0].shape) > len(found.fine):
+            found = replace(found, fine=node.out[0].shape)
+        node = behind(sketch, source)
     if node is None or found is None or node.out[0].shape[-2:] != shape[-2:]:
         return None
     return replace(found, product=node)
 
 
-def _step(sketch: Sketch, node: Node, after: _Scores) -> tuple[_Scores | None, Arg]:
+def _step(sketch: Sketch, node: Node, after: Scores) -> tuple[Scores | None, Arg]:
     """One operator on scores: what it adds to what comes after it, and its source."""
     name, (first, *others) = base(node.op), node.args
     if node.kwargs or not others:
         return None, first
     second = others[0]
+    shape = node.out[0].shape
     if name in ("mul", "div"):
-        number = _constant(sketch, second)
+        number = constant(sketch, second)
+        if number is None and name == "mul" and isinstance(first, Ref) and isinstance(second, Ref):
+            return _scaled_rows(sketch, first, second, after, shape)
         if number is None or (name == "div" and number == 0) or not math.isfinite(number):
             return None, first
         factor = number if name == "mul" else 1.0 / number
         return replace(after, scale=after.scale * factor), first
     # A mask that is added, or filled in, before a factor would be multiplied as well.
-    if after.scale != 1.0:
+    if after.scale != 1.0 or after.factors:
         return None, first
     if name == "add" and isinstance(first, Ref) and isinstance(second, Ref):
-        return _added(sketch, first, second, after)
+        return _added(sketch, first, second, after, shape)
     return _filled(sketch, node, after) if name == "where" else (None, first)
 
 
-def _constant(sketch: Sketch, arg: Arg) -> float | None:
-    """A number, or a tensor that is filled with one."""
-    if isinstance(arg, Ref):
-        node = _behind(sketch, arg)
-        if node is None or base(node.op) != "full":
-            return None
-        arg = node.args[1]
-    value = arg.value if isinstance(arg, Scalar) else None
-    return float(value) if isinstance(value, int | float) else None
+def _scaled_rows(
+    sketch: Sketch, first: Ref, second: Ref, after: Scores, shape: Shape
+) -> tuple[Scores | None, Arg]:
+    """A product of float32 scores and a number for each head: of queries it is the same."""
+    if not _leads_to_product(sketch, first):
+        first, second = second, first
+    factor = sketch.node(second.node).out[0]
+    per_row = (1, 1, *factor.shape)[-2:] == (1, 1) or factor.shape[-1:] == (1,)
+    is_single = factor.dtype is sketch.node(first.node).out[0].dtype is DType.FLOAT32
+    if not per_row or not is_single or shape != after.shape:
+        return None, first
+    return replace(after, factors=(*after.factors, lifted(sketch, second, shape))), first
 
 
-def _added(sketch: Sketch, first: Ref, second: Ref, after: _Scores) -> tuple[_Scores | None, Arg]:
+def _added(
+    sketch: Sketch, first: Ref, second: Ref, after: Scores, shape: Shape
+) -> tuple[Scores | None, Arg]:
     """A sum of scores and a bias, whichever comes first."""
     if _leads_to_product(sketch, second) and not _leads_to_product(sketch, first):
         first, second = second, first
     mask = _as_mask(sketch, second, after.negligible)
     if mask is not None:
+        mask = replace(mask, condition=lifted(sketch, mask.condition, shape))
         return replace(after, masks=(*after.masks, mask)), first
-    return replace(after, biases=(*after.biases, second)), first
+    return replace(after, biases=(*after.biases, lifted(sketch, second, shape))), first
 
 
 def _leads_to_product(sketch: Sketch, arg: Arg) -> bool:
     """Whether a tensor is a product, but for factors and fillings."""
-    node = _behind(sketch, arg)
+    node = behind(sketch, arg)
     while node is not None and base(node.op) in ("mul", "div", "where"):
         given = node.args[1:] if base(node.op) == "where" else node.args[:1]
-        tensors = [one for one in given if _constant(sketch, one) is None]
-        node = _behind(sketch, tensors[0]) if tensors else None
+        tensors = [one for one in given if constant(sketch, one) is None]
+        node = behind(sketch, tensors[0]) if tensors else None
     return node is not None and base(node.op) in ("bmm", "mm")
 
 
-def _as_mask(sketch: Sketch, bias: Ref, negligible: float) -> _Mask | None:
+def _as_mask(sketch: Sketch, bias: Ref, negligible: float) -> Mask | None:
     """A bias that leaves no weight where a condition says so, and is zero elsewhere."""
-    node = _behind(sketch, bias)
+    node = behind(sketch, bias)
     if node is None or base(node.op) != "where" or node.out[0].shape != sketch.shape(bias):
         return None
     condition, then, other = node.args
-    first, second = _constant(sketch, then), _constant(sketch, other)
+    first, second = constant(sketch, then), constant(sketch, other)
     if not isinstance(condition, Ref) or first is None or second is None:
         return None
     if {first, second} != {0.0, min(first, second)} or min(first, second) > negligible:
         return None
-    return _Mask(condition, keeps=first == 0.0)
+    return Mask(condition, keeps=first == 0.0)
 
 
-def _filled(sketch: Sketch, node: Node, after: _Scores) -> tuple[_Scores | None, Arg]:
+def _filled(sketch: Sketch, node: Node, after: Scores) -> tuple[Scores | None, Arg]:
     """Scores that give way to a number where a condition says so."""
     condition, then, other = node.args
     for filled, source, keeps in ((then, other, False), (other, then, True)):
-        number = _constant(sketch, filled)
+        number = constant(sketch, filled)
         if number is not None and number <= after.negligible and isinstance(condition, Ref):
-            return replace(after, masks=(*after.masks, _Mask(condition, keeps))), source
+            mask = Mask(lifted(sketch, condition, node.out[0].shape), keeps)
+            return replace(after, masks=(*after.masks, mask)), source
     return None, then
 
 
-def _called(sketch: Sketch, found: _Scores, values: Ref, node: Node) -> Ref | None:
+def _called(sketch: Sketch, found: Scores, values: Ref, node: Node) -> Ref | None:
     """The call, on tensors with two dimensions of batches and heads."""
     queries, turned = found.product.args[:2]
     if not isinstance(queries, Ref) or not isinstance(turned, Ref) or found.product.kwargs:
@@ -284,10 +239,12 @@ def _called(sketch: Sketch, found: _Scores, values: Ref, node: Node) -> Ref | No
         return None
     factors = (queries, _turned(sketch, turned), values)
     given = [sketch.view(one, (*batch, *sketch.shape(one)[-2:])) for one in factors]
-    masking = _masking(sketch, found, batch, node.out[0].dtype)
-    if masking is None:
+    for factor in found.factors:
+        given[0] = sketch.mul(given[0], lifted(sketch, factor, (*batch, 1, 1)))
+    asked = masking(sketch, found, batch, node.out[0].dtype)
+    if asked is None:
         return None
-    mask, is_causal = masking
+    mask, is_causal = asked
     shape = (*batch, *node.out[0].shape[-2:])
     flags = (Scalar(value=0.0), Scalar(value=is_causal))
     named = (("scale", Scalar(value=found.scale)),)
@@ -302,7 +259,7 @@ def _turned(sketch: Sketch, keys: Ref) -> Ref:
     key's elements beside each other.
     """
     node, sides = sketch.node(keys.node), sketch.shape(keys)[-2:]
-    while _only_moves(sketch, node) and base(node.op) not in ("permute", "_to_copy"):
+    while only_moves(sketch, node) and base(node.op) not in ("permute", "_to_copy"):
         source = node.args[0]
         assert isinstance(source, Ref)
         if sketch.shape(source)[-2:] != sides:
@@ -326,101 +283,6 @@ def _batch(shape: Shape) -> tuple[int, int] | None:
         return None
     lifted = (1, 1, *outer)[-2:]
     return lifted[0], lifted[1]
-
-
-def _masking(
-    sketch: Sketch, found: _Scores, batch: tuple[int, int], dtype: DType
-) -> tuple[Arg, bool] | None:
-    """The mask that a call is given, and whether it is causal; None where neither says it."""
-    if any(sketch.node(one.node).out[0].dtype is not dtype for one in found.biases):
-        return None
-    if any(sketch.node(one.condition.node).out[0].dtype is not DType.BOOL for one in found.masks):
-        return None
-    causal = [one for one in found.masks if _keeps_triangle(sketch, one)]
-    if causal and len(causal) == len(found.masks) and not found.biases:
-        return Scalar(value=None), True
-    keep = _all_of(sketch, found.masks)
-    bias = _sum_of(sketch, found.biases)
-    if bias is not None and keep is not None:
-        nothing = sketch.view(sketch.full(bias.node, 1, -math.inf), ())
-        bias, keep = sketch.where(keep, bias, nothing), None
-    mask = bias if bias is not None else keep
-    if mask is None:
-        return Scalar(value=None), False
-    shape = sketch.shape(mask)
-    return sketch.view(mask, (*(1,) * (len(batch) + 2 - len(shape)), *shape)), False
-
-
-def _sum_of(sketch: Sketch, biases: tuple[Ref, ...]) -> Ref | None:
-    total: Ref | None = None
-    for one in biases:
-        total = one if total is None else sketch.add(total, one)
-    return total
-
-
-def _all_of(sketch: Sketch, masks: tuple[_Mask, ...]) -> Ref | None:
-    """A truth value that holds where every mask keeps a score."""
-    found: Ref | None = None
-    for one in masks:
-        keep = one.condition
-        if not one.keeps:
-            keep = sketch.call("logical_not.default", (keep,), sketch.shape(keep))
-        found = keep if found is None else sketch.both(found, keep)
-    return found
-
-
-# What stands for a comparison when it is denied.
-_DENIED = {"ge": "lt", "gt": "le", "le": "gt", "lt": "ge"}
-
-
-def _comparison(sketch: Sketch, mask: _Mask) -> tuple[Node | None, bool]:
-    """The comparison that a mask is, and whether it keeps where that holds.
-
-    Triangles of ones are such, with what makes a truth value of a number again.
-    """
-    node, keeps = _behind(sketch, mask.condition), mask.keeps
-    while node is not None and base(node.op) not in _DENIED:
-        step = _denied_or_alike(sketch, node)
-        if step is None:
-            return None, keeps
-        source, is_denied = step
-        node, keeps = _behind(sketch, source), keeps != is_denied
-    return (node, keeps) if node is not None and len(node.args) == 2 else (None, keeps)
-
-
-def _denied_or_alike(sketch: Sketch, node: Node) -> tuple[Arg, bool] | None:
-    """What a truth value is of one other, and whether it is denied; None for anything else."""
-    name, args = base(node.op), node.args
-    if name in ("logical_not", "bitwise_not"):
-        return args[0], True
-    if name == "_to_copy":
-        return args[0], False
-    numbers = [_constant(sketch, arg) for arg in args]
-    if name in ("eq", "ne") and numbers[1] == 0:
-        return args[0], name == "eq"
-    if name == "logical_and" and True in numbers:
-        return args[1 - numbers.index(True)], False
-    if name == "where" and None not in numbers[1:] and numbers.count(0.0) == 1:
-        return args[0], numbers[1] == 0
-    return None
-
-
-def _keeps_triangle(sketch: Sketch, mask: _Mask) -> bool:
-    """Whether a mask keeps exactly the columns up to the row's own number."""
-    node, keeps = _comparison(sketch, mask)
-    if node is None or node.out[0].shape[-2:] != sketch.shape(mask.condition)[-2:]:
-        return False
-    name = base(node.op) if keeps else _DENIED[base(node.op)]
-    left, right = (place(sketch, side) for side in node.args)
-    if left is None or right is None:
-        return False
-    apart = left.plus(right.times(-1))
-    # In integers, x > 0 is x - 1 >= 0; what is at most something is turned.
-    if name in ("le", "lt"):
-        apart = apart.times(-1)
-    constant = apart.constant - (name in ("gt", "lt"))
-    rows, columns = (0, 0, *apart.steps)[-2:]
-    return not any(apart.steps[:-2]) and rows > 0 and columns == -rows and 0 <= constant < rows
 
 
 _CONDITIONS = (

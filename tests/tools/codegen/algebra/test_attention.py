@@ -30,6 +30,21 @@ def triangle(scores: torch.Tensor) -> torch.Tensor:
     return torch.arange(scores.shape[-1])[None] <= rows
 
 
+def windows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """A bias for each head, then one for each window, of which every image has two."""
+    q, k, v = (one.repeat(2, 1, 1, 1) for one in (q, k, v))
+    heads = torch.stack([m[0, 0] * at for at in range(4)])
+    shifted = torch.stack([m[0, 0], m[0, 0].T])[None, :, None]
+    scores = q @ k.mT * 0.2 + heads
+    scores = (scores.view(2, 2, 4, 24, 24) + shifted).view(4, 4, 24, 24)
+    return (softmax(scores) @ v)[1:3]
+
+
+def per_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    scale = m[0, 0, :4, 1].exp()[:, None, None]
+    return softmax(q @ k.mT * scale + m) @ v
+
+
 def in_float32(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     weights = torch.softmax(
         (q @ k.mT) * 0.2, dim=-1, dtype=torch.promote_types(q.dtype, torch.float32)
@@ -59,6 +74,7 @@ SPELT: dict[str, Function] = {
     "filled": lambda q, k, v, m: softmax((q @ k.mT * 0.2).masked_fill(m < -0.5, LOW)) @ v,
     "far_below": lambda q, k, v, m: softmax((q @ k.mT * 0.2).masked_fill(m < -0.5, -3e4)) @ v,
     "kept": lambda q, k, v, m: softmax(torch.where(m > -0.5, q @ k.mT * 0.2, LOW)) @ v,
+    "windows": windows,
     "bias": lambda q, k, v, m: softmax(m + torch.einsum("bhqd,bhkd->bhqk", q, k) / 5) @ v,
     "both": lambda q, k, v, m: (
         softmax((q @ k.mT * 0.2 + m).masked_fill(~triangle(m), LOW).masked_fill(m > 2, LOW)) @ v
@@ -170,9 +186,13 @@ def test_float32_is_a_call_only_where_there_is_a_kernel_for_it() -> None:
     assert not WRITTEN_SINGLE_ATTENTION.is_for("sm_80")
 
 
-@pytest.mark.parametrize("name", ["bias", "filled", "flat"])
+SINGLE = {name: SPELT[name] for name in ("bias", "filled", "flat", "windows")}
+SINGLE |= {"per_head": per_head}
+
+
+@pytest.mark.parametrize("name", SINGLE)
 def test_a_float32_call_computes_the_same(name: str, run: Run) -> None:
-    function = SPELT[name]
+    function = SINGLE[name]
     graph, changed = _graphs(function, torch.float32, WRITTEN_SINGLE_ATTENTION)
     assert len(_calls(changed)) == 1
     given = dict(zip(graph.inputs, _inputs(torch.float32), strict=True))

@@ -112,8 +112,9 @@ def _filled(buffer: Buffer) -> torch.Tensor:
     dtype = getattr(torch, buffer.dtype.value)
     if dtype is torch.bool:
         made = torch.rand(buffer.shape) < 0.6
-        # Of the first rows nothing is left.
-        made.view(-1, buffer.shape[-1])[:2] = False
+        # Of the first of many rows nothing is left.
+        rows = made.view(-1, buffer.shape[-1])
+        rows[: 2 if len(rows) > 2 else 0] = False
         return made
     return torch.randn(buffer.shape).to(dtype)
 
