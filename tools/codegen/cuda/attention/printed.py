@@ -6,7 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.attention.reading import Attention, Placed
+from kernelwright.tools.codegen.cuda.attention.reading import (
+    HALVES,
+    MOST_AXES,
+    Attention,
+    Placed,
+)
 from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type, literal
 from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.types import DType
@@ -21,7 +26,7 @@ class PrintedMask:
     """A mask as the skeleton reads it: offsets in elements, `offset` as an expression.
 
     `in_pairs` says whether eight neighbouring elements can be read at once, two of them a word,
-    `in_twos` whether two can.
+    `in_twos` whether two can; `in_tiles` says whether a tensor map brings it, and `places` where.
     """
 
     buffer: str
@@ -32,6 +37,8 @@ class PrintedMask:
     is_boolean: bool
     in_pairs: bool
     in_twos: bool
+    in_tiles: bool
+    places: str
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,18 @@ def printed_call(one: Attention) -> PrintedCall:
     )
 
 
+def is_tiled(mask: Placed) -> bool:
+    """Whether a tensor map describes a mask of 16-bit numbers that every row has of its own."""
+    apart = (mask.offset, mask.row_step, *mask.axis_steps)
+    return (
+        mask.dtype in HALVES
+        and mask.column_step == 1
+        and mask.row_step > 0
+        and all(step >= 0 and step % _PIECE == 0 for step in apart)
+        and len(moving_axes(mask)) <= MOST_AXES
+    )
+
+
 def _printed_mask(mask: Placed | None, keys: int) -> PrintedMask | None:
     if mask is None:
         return None
@@ -162,6 +181,8 @@ def _printed_mask(mask: Placed | None, keys: int) -> PrintedMask | None:
         and is_dense
         and all(step % _PIECE == 0 for step in apart),
         in_twos=is_dense and all(step % 2 == 0 for step in apart),
+        in_tiles=is_tiled(mask),
+        places=_map_places(mask),
     )
 
 

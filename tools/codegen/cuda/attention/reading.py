@@ -27,7 +27,7 @@ _MASKS = (DType.BOOL, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 # Elements of 16 bytes, the widest head whose results stay in registers, and axes of batches that a
 # map has besides rows and columns.
-_PIECE, _WIDEST, _MOST_AXES = 8, 256, 3
+_PIECE, _WIDEST, MOST_AXES = 8, 256, 3
 _ROW, _COLUMN = "row", "column"
 
 
@@ -271,5 +271,5 @@ def _check_map(view: View, place: Placed) -> None:
         raise NotTakenError("all rows of a tensor are one")
     if place.offset % _PIECE or any(step < 0 or step % _PIECE for step in steps):
         raise NotTakenError("rows begin at no multiples of 16 bytes")
-    if sum(step != 0 for step in place.axis_steps) > _MOST_AXES:
-        raise NotTakenError(f"batches have more than {_MOST_AXES} axes")
+    if sum(step != 0 for step in place.axis_steps) > MOST_AXES:
+        raise NotTakenError(f"batches have more than {MOST_AXES} axes")

@@ -26,6 +26,7 @@ from kernelwright.tools.codegen.cuda.attention.common import (
 from kernelwright.tools.codegen.cuda.attention.printed import (
     INCLUDE,
     contiguous,
+    is_tiled,
     listed,
     moving_axes,
     plain_arguments,
@@ -98,7 +99,8 @@ def _fits(one: Attention, tile: _Tile) -> bool:
     if tile.rows < 192:
         return held <= _REGISTERS
     # A mask's pairs wait in registers too, for which two groups have room.
-    return held + (tile.keys // 4 if one.mask is not None else 0) <= _REGISTERS_OF_THREE
+    waits = one.mask is not None and not is_tiled(one.mask)
+    return held + (tile.keys // 4 if waits else 0) <= _REGISTERS_OF_THREE
 
 
 def _tiles(case: Case, one: Attention) -> list[_Tile]:
@@ -107,8 +109,13 @@ def _tiles(case: Case, one: Attention) -> list[_Tile]:
 
 
 def _most_stages(case: Case, one: Attention, tile: _Tile) -> int:
-    room = case.shared_bytes - _ALIGNMENT
+    room = case.shared_bytes - _ALIGNMENT - _bias_bytes(one) * tile.rows * tile.keys
     return min(_MOST_STAGES, stages_beside(one, tile.rows, tile.keys, room))
+
+
+def _bias_bytes(one: Attention) -> int:
+    """Of a score, in both stages of biases that a map brings."""
+    return 4 if one.mask is not None and is_tiled(one.mask) else 0
 
 
 def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
@@ -150,7 +157,9 @@ def _tunables(case: Case, one: Attention, prefix: str) -> Tunables:
 
 def _shared(one: Attention) -> str:
     queries = panels(one.width) * PANEL * 2
-    return f"{{ROWS}} * {queries} + {{STAGES}} * {{KEYS}} * {stage_bytes(one, 1)} + {_ALIGNMENT}"
+    biases = f" + {{ROWS}} * {{KEYS}} * {_bias_bytes(one)}" if _bias_bytes(one) else ""
+    stages = f"{{STAGES}} * {{KEYS}} * {stage_bytes(one, 1)}"
+    return f"{{ROWS}} * {queries} + {stages}{biases} + {_ALIGNMENT}"
 
 
 def _emitted(case: Case, one: Attention, prefix: str) -> Emitted:
@@ -163,6 +172,7 @@ def _emitted(case: Case, one: Attention, prefix: str) -> Emitted:
         tunables=tunables.text(),
         type=c_type(one.dtype),
         call=printed_call(one),
+        in_tiles=one.mask is not None and is_tiled(one.mask),
         batch_lines=decoded("batch_", "head", one.axes, "int"),
     )
     inputs, lines = contiguous(one, prefix)
@@ -183,6 +193,11 @@ def _arguments(one: Attention, tunables: Tunables, inputs: dict[str, str]) -> li
         for name, place, rows, columns, box in maps
     ]
     masks = [one.mask] if one.mask is not None else []
+    if one.mask is not None and is_tiled(one.mask):
+        sides, box = (one.queries, one.keys), tunables.named("{ROWS}")
+        passed = inputs[one.mask.buffer]
+        found.append(_map(one, "mask_map", one.mask, sides, box, passed))
+        masks = []
     return [*found, *plain_arguments(one, masks, inputs)]
 
 

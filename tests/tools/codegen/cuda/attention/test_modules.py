@@ -42,6 +42,7 @@ def get_inputs():
 CAUSAL = "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
 WRITTEN = "torch.softmax((q @ k.mT * 0.2).masked_fill(~m, float('-inf')), dim=-1) @ v"
 PADDED = "F.scaled_dot_product_attention(q, k, v, attn_mask=m)"
+SINGLE = WRITTEN.replace("q @ k", "q.float() @ k.float()").replace("@ v", "@ v.float()")
 
 
 @dataclass
@@ -69,15 +70,19 @@ def _ways(repertoire: PlaybookRepertoire) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     "attention",
-    [WRITTEN, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (CAUSAL, PADDED))],
+    [
+        WRITTEN,
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (CAUSAL, PADDED, SINGLE)),
+    ],
 )
 async def test_a_module_computes_what_it_says(
     attention: str, toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:
     source, repertoire = _drafts(attention, small_device)
-    taken = next(one for one in repertoire.options() if one.strategy.name == WGMMA_ATTENTION)
+    name = SPLIT_ATTENTION if attention is SINGLE else WGMMA_ATTENTION
+    taken = next(one for one in repertoire.options() if one.strategy.name == name)
     form = {FORM: taken.form} if taken.form else {}
-    draft = repertoire.draft({taken.loop: WGMMA_ATTENTION} | form)
+    draft = repertoire.draft({taken.loop: name} | form)
     assert "aten" not in draft.plan
     built = await compile_candidate(
         new_candidate("cuda", draft.kernel, draft.plan), architecture="sm_90a", timeout_s=120
@@ -93,7 +98,7 @@ async def test_a_module_computes_what_it_says(
     exec(source, space)
     x, m = space["get_inputs"]()
     exec(draft.plan, names)
-    wanted = space["Model"]()(x.double(), m)
+    wanted = space["Model"]()(x.double(), m).double()
     torch.testing.assert_close(names["forward"](x, m).double(), wanted, rtol=2e-3, atol=2e-3)
 
 
@@ -113,8 +118,7 @@ def test_float32_is_one_kernel_or_two_products_and_a_softmax() -> None:
 
 
 def test_float32_that_is_written_out_is_one_kernel_too() -> None:
-    written = WRITTEN.replace("q @ k", "q.float() @ k.float()").replace("@ v", "@ v.float()")
-    _, repertoire = _drafts(written)
+    _, repertoire = _drafts(SINGLE)
     assert any(SPLIT_ATTENTION in of for of in _ways(repertoire).values())
-    _, elsewhere = _drafts(written, hardware_profile("A100"))
+    _, elsewhere = _drafts(SINGLE, hardware_profile("A100"))
     assert not any(SPLIT_ATTENTION in of for of in _ways(elsewhere).values())
