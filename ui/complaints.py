@@ -71,6 +71,21 @@ def usage_words(error: Exception) -> str:
     return f"{words[:1].lower()}{words[1:]} (see {path} --help)"
 
 
+def asked_for(file: Path | None, build: str | None, name: str) -> Path:
+    """What a task is read from: the one of the two that was given; Complaint if not one was."""
+    if (file is None) == (build is None):
+        what = "argument" if name.isupper() else "option"
+        if file is not None:
+            raise Complaint(f"give {name} or --build, not both")
+        raise Complaint(f"missing {what} '{name}', or --build MODULE:FUNCTION")
+    if file is not None:
+        return file
+    assert build is not None
+    if not build.rpartition(":")[2].isidentifier() or ":" not in build:
+        raise Complaint(f"--build {build} is not of the form MODULE:FUNCTION")
+    return Path(build)
+
+
 def existing_target(path: Path) -> Path:
     """What a task can be read from, absolute; Complaint if nothing is there, or no module can be.
 

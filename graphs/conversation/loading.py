@@ -48,6 +48,7 @@ from kernelwright.graphs.search.pace import pace_of
 from kernelwright.profiles.load import Hardware, search_profile
 from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
 from kernelwright.tools.evaluate.messages import DispatchSeen
+from kernelwright.tools.tasks.sources.find import SAVED
 from kernelwright.tools.types import (
     Dispatched,
     EnvironmentLacksError,
@@ -178,6 +179,8 @@ async def change(context: ConversationContext, command: ChangeTask) -> ChatReply
         return ChatReply.of("There is no task yet. Attach a file or paste a module.")
     if command == ChangeTask():
         return _how_to_change(context)
+    if any(text.lower().endswith(SAVED) for text in command.inputs):
+        return ChatReply.of("Saved inputs are read at the command line only; name shapes here.")
     precisions = command.precisions or context.now.precisions
     policy = context.now.policy.model_copy(
         update={

@@ -67,7 +67,10 @@ class Pair:
             made: nn.Module = self.exported._MODULE
             return made, self.exported._Reference()
         target = getattr(theirs, entry)
-        if isinstance(target, nn.Module):
+        if self.evidence["task"]["entry_kind"] == "built":
+            module, reference = getattr(self.exported, entry)(), target()
+            reference.load_state_dict(module.state_dict())
+        elif isinstance(target, nn.Module):
             module, reference = getattr(self.exported, entry), copy.deepcopy(target)
         else:
             torch.manual_seed(seed)

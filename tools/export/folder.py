@@ -15,7 +15,7 @@ from pathlib import Path
 from kernelwright.tools.export import render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
-from kernelwright.tools.tasks.project import content_of
+from kernelwright.tools.tasks.project import STATE, content_of
 from kernelwright.tools.types import RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.
@@ -136,14 +136,15 @@ def project_files(task: Task) -> dict[str, bytes]:
     Raises:
         ExportRefusedError: One that is too large to be kept with a run is gone or another by now.
     """
-    if task.project is None:
-        return {}
     try:
+        files = {} if task.state is None else {STATE: content_of(task.state)}
+        if task.project is None:
+            return files
         carried = {item.path: content_of(item) for item in task.project.files}
     except RefusedError as refused:
         raise ExportRefusedError(refused.refusal.sentence) from None
-    files = carried | {task.project.file: task.source.encode()}
-    return {f"{PROJECT}/{path}": content for path, content in files.items()}
+    carried |= {task.project.file: task.source.encode()}
+    return files | {f"{PROJECT}/{path}": content for path, content in carried.items()}
 
 
 def _header(material: Material) -> dict[str, str]:

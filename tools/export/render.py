@@ -16,6 +16,7 @@ from kernelwright.tools.export import guards, plan_python
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
+from kernelwright.tools.tasks.project import STATE
 from kernelwright.tools.types import Task
 
 HERE = Path(__file__).parent
@@ -148,7 +149,8 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
     made_of = name
     if task.entry_kind != "function":
         made_of = "model"
-        made = name if _is_ready(task) else f"{name}({_constructed(task)})"
+        made = f"{name}()" if task.entry_kind == "built" else ""
+        made = made or (name if _is_ready(task) else f"{name}({_constructed(task)})")
         lines += [f"model = {made}{on}{'' if task.training else '.eval()'}"]
     if task.weights:
         lines += ["# model.load_state_dict(yours.state_dict())  # the names are your own module's"]
@@ -169,7 +171,7 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
 
 def _offered(task: Task) -> tuple[str, ...]:
     """What the package offers: the entry, and of a function the module of it too."""
-    if task.entry_kind == "function":
+    if task.entry_kind in ("function", "built"):
         return (task.entry, _class_name(task))
     return (_class_name(task),)
 
@@ -247,6 +249,8 @@ def values(material: Material) -> dict[str, object]:
         "imports": sorted({*_IMPORTS, *printed.imports}),
         "launcher_imports": sorted({"math", *printed.imports}),
         "is_function": task.entry_kind == "function",
+        "is_built": task.entry_kind == "built",
+        "state": STATE if task.state is not None else "",
         "version": kernelwright_version(),
         "device_type": device_type,
         "dispatch_key": device_type.upper(),
@@ -359,6 +363,6 @@ def _class_words(task: Task) -> str:
 
 def _class_name(task: Task) -> str:
     """The entry's own name for a class; one of its own for a function or a ready module."""
-    if task.entry_kind != "function":
+    if task.entry_kind not in ("function", "built"):
         return task.entry if task.entry.isidentifier() else "Module"
     return "".join(part.capitalize() for part in task.entry.split("_")) + "Module"

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 
 import torch
 
-from kernelwright.tools.tasks.modules import build_inputs
+from kernelwright.tools.tasks.modules import build_call
 from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES
 from kernelwright.tools.types import Domain, InputSpec, RefusedError, Task
@@ -51,9 +51,9 @@ def _own(task: Task, seed: int, device: str) -> list[Drawn]:
     on_device = torch.device(device) if device != "cpu" else nullcontext()
     try:
         with on_device:
-            values = build_inputs(file, task.input_override, seed)
+            values = build_call(file, task.input_override, seed, task.batch)[0]
     except RefusedError:
-        values = build_inputs(file, task.input_override, seed)
+        values = build_call(file, task.input_override, seed, task.batch)[0]
     return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]  # type: ignore[misc]
 
 

@@ -20,7 +20,7 @@ import inspect
 import keyword
 import re
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, cast
@@ -31,8 +31,9 @@ from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.packing import call_packing, called_flat, leaves_of
 from kernelwright.tools.tasks.refusals import user_code
+from kernelwright.tools.tasks.saved import drawn_like, load_state
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
-from kernelwright.tools.types import DType, RefusedError, refuse
+from kernelwright.tools.types import DType, ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
 from kernelwright.tools.types.value import Value
 
@@ -117,18 +118,28 @@ class FunctionModule(nn.Module):
 
 
 def build_module(
-    file: ModuleType, entry: Entry, seed: int, call: CallPacking | None = None
+    file: ModuleType,
+    entry: Entry,
+    seed: int,
+    call: CallPacking | None = None,
+    state: ProjectFile | None = None,
 ) -> nn.Module:
     """The reference with weights drawn under `seed`, on the default device.
 
-    With `call` it takes flat inputs, and its forward is called as that says.
+    With `call` it takes flat inputs, and its forward is called as that says. With `state`, of a
+    function that made a model, it has the weights which that model had when it was read.
     """
-    return called_flat(_built(file, entry, seed), call, file.__name__)
+    module = _built(file, entry, seed)
+    if state is not None:
+        load_state(module, state)
+    return called_flat(module, call, file.__name__)
 
 
 def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
     path = str(file.__file__)
     seed_everything(seed)
+    if entry.kind == "built":
+        return _made(entry, path)
     if entry.kind == "function":
         return FunctionModule(entry.target)
     if isinstance(entry.target, nn.Module):
@@ -143,6 +154,16 @@ def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
             raise
     seed_everything(seed)
     return _construct(entry, (), path)
+
+
+def _made(entry: Entry, path: str) -> nn.Module:
+    """What the person's function returns, which must be a module."""
+    with user_code(f"{entry.name}()", path), torch.no_grad():
+        module = cast("Callable[[], object]", entry.target)()
+    if not isinstance(module, nn.Module):
+        kind = type(module).__name__
+        raise refuse(f"{entry.name}() must return an nn.Module, but it returned a {kind}.")
+    return adopt_plain_tensors(module)
 
 
 def _construct(entry: Entry, arguments: Sequence[object], path: str) -> nn.Module:
@@ -169,14 +190,16 @@ def build_inputs(file: ModuleType, override: Sequence[str], seed: int) -> list[o
 
 
 def build_call(
-    file: ModuleType, override: Sequence[str], seed: int
+    file: ModuleType, override: Sequence[str], seed: int, batch: ProjectFile | None = None
 ) -> tuple[list[object], CallPacking]:
-    """The arguments of one call under `seed`: what the person named, else `get_inputs()`.
+    """The arguments of one call under `seed`: what the person named or saved, else `get_inputs()`.
 
     That returns a list of positional arguments, or a dictionary of named ones; either may hold
     tuples, lists, dictionaries, named tuples and dataclasses of tensors.
     """
     seed_everything(seed)
+    if batch is not None:
+        return drawn_like(batch, seed)
     if override:
         return call_packing([draw_override(parse_override(text)) for text in override], {})
     path = str(file.__file__)

@@ -38,9 +38,10 @@ from kernelwright.tools.tasks.modules import (
     check_inputs,
     check_outputs,
 )
+from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
-from kernelwright.tools.types import RefusedError, refuse
+from kernelwright.tools.types import ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
 
 LARGEST = 64
@@ -125,18 +126,23 @@ class Probe:
     ran: Ran = field(default_factory=Ran)
 
 
-def probe(file: ModuleType, entry: Entry, override: Sequence[str]) -> Probe:
+def probe(
+    file: ModuleType,
+    entry: Entry,
+    override: Sequence[str],
+    batch: ProjectFile | None = None,
+) -> Probe:
     """Make the module and its inputs, run the forward once; RefusedError says what went wrong."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    faked = _faked(mode, lambda: build_call(file, override, 0))
+    faked = _faked(mode, lambda: build_call(file, override, 0, batch))
     if faked is None:
         build_module(file, entry, 0)  # what is wrong with it is said before its inputs are
-    fake_inputs, call = faked or (None, build_call(file, override, 0)[1])
+    fake_inputs, call = faked or (None, build_call(file, override, 0, batch)[1])
     fake_module = _faked(mode, lambda: build_module(file, entry, 0, call))
     inputs_small = fake_inputs is None or size_bytes(fake_inputs) <= REAL_INPUTS_BYTES
     module_small = fake_module is None or size_bytes(_tensors(fake_module)) <= REAL_WEIGHTS_BYTES
     real_module = build_module(file, entry, 0, call) if module_small else None
-    samples = build_inputs(file, override, 0) if inputs_small else _shrunken(file, override)
+    samples = build_call(file, override, 0, batch)[0] if inputs_small else _shrunken(file, override)
     inputs = fake_inputs if fake_inputs is not None else samples
     module = real_module if real_module is not None else fake_module
     if inputs is None or module is None:
@@ -198,7 +204,7 @@ def _run_fake(
         return Ran()  # torch would unroll it here, step by step; tracing does not
     try:
         with user_code("The forward", str(file.__file__)), torch.no_grad(), mode:
-            outputs, ran = watched(lambda: module(*inputs), _tensors(module))
+            outputs, ran = watched(lambda: leaves_of(module(*inputs)), _tensors(module))
             check_outputs(outputs)
             return ran
     except RefusedError as refused:

@@ -30,11 +30,12 @@ from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 
-from kernelwright.tools.runtime import SOURCES
+from kernelwright.tools.runtime import SOURCES, home
 from kernelwright.tools.types import Project, ProjectFile, Task, refuse
 from kernelwright.tools.types.value import Value
 
 _MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
+STATE = "weights.pt"  # what the weights of a model that was built are kept as
 _MOST_FILES = 200
 _LARGEST_CARRIED, _CARRIED = 1 << 20, 2 << 20  # bytes: of one file, of all of them
 _OURS = frozenset({"kernelwright", "torch"})
@@ -131,7 +132,9 @@ def beside(source: str, path: str, within: str = "") -> tuple[Path, ...]:
 
 def elsewhere(task: Task) -> tuple[Path, ...]:
     """Files that a task's code reads where they lie, as they are too large to be carried."""
-    return tuple(Path(item.origin) for item in (task.project.elsewhere if task.project else ()))
+    saved = (item for item in (task.batch, task.state) if item is not None)
+    files = (*(task.project.files if task.project else ()), *saved)
+    return tuple(Path(item.origin) for item in files if item.content is None)
 
 
 def _candidates(file: Path, project: Path | None) -> list[Path]:
@@ -360,18 +363,9 @@ def kept(place: Place, read: Iterable[Path]) -> Project:
     found: list[ProjectFile] = []
     for file in sorted(wanted, key=lambda item: (item.suffix != ".py", _size(item), str(item))):
         with contextlib.suppress(OSError):
-            content = file.read_bytes()
-            carried = len(content) <= min(left, _LARGEST_CARRIED)
-            left -= len(content) if carried else 0
-            found.append(
-                ProjectFile(
-                    path=file.relative_to(folder).as_posix(),
-                    sha256=hashlib.sha256(content).hexdigest(),
-                    size_bytes=len(content),
-                    content=base64.b64encode(content).decode() if carried else None,
-                    origin="" if carried else str(file),
-                )
-            )
+            taken = file_as_it_is(file, file.relative_to(folder).as_posix(), left)
+            left -= taken.size_bytes if taken.content is not None else 0
+            found.append(taken)
     return Project(
         module=place.module,
         file=place.file.relative_to(folder).as_posix(),
@@ -379,6 +373,57 @@ def kept(place: Place, read: Iterable[Path]) -> Project:
         names=place.names,
         files=tuple(sorted(found, key=lambda item: item.path)),
     )
+
+
+def file_as_it_is(file: Path, name: str, left: int = _LARGEST_CARRIED) -> ProjectFile:
+    """A file under that name, with its content where that is small; OSError where it is gone."""
+    content = file.read_bytes()
+    carried = len(content) <= min(left, _LARGEST_CARRIED)
+    return ProjectFile(
+        path=name,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size_bytes=len(content),
+        content=base64.b64encode(content).decode() if carried else None,
+        origin="" if carried else str(file),
+    )
+
+
+def bytes_as_they_are(content: bytes, name: str, place: Path) -> ProjectFile:
+    """The same of bytes, which are written to a place where they are not small."""
+    if len(content) > _LARGEST_CARRIED:
+        place.write_bytes(content)
+    return ProjectFile(
+        path=name,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size_bytes=len(content),
+        content=base64.b64encode(content).decode() if len(content) <= _LARGEST_CARRIED else None,
+        origin="" if len(content) <= _LARGEST_CARRIED else str(place),
+    )
+
+
+def with_state_kept(task: Task, scratch: Path) -> Task:
+    """The task whose weights, if they are in a process's folder, lie in ours, by their hash.
+
+    What lies there was written beside a user's code, so only the bytes of a file of that name are
+    taken, and no link is followed.
+
+    Raises:
+        RefusedError: It is not what the task says.
+    """
+    state = task.state
+    if state is None or state.content is not None:
+        return task
+    place = home() / "weights" / f"{state.sha256}.pt"
+    if not place.is_file():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        opened = os.open(scratch / STATE, os.O_RDONLY | os.O_NOFOLLOW)
+        fresh = place.with_suffix(f".{os.getpid()}")
+        with os.fdopen(opened, "rb") as source, fresh.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 24)
+        fresh.rename(place)
+    kept = state.model_copy(update={"origin": str(place)})
+    _unchanged(kept)
+    return task.model_copy(update={"state": kept})
 
 
 def lay_out(project: Project, source: str) -> Place:

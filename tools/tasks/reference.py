@@ -46,13 +46,13 @@ class Reference:
             RefusedError: the file or the constructor fails here.
         """
         file = load_module(task.source, task.path, task.project)
-        entry = choose_entry(file, task.entry)
+        entry = choose_entry(file, task.entry, makes=task.entry_kind == "built")
         try:
             with torch.device(device):
-                module = build_module(file, entry, seed, task.call)
+                module = build_module(file, entry, seed, task.call, task.state)
         except RefusedError:
             # Some constructors mix devices; the host can always make what is then moved.
-            module = build_module(file, entry, seed, task.call)
+            module = build_module(file, entry, seed, task.call, task.state)
         return cls(module.to(device).requires_grad_(False), task, device)
 
     def forward(self, args: Sequence[object]) -> tuple[torch.Tensor, ...]:

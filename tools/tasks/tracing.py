@@ -26,10 +26,11 @@ from kernelwright.tools.tasks.audit.doubts import graph_badges
 from kernelwright.tools.tasks.convert import random_operators, simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.domains import input_spec, keep_needed_domains, try_out
-from kernelwright.tools.tasks.modules import argument_names
+from kernelwright.tools.tasks.modules import argument_names, build_module
 from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.tasks.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,
     choose_entry,
@@ -104,8 +105,9 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
 
 def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     file = load_module(source, path, within=policy.project)
-    entry = choose_entry(file, policy.entry)
-    found = probe(file, entry, policy.inputs)
+    entry = choose_entry(file, policy.entry, makes=policy.makes)
+    batch = saved_batch(policy.inputs)
+    found = probe(file, entry, policy.inputs, batch)
     names = argument_names(found.module, len(found.inputs))
     with flattened(found.module, file.__name__) as flat:
         traced = trace_graph(found.module, found.inputs, found.mode)
@@ -138,6 +140,8 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         allow=policy.allow,
         badges=badges,
         project=project_read(source, path),
+        batch=batch,
+        state=saved_state(build_module(file, entry, 0)) if policy.makes else None,
         warnings=(*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     )
 

@@ -49,11 +49,11 @@ _LOADED: dict[tuple[str, str, str], tuple[ModuleType, Place | None]] = {}
 
 @dataclass(frozen=True)
 class Entry:
-    """What is to be optimised: a module class, a ready module, or a function."""
+    """What is to be optimised: a module class, a ready module, a function, or what one makes."""
 
     name: str
     target: type[nn.Module] | nn.Module | Callable[..., object]
-    kind: Literal["kernelbench", "module", "function"]
+    kind: Literal["kernelbench", "module", "function", "built"]
 
 
 def sha256(source: str) -> str:
@@ -234,8 +234,13 @@ class _Imports(MetaPathFinder):
 _IMPORTS = _Imports()
 
 
-def choose_entry(module: ModuleType, wanted: str | None) -> Entry:
-    """The entry by name; without one `Model`, else the only module class, else a refusal."""
+def choose_entry(module: ModuleType, wanted: str | None, *, makes: bool = False) -> Entry:
+    """The entry by name; without one `Model`, else the only module class, else a refusal.
+
+    With `makes` it is a function that returns the module.
+    """
+    if makes:
+        return _maker(module, wanted)
     if wanted is not None:
         return _named(module, wanted)
     if _is_module_class(getattr(module, "Model", None)):
@@ -247,6 +252,15 @@ def choose_entry(module: ModuleType, wanted: str | None) -> Entry:
         listed = ", ".join(classes)
         raise refuse(f"The file has several modules and none is called Model: {listed}; name one.")
     raise _no_module(module)
+
+
+def _maker(module: ModuleType, wanted: str | None) -> Entry:
+    if wanted is None:
+        raise refuse("Which function builds the model is not said; name it as module:function.")
+    entry = _named(module, wanted)
+    if entry.kind != "function":
+        raise refuse(f"{wanted} is no function that builds a model; give it as the entry instead.")
+    return Entry(wanted, entry.target, "built")
 
 
 def _no_module(module: ModuleType) -> Exception:

@@ -124,11 +124,14 @@ class TracePolicy(Value):
     `allow` names precisions below the task's own that a candidate may compute in; what computes in
     another one is kept, but ranked apart. A file that does nothing at all for `load_seconds` is
     given up; one that computes has `timeout_s`, or twice `load_seconds` where that was raised.
+    A single one that ends in `.pt` is a file with saved tensors. With `makes` the entry is a
+    function without arguments that returns the module, with its weights.
     `project` is the folder around the file where the person named a folder, or sent one; else it is
     found by what lies there.
     """
 
     entry: str | None = None
+    makes: bool = False
     project: str = ""
     inputs: tuple[str, ...] = ()
     allow: tuple[Precision, ...] = ()
@@ -218,7 +221,8 @@ class Task(Value):
     `call` says how `inputs` become the forward's arguments where they are not simply given in
     order, and `returns` how `outputs` are packed where that is more than a tuple or list.
     `allow` is the person's word on precisions below the task's own. `project` is there where the
-    file needs others, of a package that it is in or beside it.
+    file needs others, of a package that it is in or beside it. `batch` holds inputs that the person
+    saved, and `state` the weights of a model that a function of the person's made.
     """
 
     name: str
@@ -226,7 +230,7 @@ class Task(Value):
     source: str
     source_sha256: str
     entry: str
-    entry_kind: Literal["kernelbench", "module", "function"]
+    entry_kind: Literal["kernelbench", "module", "function", "built"]
     input_override: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -242,11 +246,14 @@ class Task(Value):
     warnings: tuple[str, ...] = ()
     badges: tuple[Badge, ...] = ()
     project: Project | None = None
+    batch: ProjectFile | None = None
+    state: ProjectFile | None = None
 
     @property
     def digest(self) -> str:
         """Names what defines the reference: the file's text, and that of those it needs."""
-        return f"{self.source_sha256}{self.project.digest if self.project else ''}"
+        saved = "".join(item.sha256 for item in (self.batch, self.state) if item is not None)
+        return f"{self.source_sha256}{self.project.digest if self.project else ''}{saved}"
 
     @property
     def remarks(self) -> tuple[str, ...]:

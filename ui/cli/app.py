@@ -17,6 +17,7 @@ from kernelwright.ui.cli.app_runs import app as runs_app
 from kernelwright.ui.cli.options import (
     Allow,
     BaseUrl,
+    Build,
     Bundles,
     ByExecutor,
     Device,
@@ -76,7 +77,8 @@ def everywhere(
 
 @app.command()
 def optimize(
-    file: File,
+    file: File = None,
+    build: Build = None,
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
@@ -104,6 +106,7 @@ def optimize(
     """Search for a faster implementation of a module."""
     from kernelwright.ui.cli.optimize import SearchOptions, optimize
     from kernelwright.ui.cli.work import wished
+    from kernelwright.ui.complaints import asked_for
     from kernelwright.ui.model_choice import Choice
 
     options = SearchOptions(
@@ -118,8 +121,18 @@ def optimize(
         allow=allow,
         load_seconds=load_seconds,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
+        makes=build is not None,
     )
-    optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, options)
+    optimize(
+        asked_for(file, build, "FILE"),
+        entry,
+        tuple(inputs or ()),
+        target.value,
+        search,
+        run_dir,
+        seed,
+        options,
+    )
 
 
 @app.command()
@@ -164,8 +177,9 @@ def check(
         ),
     ],
     task: Annotated[
-        Path, typer.Option(help="What it implements: a file or else, as for optimize.")
-    ],
+        Path | None, typer.Option(help="What it implements: a file or else, as for optimize.")
+    ] = None,
+    build: Build = None,
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
@@ -178,10 +192,11 @@ def check(
 ) -> None:
     """Verify and time one candidate against a task."""
     from kernelwright.ui.cli.check import check
+    from kernelwright.ui.complaints import asked_for
 
     check(
         candidate,
-        task,
+        asked_for(task, build, "--task"),
         entry,
         tuple(inputs or ()),
         target.value,
@@ -189,12 +204,14 @@ def check(
         allow,
         record,
         load_seconds=load_seconds,
+        makes=build is not None,
     )
 
 
 @app.command()
 def audit(
-    file: File,
+    file: File = None,
+    build: Build = None,
     entry: Entry = None,
     inputs: Inputs = None,
     target: Device = Target.AUTO,
@@ -203,8 +220,17 @@ def audit(
 ) -> None:
     """Say what a task is, what its floor is here, and whether beating it would prove anything."""
     from kernelwright.ui.cli.audit import audit
+    from kernelwright.ui.complaints import asked_for
 
-    audit(file, entry, tuple(inputs or ()), target.value, json, load_seconds=load_seconds)
+    audit(
+        asked_for(file, build, "FILE"),
+        entry,
+        tuple(inputs or ()),
+        target.value,
+        json,
+        load_seconds=load_seconds,
+        makes=build is not None,
+    )
 
 
 @app.command()

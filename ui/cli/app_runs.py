@@ -196,3 +196,25 @@ def bench(
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     bench(tuple(what), suite)
+
+
+@app.command("serve-mcp")
+def serve_mcp(
+    root: Annotated[
+        Path, typer.Option(help="The folder that agents may reach; files are named from there.")
+    ] = Path(),
+    run_dir: RunDir = None,
+    target: Device = Target.AUTO,
+    max_seconds: Annotated[float, typer.Option(min=1, help="At most, for one search.")] = 600.0,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    model_for: ModelFor = None,
+    max_tokens: MaxTokens = None,
+    max_usd: MaxUsd = None,
+) -> None:
+    """Give coding agents audit, optimize, check, explain and export, over standard input."""
+    from kernelwright.ui.cli.serve_mcp import Grant, serve
+    from kernelwright.ui.model_choice import Choice
+
+    choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
+    serve(Grant(root, run_dir, target.value, max_seconds, choice))

@@ -65,10 +65,13 @@ def audit(
     json: str | None,
     *,
     load_seconds: float = 60.0,
+    makes: bool = False,
 ) -> None:
     """Trace a file and say what is found."""
     check_json(json)
-    task, found, device = asyncio.run(audited(file, entry, inputs, target, load_seconds))
+    task, found, device = asyncio.run(
+        audited(file, entry, inputs, target, load_seconds, makes=makes)
+    )
     if json is not None:
         write_json(found, json)
     if json != STDOUT:
@@ -83,11 +86,12 @@ async def audited(
     load_seconds: float = 60.0,
     *,
     quiet: bool = False,
+    makes: bool = False,
 ) -> tuple[Task, Audit, str]:
     """The task, what is found, and the device; Complaint when the file cannot be a task."""
     file = existing_target(file)
     async with judge(target) as executor:
-        policy = TracePolicy(entry=entry, inputs=inputs, load_seconds=load_seconds)
+        policy = TracePolicy(entry=entry, makes=makes, inputs=inputs, load_seconds=load_seconds)
         task = await traced(executor, file, policy, quiet=quiet)
         hardware = await executor.hardware()
         floor = floor_ms(task.bytes_moved, task.flops, hardware)

@@ -113,11 +113,22 @@ def check(
     record: str | None = None,
     *,
     load_seconds: float = 60.0,
+    makes: bool = False,
 ) -> None:
     """Judge a candidate, ours or foreign, as finalists of a search are judged."""
     check_json(json)
     evaluation, baselines = asyncio.run(
-        judged(path, file, entry, inputs, target, allow, record, load_seconds=load_seconds)
+        judged(
+            path,
+            file,
+            entry,
+            inputs,
+            target,
+            allow,
+            record,
+            load_seconds=load_seconds,
+            makes=makes,
+        )
     )
     result = result_of(evaluation, baselines)
     if json is not None:
@@ -150,11 +161,13 @@ async def judged(
     *,
     quiet: bool = False,
     load_seconds: float = 60.0,
+    makes: bool = False,
 ) -> tuple[Evaluation, Baselines]:
     """What the judge finds; Complaint where candidate or file cannot be used."""
     file = existing_target(file)
     policy = TracePolicy(
         entry=entry,
+        makes=makes,
         inputs=inputs,
         allow=allowed_precisions(allow),
         load_seconds=load_seconds,
@@ -166,6 +179,11 @@ async def judged(
         say.print(f"tracing {file}", style="dim", markup=False)
         task = await traced(executor, file, policy, quiet=quiet)
         if isinstance(candidate, Foreign):
+            if task.call is not None:
+                raise Complaint(
+                    f"{task.name} takes named or nested arguments, with which foreign code cannot "
+                    "be called yet; write it as a kernel with a plan"
+                )
             say.print(f"judging {candidate.name}", style="dim", markup=False)
             evaluation = await executor.check_foreign(task, candidate)
             return evaluation, compared(evaluation)

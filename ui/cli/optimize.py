@@ -62,6 +62,7 @@ class SearchOptions:
     start_from: Path | None = None
     allow: str | None = None
     load_seconds: float = 60.0
+    makes: bool = False
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -100,6 +101,7 @@ def prepared(
     profile = chosen_profile(search, options)
     policy = TracePolicy(
         entry=entry,
+        makes=options.makes,
         inputs=inputs,
         allow=allowed_precisions(options.allow),
         load_seconds=options.load_seconds,

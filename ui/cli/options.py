@@ -38,10 +38,18 @@ def depth_help() -> str:
 
 
 File = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
+        metavar="FILE",
         help="A Python file with a module and get_inputs(), a notebook, a folder, a .zip, or a "
-        "name for an import, as package.layers:Block."
+        "name for an import, as package.layers:Block.",
+    ),
+]
+Build = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Instead of a file: a function without arguments that returns the model.",
     ),
 ]
 Run = Annotated[str, typer.Argument(help="A run: its id, the beginning of it, or its folder.")]
@@ -50,7 +58,9 @@ Entry = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option(help="An input instead of get_inputs(), as 64x128:float32; one option each."),
+    typer.Option(
+        help="An input instead of get_inputs(), as 64x128:float32, one option each; or a .pt file."
+    ),
 ]
 Device = Annotated[Target, typer.Option(help="Which kind of device.")]
 Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; - for stdout.")]

@@ -201,6 +201,7 @@ def material() -> Callable[..., Material]:
         plan: str = SOFTMAX_PLAN,
         *,
         entry: str | None = None,
+        makes: bool = False,
         language: LanguageName = "cpp",
         inputs: tuple[str, ...] = (),
         forced: bool = False,
@@ -208,7 +209,7 @@ def material() -> Callable[..., Material]:
     ) -> Material:
         from kernelwright.tools.tasks import trace
 
-        task = trace(source, "model.py", TracePolicy(entry=entry, inputs=inputs))
+        task = trace(source, "model.py", TracePolicy(entry=entry, makes=makes, inputs=inputs))
         assert isinstance(task, Task), task
         candidate = new_candidate(language, kernel, plan)
         hardware = hardware_profile("generic CPU" if language == "cpp" else "H200")

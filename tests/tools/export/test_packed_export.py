@@ -84,3 +84,58 @@ def test_a_packed_call_and_result_stay_as_they_are(material, softmax, outside, t
 def test_a_benchmark_s_one_file_takes_plain_tensors_only(material, softmax):
     with pytest.raises(ExportRefusedError, match="takes and returns plain tensors"):
         kernelbench(material(SOURCE, softmax[1], PLAN))
+
+
+BUILT = """
+import time
+
+import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Parameter(torch.randn(3))
+
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+def make_model():
+    torch.manual_seed(time.time_ns())
+    return Scaled()
+
+
+def get_inputs():
+    return [torch.randn(48, 96)]
+"""
+
+
+def test_a_model_that_was_built_comes_home_with_its_weights(material, softmax, outside, tmp_path):
+    made = material(BUILT, *softmax[1:], entry="make_model", makes=True)
+    folder = export_folder(made, tmp_path / "built")
+    assert "`weights.pt` holds the" in (folder / "README.md").read_text()
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from built import COUNTS, make_model
+one, other = make_model(), make_model()
+assert torch.equal(one.unused, other.unused) and one.unused is not other.unused
+saved = torch.load(sys.argv[1] + "/built/weights.pt", weights_only=True)
+assert torch.equal(one.unused, saved["unused"])
+x = torch.randn(48, 96)
+with torch.no_grad():
+    torch.testing.assert_close(one(x), torch.softmax(x, dim=-1))
+assert COUNTS == {"kernel": 1}, COUNTS
+"""
+    outside(code, tmp_path, cwd=tmp_path)
+    shown = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    begin = "import sys, torch\nsys.path.insert(0, sys.argv[1])\nx = torch.randn(48, 96)\n"
+    outside(f"{begin}{shown}\nassert y.shape == (48, 96)", tmp_path, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,7 @@ LARGEST_NOTEBOOK_BYTES = 64 << 20
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENTRY = re.compile(r"[A-Za-z_]\w*")
 _FILES = (".py", ".ipynb", ".zip")
+SAVED = (".pt", ".pth")
 
 
 class Found(Value):
@@ -37,6 +39,11 @@ class Found(Value):
     source: str
     path: Path
     policy: TracePolicy
+
+    @property
+    def saved(self) -> tuple[Path, ...]:
+        """The file with saved inputs, where there is one."""
+        return (Path(self.policy.inputs[0]),) if is_saved(self.policy.inputs) else ()
 
 
 def is_name(path: Path) -> bool:
@@ -47,7 +54,24 @@ def is_name(path: Path) -> bool:
     return has_shape and not path.exists() and not ends_as_file and (bool(entry) or "." in module)
 
 
+def is_saved(inputs: Sequence[str]) -> bool:
+    """Whether the person named a file of saved inputs, rather than inputs."""
+    return len(inputs) == 1 and inputs[0].lower().endswith(SAVED)
+
+
 def find(path: Path, policy: TracePolicy) -> Found | Refusal:
+    """What a path stands for; see `_find`. Saved inputs are named by their whole path then."""
+    if any(text.lower().endswith(SAVED) for text in policy.inputs):
+        if not is_saved(policy.inputs):
+            return Refusal(sentence="Saved inputs are one file that holds all arguments of a call.")
+        saved = Path(policy.inputs[0]).absolute()
+        if not saved.is_file():
+            return Refusal(sentence=f"There is no file {policy.inputs[0]} with saved inputs.")
+        policy = policy.model_copy(update={"inputs": (str(saved),)})
+    return _find(path, policy)
+
+
+def _find(path: Path, policy: TracePolicy) -> Found | Refusal:
     """What a path stands for, with the entry that the path or the policy names.
 
     Args:
@@ -60,7 +84,7 @@ def find(path: Path, policy: TracePolicy) -> Found | Refusal:
     if not path.exists() and ":" in path.name:
         stem, _, entry = path.name.rpartition(":")
         if (there := path.with_name(stem)).exists() and _ENTRY.fullmatch(entry):
-            return find(there, policy.model_copy(update={"entry": entry}))
+            return _find(there, policy.model_copy(update={"entry": entry}))
     if path.is_dir():
         return _within(path, policy, f"{path.name or path}")
     if path.suffix.lower() == ".zip" and path.is_file():
@@ -98,7 +122,7 @@ def _within(folder: Path, policy: TracePolicy, called: str) -> Found | Refusal:
             return Refusal(sentence=f"{called} has no module {module}.")
         file, name = place, entry or None
     update = {"entry": name, "project": str(folder)}
-    return find(file, policy.model_copy(update=update))
+    return _find(file, policy.model_copy(update=update))
 
 
 def _named_in(folder: Path, module: str) -> Path | None:
@@ -135,7 +159,7 @@ def _imported(path: Path, policy: TracePolicy) -> Found | Refusal:
         return _of_installed(path, module, name, policy)
     if not spec.origin.endswith(".py"):
         return Refusal(sentence=f"{module} is compiled, not Python text, so it cannot be read.")
-    return find(Path(spec.origin), policy.model_copy(update={"entry": name}))
+    return _find(Path(spec.origin), policy.model_copy(update={"entry": name}))
 
 
 def _of_installed(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import torch
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import HEARER
@@ -221,3 +222,29 @@ async def test_a_zip_is_read_behind_the_wall_with_what_lies_around_the_module(
         "src/zipped_pkg/scale.txt",
         "src/zipped_pkg/util.py",
     ]
+
+
+async def test_large_weights_and_saved_inputs_go_through_the_wall(
+    reader: LocalExecutor,
+    write: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+    torch.save({"x": torch.randn(4, 600)}, tmp_path / "batch.pt")
+    file = write("import torch\ndef make():\n    return torch.nn.Linear(600, 600).eval()\n")
+    policy = TracePolicy(
+        entry="make", makes=True, inputs=(str(tmp_path / "batch.pt"),), timeout_s=100
+    )
+    refused = await reader.read(file, policy)
+    assert isinstance(refused, Refusal)  # its forward calls that argument `input`
+    assert "unexpected keyword argument 'x'" in refused.sentence
+    torch.save([torch.randn(4, 600)], tmp_path / "batch.pt")
+    task = await reader.read(file, policy)
+    assert isinstance(task, Task), task
+    assert task.state is not None
+    kept = tmp_path / "home" / "weights" / f"{task.state.sha256}.pt"
+    assert task.state.origin == str(kept)
+    assert set(torch.load(kept, weights_only=True)) == {"weight", "bias"}
+    baselines = await reader.baselines(task, eager_only=True)
+    assert not isinstance(baselines, Refusal), baselines

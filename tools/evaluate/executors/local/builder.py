@@ -41,9 +41,9 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
-from kernelwright.tools.tasks.project import beside
+from kernelwright.tools.tasks.project import beside, with_state_kept
 from kernelwright.tools.tasks.sources import Found, find
-from kernelwright.tools.types import Doubt, Refusal, Task, TensorSpec, TracePolicy
+from kernelwright.tools.types import Doubt, Refusal, RefusedError, Task, TensorSpec, TracePolicy
 from kernelwright.tools.types.graph import reads
 from kernelwright.tools.types.value import Value
 
@@ -343,12 +343,15 @@ class Reading:
         limit_s = policy.limit_s
         patience = shop.patience(str(path), "reading", policy.load_seconds)
         request = TraceRequest(source=source, path=str(path), policy=policy)
+        readable = (*beside(source, str(path), policy.project), *file.saved)
         shop.open_account(str(path))
         with shop.noting(str(path), "read: worker and file"):
-            worker = await shop.keeper.apart("trace", beside(source, str(path), policy.project))
+            worker = await shop.keeper.apart("trace", readable)
             found: Task | Refusal | None = None
             try:
                 found = _read_from(await worker.ask(request, limit_s, patience), path)
+                if isinstance(found, Task):
+                    found = await asyncio.to_thread(_with_state, found, worker.scratch)
             finally:
                 # Processes that the file started end with the reader; nothing of it may run on.
                 keep = isinstance(found, Task) and not worker.strays()
@@ -367,6 +370,15 @@ def _read_from(reply: Reply | Ended, path: Path) -> Task | Refusal:
         return refusal_of(reply, f"reading {path.name}")
     traced = expect(reply, Traced).result
     return _draws_random(traced) if isinstance(traced, Task) and traced.draws_random else traced
+
+
+def _with_state(task: Task, scratch: Path) -> Task | Refusal:
+    try:
+        return with_state_kept(task, scratch)
+    except RefusedError as refused:
+        return refused.refusal
+    except OSError as error:
+        return Refusal(sentence=f"The weights of {task.name} cannot be kept: {error.strerror}.")
 
 
 def _badged(task: Task, audited: Audited) -> Task:

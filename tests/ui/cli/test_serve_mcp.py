@@ -1,0 +1,113 @@
+"""The tools for coding agents, driven over stdio by the protocol's own client."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+TASK = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2 + 1
+
+
+def get_inputs():
+    return [torch.rand(64, 256)]
+"""
+KERNEL = """#include "kernelwright.hpp"
+extern "C" void twice(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = (x[i] > 0 ? x[i] : 0) * 2 + 1;
+}
+"""
+PLAN = """def forward(x):
+    y = empty_like(x)
+    launch("twice", args=(x, y, x.numel()))
+    return y
+"""
+TOOLS = ["audit", "check", "explain", "export", "optimize"]
+
+
+@asynccontextmanager
+async def client(root: Path) -> AsyncIterator[ClientSession]:
+    """An agent's session with a server over a folder."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "kernelwright", "serve-mcp", "--root", str(root), "--target", "cpu",
+              "--run-dir", str(root / "runs"), "--max-seconds", "90"],
+        env={**os.environ, "KERNELWRIGHT_HOME": str(root / "home")},
+    )  # fmt: skip
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        yield session
+
+
+@pytest.mark.exhaustive
+async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "task.py").write_text(TASK)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kernel.cpp").write_text(KERNEL)
+    (tmp_path / "mine" / "plan.py").write_text(PLAN)
+    heard = []
+
+    async def hear(done: float, total: float | None, words: str | None) -> None:
+        heard.append(words)
+
+    async with client(tmp_path) as agent:
+        seen = (await agent.call_tool("audit", {"file": "pkg/task.py"})).structuredContent
+        assert seen["task"]["inputs"] == [{"shape": [64, 256], "dtype": "float32"}]
+        judged = await agent.call_tool("check", {"candidate": "mine", "task": "pkg/task.py"})
+        assert judged.structuredContent["verdict"] == "correct", judged
+
+        found = await agent.call_tool(
+            "optimize", {"file": "pkg.task:Model", "seconds": 20}, progress_callback=hear
+        )
+        assert not found.isError, found
+        summary = found.structuredContent
+        assert summary["candidates"]["correct"] >= 1
+        assert "run started" in heard
+
+        why = (await agent.call_tool("explain", {"run": summary["run"]})).structuredContent
+        assert why["run"] == summary["run"]
+        assert "forward" in why["plan"]
+        assert why["candidate"].startswith("v")
+
+        home = {"run": summary["run"], "folder": "faster", "force": True}
+        taken = await agent.call_tool("export", home)
+        assert not taken.isError, taken
+        assert (tmp_path / "faster" / "module.py").is_file()
+
+
+async def test_what_cannot_be_done_is_an_error_of_one_sentence(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "task.py").write_text(TASK)
+    (tmp_path / "outside.py").write_text(TASK)
+    (root / "link.py").symlink_to(tmp_path / "outside.py")
+    asked = [
+        ("audit", {"file": "gone.py"}, "there is no file"),
+        ("audit", {"file": "../outside.py"}, "is outside of"),
+        ("audit", {"file": "link.py"}, "is outside of"),
+        ("audit", {"file": "task.py", "inputs": ["/etc/x.pt"]}, "is outside of"),
+        ("optimize", {"file": "task.py", "seconds": 1000}, "seconds must be from 1 to 90"),
+        ("check", {"candidate": "gone.cpp", "task": "task.py"}, "there is no candidate"),
+        ("explain", {"run": "gone"}, "there is no run"),
+        ("explain", {"run": "../x"}, "is not the id of a run"),
+        ("export", {"run": "gone", "folder": "/tmp/x"}, "is outside of"),
+    ]
+    async with client(root) as agent:
+        listed = (await agent.list_tools()).tools
+        assert sorted(tool.name for tool in listed) == TOOLS
+        assert all(tool.description for tool in listed)
+        for tool, arguments, words in asked:
+            answer = await agent.call_tool(tool, arguments)
+            assert answer.isError, (tool, arguments)
+            assert words in answer.content[0].text
+            assert "\n" not in answer.content[0].text.strip()

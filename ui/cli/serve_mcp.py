@@ -1,0 +1,266 @@
+"""Gives coding agents the same tools over the Model Context Protocol: `kernelwright serve-mcp`.
+
+Tools are thin: each does what the command of its name does, in the same walled workers, and answers
+with the same values. What an agent may reach is one folder; what a search may spend is bounded by
+whoever started the server, whatever the agent asks for. One tool measures at a time. Bad input is
+an error of one sentence. Standard output belongs to the protocol, so nothing else may print there.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
+
+from kernelwright.agents.assistant.types import ExplainCandidate
+from kernelwright.graphs.conversation import explaining
+from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.events import Event
+from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.summary import material_of
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Refusal, Value
+from kernelwright.ui.cli import audit as audits
+from kernelwright.ui.cli import check as checks
+from kernelwright.ui.cli import optimize as searches
+from kernelwright.ui.complaints import Complaint, complaint_of, refused
+from kernelwright.ui.model_choice import Choice
+
+Target = Literal["auto", "cuda", "cpu"]
+Result = TypeVar("Result")
+Answer = dict[str, object]  # the protocol's structured content
+
+INSTRUCTIONS = (
+    "Makes PyTorch modules faster by writing kernels, and proves it. Files are Python modules with "
+    "a Model and get_inputs(), notebooks, folders, zips, or names such as package.layers:Block. "
+    "Audit a file first; optimise it with a number of seconds; explain and export the run that "
+    "comes back. A speed-up counts only where `status` is improved."
+)
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What an agent may reach and spend."""
+
+    root: Path
+    home: Path | None = None
+    target: Target = "auto"
+    most_seconds: float = 600.0
+    models: Choice = field(default_factory=Choice)
+
+
+class Doors:
+    """The tools over one grant."""
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+        self._measuring = asyncio.Lock()
+
+    async def audit(
+        self, file: str, entry: str | None = None, inputs: tuple[str, ...] = ()
+    ) -> Answer:
+        """What a task is, what its floor is, and whether beating it would prove anything."""
+        async with self._in_turn():
+            _, found, device = await audits.audited(
+                self._path(file), entry, self._inputs(inputs), self._grant.target, quiet=True
+            )
+            return {"device": device, **_plain(found)}
+
+    async def optimize(
+        self,
+        file: str,
+        seconds: float,
+        entry: str | None,
+        inputs: tuple[str, ...],
+        build: bool,
+        tell: Callable[[str], Coroutine[None, None, None]],
+    ) -> Answer:
+        """Search; cancelled, it leaves nothing running, and the run can be resumed."""
+        grant = self._grant
+        if not 1 <= seconds <= grant.most_seconds:
+            raise Complaint(f"seconds must be from 1 to {grant.most_seconds:g}, not {seconds:g}")
+        options = searches.SearchOptions(
+            seconds=seconds, wait=False, makes=build, models=grant.models
+        )
+        async with self._in_turn():
+            begin = searches.prepared(
+                self._path(file), entry, self._inputs(inputs), grant.target, "quick", grant.home, 0,
+                options,
+            )  # fmt: skip
+            telling: set[asyncio.Task[None]] = set()
+
+            def hear(event: Event) -> None:
+                said = asyncio.ensure_future(tell(event.kind.replace("_", " ")))
+                telling.add(said)
+                said.add_done_callback(telling.discard)
+
+            summary = await begin(hear, Control())
+            await asyncio.gather(*telling, return_exceptions=True)
+        if isinstance(summary, Refusal):
+            raise refused(summary)
+        return _plain(summary)
+
+    async def check(
+        self, candidate: str, task: str, entry: str | None, inputs: tuple[str, ...]
+    ) -> Answer:
+        """Judge a candidate that the agent wrote, as finalists of a search are judged."""
+        async with self._in_turn():
+            found = await checks.judged(
+                self._path(candidate),
+                self._path(task),
+                entry,
+                self._inputs(inputs),
+                self._grant.target,
+                quiet=True,
+            )
+            return _plain(checks.result_of(*found))
+
+    async def explain(self, run: str, candidate: str) -> Answer:
+        """The result, and one candidate's idea, verdict and source; the best by default."""
+        with _sentences():
+            story = stories.load(_run_name(run), self._grant.home)
+            answer: Answer = {
+                "run": story.record.id,
+                "headline": story.view.headline,
+                "summary": _plain(story.summary) if story.summary else None,
+            }
+            try:
+                asked = ExplainCandidate(candidate=candidate or "best")
+                written = explaining.candidate_of(story, asked.candidate)
+            except explaining.Unnamed as unknown:
+                if candidate:
+                    raise Complaint(str(unknown)) from None
+                return answer
+            told = explaining.candidate(story, asked)
+            kept = written.candidate
+            return answer | {
+                "candidate": f"v{written.number}",
+                "words": told.text,
+                "kernel": kept.kernel,
+                "plan": kept.plan,
+            }
+
+    async def export(self, run: str, folder: str, force: bool) -> Answer:
+        """Write the drop-in module of a run's best into a folder below the root."""
+        with _sentences():
+            place = self._path(folder)
+            archive = Archive.open(_run_name(run), self._grant.home)
+            try:
+                material = material_of(archive, None, forced=force)
+            finally:
+                archive.close()
+            return {"exported": str(searches.take_home(material, place))}
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Two that measure at once would each measure the other."""
+        with _sentences():
+            async with self._measuring:
+                yield
+
+    def _path(self, given: str) -> Path:
+        """A path below the root, or a name for an import from there."""
+        root = self._grant.root.resolve()
+        path = (root / given).absolute()
+        if not path.resolve().is_relative_to(root):
+            raise Complaint(f"{given} is outside of {root}, which is all that may be reached here")
+        return path
+
+    def _inputs(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            str(self._path(text)) if text.lower().endswith((".pt", ".pth")) else text
+            for text in inputs
+        )
+
+
+class _sentences:  # noqa: N801  # a context manager that reads as a word
+    """Raise what the command line would complain of as the protocol's error of a tool."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Turn it into one sentence; our own faults stay what they are."""
+        if isinstance(error, Exception) and (complaint := complaint_of(error)) is not None:
+            raise ToolError(str(complaint)) from None
+
+
+def _run_name(run: str) -> str:
+    """An id; a path could lead anywhere."""
+    if not run or "/" in run or "\\" in run or run.startswith("."):
+        raise Complaint(f"{run!r} is not the id of a run")
+    return run
+
+
+def _plain(value: Value) -> Answer:
+    found: Answer = json.loads(value.model_dump_json())
+    return found
+
+
+def server(grant: Grant) -> FastMCP:
+    """The server with its tools."""
+    made = FastMCP("kernelwright", instructions=INSTRUCTIONS, log_level="WARNING")
+    doors = Doors(grant)
+
+    @made.tool()
+    async def audit(
+        file: str, entry: str | None = None, inputs: list[str] | None = None
+    ) -> dict[str, object]:
+        """Say what a PyTorch task is, its floor in ms, and whether a speed-up would prove anything.
+
+        Inputs replace get_inputs(), each as 64x128:float32, or one .pt file.
+        """
+        return await doors.audit(file, entry, tuple(inputs or ()))
+
+    @made.tool()
+    async def optimize(
+        file: str,
+        ctx: Context,  # type: ignore[type-arg]
+        seconds: float = 60.0,
+        entry: str | None = None,
+        inputs: list[str] | None = None,
+        build: bool = False,
+    ) -> dict[str, object]:
+        """Search for a faster verified implementation of a module for at most `seconds`.
+
+        With `build`, the entry (or file:function) makes the model. Returns the run's id and status.
+        """
+        steps = 0
+
+        async def tell(words: str) -> None:
+            nonlocal steps
+            steps += 1
+            await ctx.report_progress(steps, None, words)
+
+        return await doors.optimize(file, seconds, entry, tuple(inputs or ()), build, tell)
+
+    @made.tool()
+    async def check(
+        candidate: str, task: str, entry: str | None = None, inputs: list[str] | None = None
+    ) -> dict[str, object]:
+        """Verify and time one candidate: a kernel with plan.py beside it, or a ModelNew file."""
+        return await doors.check(candidate, task, entry, tuple(inputs or ()))
+
+    @made.tool()
+    async def explain(run: str, candidate: str = "") -> dict[str, object]:
+        """Say what a run came to and why a candidate is what it is; `candidate` as v7, or best."""
+        return await doors.explain(run, candidate)
+
+    @made.tool()
+    async def export(run: str, folder: str, force: bool = False) -> dict[str, object]:
+        """Write a run's best as a drop-in module; `force` even where it is not faster."""
+        return await doors.export(run, folder, force)
+
+    return made
+
+
+def serve(grant: Grant) -> None:
+    """Serve over standard input and output until the client leaves; Complaint without a root."""
+    if not grant.root.is_dir():
+        raise Complaint(f"there is no folder {grant.root}")
+    server(grant).run("stdio")
