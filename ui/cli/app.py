@@ -19,6 +19,8 @@ from kernelwright.ui.cli.options import (
     BaseUrl,
     Bundles,
     ByExecutor,
+    ByRegion,
+    ByRegions,
     Device,
     Entry,
     Export,
@@ -95,6 +97,7 @@ def optimize(
     gpu: Gpu = None,
     start_from: StartFrom = None,
     load_seconds: LoadSeconds = 60.0,
+    regions: ByRegions = ByRegion.AUTO,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -117,6 +120,7 @@ def optimize(
         start_from=start_from,
         allow=allow,
         load_seconds=load_seconds,
+        regions=regions.value,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     optimize(file, entry, tuple(inputs or ()), target.value, search, run_dir, seed, options)
